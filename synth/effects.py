@@ -11,18 +11,20 @@ a gamma distribution given the others (Gibbs), the shared ones without those of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._gamma import gamma as _gamma
 from synth._words import compiled as _compiled
 
-__all__ = ["Family", "Sums", "draw_effects", "scaled", "spread_of"]
+__all__ = ["Effects", "Family", "Sums", "draw_effects", "product", "spread_of"]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _BURN = 40  # draws that are thrown away
@@ -32,30 +34,45 @@ _SIZES = 5  # classes of labels, by what is expected of them: below 1 job, 10, 1
 _SURE = 3.0  # standard deviations
 _FEW = 10.0  # expected jobs below which a label is the farther from them, the fewer they are
 _PULL = 5.0  # labels that the chances of all sizes count for in those of one size
+_TRIES = 4  # of a quick way to draw one of the variances, before the one that always ends
+_HALF = 1e-7, 6e4  # what a float of 16 bits holds
 
 
-@dataclass(eq=False)
 class Family:
     """Labels of sums, each of which has one factor.
 
-    Attributes
+    Parameters
     ----------
-    label : ndarray of int64, shape (n_sums,)
+    label : ndarray of int, shape (n_sums,)
+        Not negative.
     size : int
-        Number of labels.
+        Number of labels that there may be.
     outside : ndarray of bool, shape (n_sums,)
         Sums of homes outside the region, of which public tables know less. A label has no others beside them.
+
+    Attributes
+    ----------
+    label : ndarray of int32, shape (n_sums,)
+        In the same order, but numbered from 0 without gaps.
+    outside : ndarray of bool, shape (n_labels,)
+    unused : int
+        Number of labels that no sum has.
     scale : ndarray of float64, shape (2,)
         Standard deviation of factors around 1, inside the region and outside; `draw_effects` measures it.
     chances : list of ndarray of float64, shape (2 * sizes, scales)
         Of the variances of factors, by what is expected of them, in each draw; `draw_effects` sets them.
     """
 
-    label: Int64
-    size: int
-    outside: NDArray[np.bool_]
-    scale: Float64 = field(default_factory=lambda: np.full(2, 0.3))
-    chances: list[Float64] = field(default_factory=list)
+    def __init__(self, label: NDArray[np.integer], size: int, outside: NDArray[np.bool_]) -> None:
+        used = np.zeros(size, np.bool_)
+        used[label] = True
+        number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        self.label: Int32 = number[label]
+        self.outside = np.zeros(int(number[-1]) + 1, np.bool_)
+        self.outside[self.label] = outside
+        self.unused = size - self.outside.size
+        self.scale: Float64 = np.full(2, 0.3)
+        self.chances: list[Float64] = []
 
     def unknown(self, jobs: Float64, outside: NDArray[np.bool_], random: np.random.Generator) -> Float32:
         """Draw factors of labels of which nothing is known, as far from 1 as those that were drawn.
@@ -71,21 +88,10 @@ class Family:
         -------
         ndarray of float32, shape (n_draws, n)
         """
-        size, variances = outside * _SIZES + _sizes(jobs), _variances(jobs)
         result = np.empty((len(self.chances), jobs.size), np.float32)
-        for row, chances in zip(result, self.chances, strict=True):
-            up_to = np.cumsum(chances[size], axis=1)
-            which = (random.random((jobs.size, 1)) >= up_to[:, :-1]).sum(axis=1)
-            shape = 1 / variances[np.arange(jobs.size), which]
-            row[:] = np.maximum(random.standard_gamma(shape) / shape, _LEAST)
+        up_to = np.cumsum(self.chances, axis=2)
+        _unknown(_wider(jobs), outside * _SIZES + _sizes(jobs), up_to, random, result)
         return result
-
-    @cached_property
-    def kind(self) -> Int64:
-        """1 for each label of homes outside the region, 0 for the others."""
-        kind = np.zeros(self.size, np.int64)
-        kind[self.label] = self.outside
-        return kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +107,7 @@ class Sums:
     n : ndarray of float64, shape (n_sums,)
         Jobs of the owner.
     owner : ndarray of int64, shape (n_sums,)
-        Whose size is public.
+        Whose size is public. Sums of an owner stand together.
     """
 
     value: Float64
@@ -114,6 +120,11 @@ class Sums:
     def noise(self, mean: Float64) -> Float64:
         """Return the variances of the estimates of counts that are about `mean`."""
         return self.variance + self.slope * mean
+
+    def times(self, factor: NDArray[np.floating]) -> Float64:
+        """Return expected counts times a factor each, adding up to n for each owner again."""
+        now = self.expected * factor
+        return now * (self.n / np.bincount(self.owner, now)[self.owner])
 
     def by(self, label: Int64, expected: Float64) -> Sums:
         """Return sums over labels, each of one owner and rising from 0, of which so much is expected.
@@ -137,17 +148,39 @@ def spread_of(mean: Float64, n: Float64, concentration: float) -> Float64:
     return mean * np.maximum(1 - mean / n, 1e-3) * (n + concentration) / (1 + concentration)
 
 
-def scaled(sums: Sums, families: list[Family], values: list[Float64]) -> Float64:
-    """Return expected counts times their factors, adding up to n for each owner again."""
-    now = sums.expected.copy()
+def product(families: Sequence[Family], values: Sequence[Float64]) -> Float64:
+    """Return the product of the factors of every sum, by family and label."""
+    result: Float64 = np.ones(families[0].label.size)
     for family, value in zip(families, values, strict=True):
-        now *= value[family.label]
-    return now * (sums.n / np.bincount(sums.owner, now)[sums.owner])
+        result *= value[family.label]
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Draws of the factors of families.
+
+    Attributes
+    ----------
+    factor : ndarray of float16, shape (n_draws, n_sums)
+        The product of the factors of every sum; those of an owner may all be multiplied by a number.
+    mean, last : list of ndarray of float64, shape (n_labels,) each
+        The mean of the draws of each family, and the last.
+    """
+
+    factor: NDArray[np.float16]
+    mean: list[Float64]
+    last: list[Float64]
 
 
 def draw_effects(
-    sums: Sums, concentration: float, families: list[Family], draws: int, random: np.random.Generator
-) -> list[Float32]:
+    sums: Sums,
+    concentration: float,
+    families: Sequence[Family],
+    draws: int,
+    random: np.random.Generator,
+    done: Callable[[int, int], None] = lambda _, __: None,
+) -> Effects:
     """Draw the factors of every family.
 
     Parameters
@@ -155,63 +188,80 @@ def draw_effects(
     sums : Sums
     concentration : float
         Of counts around what is expected of them with all factors.
-    families : list of Family
-        Coarse ones first, and last that of single sums, whose factors are unknown while others are drawn.
-        Their scales are set.
+    families : sequence of Family
+        Coarse ones first, and last that of single sums in their order, whose factors are unknown while others
+        are drawn. Their scales and chances are set.
     draws : int
     random : numpy.random.Generator
+    done : callable, optional
+        Told how many turns are done, and how many there are.
 
     Returns
     -------
-    list of ndarray of float32, shape (n_draws, family size)
+    Effects
     """
-    values = [np.ones(family.size) for family in families]
-    result = [np.empty((draws, family.size), np.float32) for family in families]
-    mixtures = []
-    for family in families:
-        jobs: Float64 = np.bincount(family.label, sums.expected, family.size).astype(np.float64)
-        mixtures.append(_Mixture(family, jobs))
-    *shared, (single, own) = list(zip(families, mixtures, strict=True))
+    *shared, single = drawn = [_Mixture(sums, family) for family in families]
+    given = _Given(sums, concentration)
+    factor = np.empty((draws, sums.n.size), np.float16)
+    mean = [np.zeros(one.value.size) for one in drawn]
+    nothing = np.zeros(sums.n.size)
+    now = sums.times(nothing + 1)
     for turn in range(-_BURN, draws):
-        for (family, mixture), value in zip(shared, values, strict=False):
+        for one in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
-            now = scaled(sums, families[:-1], values[:-1])
-            alone = own.variance[single.label] * now * now
-            value[:] = mixture.draw(*_told(sums, concentration, family, now, value, alone), random)
-        now = scaled(sums, families[:-1], values[:-1])
-        values[-1][:] = own.draw(
-            *_told(sums, concentration, single, now * values[-1][single.label], values[-1], 0.0), random
-        )
+            before = one.value.copy()
+            one.draw(*given.told(one.label, now, before, before, single.variance), random)
+            _rescale(given.starts, given.n, now, one.label, one.value / before)
+        single.draw(*given.told(single.label, now, np.ones(single.value.size), single.value, nothing), random)
         if turn >= 0:
-            for kept, family, value, mixture in zip(result, families, values, mixtures, strict=True):
-                kept[turn] = value
-                mixture.note(family)
-    for family, mixture in zip(families, mixtures, strict=True):
-        family.scale = mixture.scale
-    return result
+            factor[turn] = np.clip(now / sums.expected * single.value[single.label], *_HALF)
+            for one, total in zip(drawn, mean, strict=True):
+                total += one.value / draws
+                one.note()
+        done(turn + _BURN + 1, draws + _BURN)
+    for one in drawn:
+        one.finish()
+    return Effects(factor, mean, [one.value for one in drawn])
 
 
-def _told(
-    sums: Sums, concentration: float, family: Family, now: Float64, value: Float64, alone: Float64 | float
-) -> tuple[Float64, Float64]:
-    """Return what sums tell of the factors of a family: like Poisson counts, and those if factors were 1.
+class _Given:
+    """Sums, and what they tell of factors."""
 
-    Estimates vary more than Poisson counts, so they count for less. How much they do is looked at about where
-    the factors are, as far as sums and a prior of variance 1 tell, or no less than sums are sure of.
-    """
-    label, size = family.label, family.size
-    base = now / value[label]
-    spread = spread_of(now, sums.n, concentration) + sums.noise(now) + alone
-    known = np.bincount(label, base * base / spread, size)
-    wanted = np.bincount(label, base * sums.value / spread, size)
-    least = (wanted - _SURE * np.sqrt(known)) / np.maximum(known, 1e-300)
-    about = np.maximum(np.maximum((wanted + 1) / (known + 1), least), 0.02)
-    alone = alone * (about / value)[label] ** 2
-    now = np.minimum(base * about[label], sums.n)
-    spread = spread_of(now, sums.n, concentration) + sums.noise(now) + alone
-    known = np.bincount(label, base * base / spread, size)
-    wanted = np.bincount(label, base * sums.value / spread, size)
-    return np.asarray(np.maximum(wanted, 0.0) * about), np.asarray(known * about, np.float64)
+    def __init__(self, sums: Sums, concentration: float) -> None:
+        first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
+        self.starts = np.append(first, sums.owner.size)
+        self.n = sums.n[first]
+        self._sums, self._concentration = sums, concentration
+
+    def told(
+        self, label: Int32, now: Float64, over: Float64, value: Float64, alone: Float64
+    ) -> tuple[Float64, Float64]:
+        """Return what sums tell of the factors of a family: like Poisson counts, and those if factors were 1.
+
+        Estimates vary more than Poisson counts, so they count for less. How much they do is looked at about
+        where the factors are, as far as sums and a prior of variance 1 tell, or no less than sums are sure of.
+
+        Parameters
+        ----------
+        label : ndarray of int32, shape (n_sums,)
+        now : ndarray of float64, shape (n_sums,)
+            What is expected with factors.
+        over : ndarray of float64, shape (n_labels,)
+            Of these factors, those that are among them.
+        value : ndarray of float64, shape (n_labels,)
+            The factors.
+        alone : ndarray of float64, shape (n_sums,)
+            Relative variance of each sum by itself.
+        """
+        sums, known, wanted = self._sums, np.empty(value.size), np.empty(value.size)
+        given = self.starts, self.n, sums.value, sums.variance, sums.slope, self._concentration
+        _add_up(*given, alone, label, now, over, value, known, wanted)
+        about = np.empty(value.size)
+        _look(known, wanted, about)
+        _add_up(*given, alone, label, now, over, about, known, wanted)
+        wanted *= about
+        known *= about
+        return np.maximum(wanted, 0.0, out=wanted), known
 
 
 def _sizes(jobs: Float64) -> Int64:
@@ -220,37 +270,114 @@ def _sizes(jobs: Float64) -> Int64:
     return np.clip(size, 0, _SIZES - 1)
 
 
-def _variances(jobs: Float64) -> Float64:
-    """Return the relative variances of labels of which so many jobs are expected, shape (n, n_scales)."""
-    return np.asarray(_SCALES**2 * (1 + _FEW / np.maximum(jobs, 0.01))[:, np.newaxis])
+def _wider(jobs: Float64) -> Float64:
+    """Return by what the variances of labels are larger, of which so many jobs are expected."""
+    return np.asarray(1 + _FEW / np.maximum(jobs, 0.01))
 
 
 @_compiled
-def _draw(counts, exposure, variances, chances, random, which, values):  # type: ignore[no-untyped-def]
-    """Draw for each label one of its variances, and its factor."""
-    likely = np.empty(variances.shape[1])
-    for i in range(counts.size):
-        x, e, best = counts[i], exposure[i], -np.inf
-        for j in range(likely.size):
-            shape = 1.0 / variances[i, j]
-            value = -(shape + x) * math.log1p(e / shape)
-            if x > 0.0:
-                value += math.lgamma(shape + x) - math.lgamma(shape) - x * math.log(shape)
-            likely[j] = value
-            best = max(best, value)
+def _rescale(starts, n, now, label, ratio):  # type: ignore[no-untyped-def]
+    """Multiply what is expected by a number for each label; owners have n jobs again."""
+    for o in range(n.size):
         total = 0.0
-        for j in range(likely.size):
-            likely[j] = chances[i, j] * math.exp(likely[j] - best)
-            total += likely[j]
-        left, chosen = random.random() * total, likely.size - 1
-        for j in range(likely.size):
-            left -= likely[j]
-            if left < 0.0:
-                chosen = j
-                break
-        which[i] = chosen
-        shape = 1.0 / variances[i, chosen]
-        values[i] = max(random.standard_gamma(shape + x) / (shape + e), _LEAST)
+        for i in range(starts[o], starts[o + 1]):
+            now[i] *= ratio[label[i]]
+            total += now[i]
+        for i in range(starts[o], starts[o + 1]):
+            now[i] *= n[o] / total
+
+
+@_compiled
+def _add_up(  # type: ignore[no-untyped-def]
+    starts, n, value, variance, slope, concentration, alone, label, now, over, about, known, wanted
+):  # fmt: skip
+    """Add up, by label, what sums tell of factors that are about so large."""
+    known[:] = 0.0
+    wanted[:] = 0.0
+    for o in range(n.size):
+        wide = (n[o] + concentration) / (1.0 + concentration)
+        for i in range(starts[o], starts[o + 1]):
+            j = label[i]
+            base = now[i] / over[j]
+            mean = base * about[j]
+            spread = alone[i] * mean * mean
+            mean = min(mean, n[o])
+            spread += variance[i] + slope[i] * mean
+            mean = max(mean, 1e-9)
+            spread += mean * max(1.0 - mean / n[o], 1e-3) * wide
+            known[j] += base * base / spread
+            wanted[j] += base * value[i] / spread
+
+
+@_compiled
+def _look(known, wanted, about):  # type: ignore[no-untyped-def]
+    """Write about where factors are."""
+    for j in range(known.size):
+        least = (wanted[j] - _SURE * math.sqrt(known[j])) / max(known[j], 1e-300)
+        about[j] = max((wanted[j] + 1.0) / (known[j] + 1.0), least, 0.02)
+
+
+@_compiled
+def _which(up_to, random):  # type: ignore[no-untyped-def]
+    """Draw one of some variances, whose chances add up to these numbers."""
+    u, j = random.random(), 0
+    while j < up_to.size - 1 and u >= up_to[j]:
+        j += 1
+    return j
+
+
+@_compiled
+def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-def]
+    """Draw one of some variances given a count and its exposure."""
+    if x <= 0.0:
+        # The likelihood of no count is (1 + e / shape)^-shape, between exp(-e) and 1: it is the probability
+        # with which a variance that its chance alone gave is kept.
+        for _ in range(_TRIES):
+            j = _which(up_to, random)
+            u = random.random()
+            if u < 1.0 - e:
+                return j
+            shape = 1.0 / (_SCALES[j] ** 2 * wider)
+            if u < math.exp(-shape * math.log1p(e / shape)):
+                return j
+    best = -np.inf
+    for j in range(up_to.size):
+        shape = 1.0 / (_SCALES[j] ** 2 * wider)
+        value = -(shape + x) * math.log1p(e / shape)
+        if x > 0.0:
+            value += math.lgamma(shape + x) - math.lgamma(shape) - x * math.log(shape)
+        likely[j] = value
+        best = max(best, value)
+    total, before = 0.0, 0.0
+    for j in range(up_to.size):
+        total += (up_to[j] - before) * math.exp(likely[j] - best)
+        before = up_to[j]
+        likely[j] = total
+    u, j = random.random() * total, 0
+    while j < up_to.size - 1 and u >= likely[j]:
+        j += 1
+    return j
+
+
+@_compiled
+def _draw(counts, exposure, wider, size, up_to, random, found, variance, values):  # type: ignore[no-untyped-def]
+    """Draw for each label one of its variances, and its factor."""
+    likely = np.empty(_SCALES.size)
+    for i in range(counts.size):
+        x, e = counts[i], exposure[i]
+        j = _which_given(x, e, wider[i], up_to[size[i]], likely, random)
+        found[size[i], j] += 1.0
+        variance[i] = _SCALES[j] ** 2 * wider[i]
+        values[i] = max(_gamma(1.0 / variance[i] + x, random) / (1.0 / variance[i] + e), _LEAST)
+
+
+@_compiled
+def _unknown(wider, size, up_to, random, values):  # type: ignore[no-untyped-def]
+    """Draw factors of which there are no counts, again and again."""
+    for d in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            variance = _SCALES[_which(up_to[d, size[i]], random)] ** 2 * wider[i]
+            values[d, i] = max(_gamma(1.0 / variance, random) * variance, _LEAST)
 
 
 class _Mixture:
@@ -260,38 +387,38 @@ class _Mixture:
     expected: chances are of a size of their own, near those of all sizes.
     """
 
-    def __init__(self, family: Family, jobs: Float64) -> None:
-        self._kind, self._size = family.kind, family.kind * _SIZES + _sizes(jobs)
-        self._jobs = jobs
-        self._variances = _variances(jobs)
+    def __init__(self, sums: Sums, family: Family) -> None:
+        self._family, self.label = family, family.label
+        self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
+        self._size = (family.outside * _SIZES + _sizes(self._jobs)).astype(np.uint8)
+        self._wider = _wider(self._jobs)
         self._chances = np.full((2 * _SIZES, _SCALES.size), 1 / _SCALES.size)
-        self.variance = self._variances[:, 2].copy()
-        self._noted = np.zeros(jobs.size)
-        self._times = 0
+        self.variance = _SCALES[2] ** 2 * self._wider
+        self.value = np.ones(self._jobs.size)
+        self._noted = np.zeros(self._jobs.size)
 
-    def draw(self, counts: Float64, exposure: Float64, random: np.random.Generator) -> Float64:
+    def draw(self, counts: Float64, exposure: Float64, random: np.random.Generator) -> None:
         """Draw the factors, given counts like Poisson ones and what is expected of them."""
-        which, values = np.empty(counts.size, np.int64), np.empty(counts.size)
-        _draw(counts, exposure, self._variances, self._chances[self._size], random, which, values)
         found = np.zeros(self._chances.shape)
-        np.add.at(found, (self._size, which), 1.0)
+        up_to = np.cumsum(self._chances, axis=1)
+        drawn = found, self.variance, self.value
+        _draw(counts, exposure, self._wider, self._size, up_to, random, *drawn)
+        # Labels that no sum has are of the smallest size, and nothing is known of them.
+        found[0] += random.multinomial(self._family.unused, self._chances[0])
         for kind in (0, 1):
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
             every = random.dirichlet(found[some].sum(axis=0) + 0.5)
             self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
         self._chances /= self._chances.sum(axis=1, keepdims=True)
-        self.variance = self._variances[np.arange(which.size), which]
-        return values
 
-    def note(self, family: Family) -> None:
+    def note(self) -> None:
         """Remember the variances of this draw, and give the family its chances."""
         self._noted += self.variance
-        self._times += 1
-        family.chances.append(self._chances.copy())
+        self._family.chances.append(self._chances.copy())
 
-    @property
-    def scale(self) -> Float64:
-        """Standard deviation of factors, by jobs, inside the region and outside."""
-        jobs = np.bincount(self._kind, self._jobs, 2)
-        found = np.bincount(self._kind, self._jobs * self._noted, 2) / np.maximum(jobs, 1e-9) / self._times
-        return np.clip(np.sqrt(found), 1e-2, 2.0)
+    def finish(self) -> None:
+        """Set the scale of the family: the standard deviation of its factors, by jobs."""
+        outside, times = self._family.outside.astype(np.int64), len(self._family.chances)
+        jobs = np.bincount(outside, self._jobs, 2)
+        found = np.bincount(outside, self._jobs * self._noted, 2) / np.maximum(jobs, 1e-9) / times
+        self._family.scale = np.clip(np.sqrt(found), 1e-2, 2.0)

@@ -21,50 +21,66 @@ Int64 = NDArray[np.int64]
 class Evidence:
     """What was published of the counts of a table's cells.
 
+    There are tens of millions of cells, but few kinds of them.
+
     Attributes
     ----------
     kind : int
         `synth.conditional.NOISE` or `URN`.
-    seen : ndarray of int64, shape (n_cells,)
+    seen : ndarray of int, shape (n_cells,)
         Noisy counts, or draws.
-    parameter : ndarray of float64, shape (n_cells,)
+    which : ndarray of int, shape (n_cells,)
+        The kind of each cell, from 0.
+    parameter : ndarray of float64, shape (n_kinds,)
         p, or the prior a of the urn.
-    keep : ndarray of float64, shape (n_cells,)
+    keep : ndarray of float64, shape (n_kinds,)
         Retention: the probability that a cell without jobs was in the urn.
     """
 
     kind: int
-    seen: Int64
+    seen: NDArray[np.integer]
+    which: NDArray[np.integer]
     parameter: Float64
     keep: Float64
 
     @classmethod
     def noise(cls, table: MeasuredTable, noisy: Int64) -> Evidence:
         """Return that of noisy counts, shape (n_cells,)."""
-        return cls(NOISE, noisy, np.full(noisy.size, table.ratio), np.ones(noisy.size))
+        return cls(NOISE, noisy, np.zeros(noisy.size, np.uint8), np.array([table.ratio]), np.ones(1))
 
     @classmethod
-    def urn(cls, drawn: Int64, prior: Float64, retention: Float64) -> Evidence:
-        """Return that of resampled draws, by cell: number of draws, a, and retention."""
-        return cls(URN, drawn, prior, retention)
+    def urn(
+        cls, drawn: NDArray[np.integer], which: NDArray[np.integer], prior: Float64, retention: Float64
+    ) -> Evidence:
+        """Return that of resampled draws: number of draws and kind by cell; a and retention by kind."""
+        return cls(URN, drawn, which, prior, retention)
 
-    def unbiased(self, table: Table) -> tuple[Float64, Float64, Float64]:
+    def of(self, cells: slice) -> tuple[Int64, Float64, Float64]:
+        """Return what was seen of some cells, their parameter, and their retention."""
+        which = self.which[cells]
+        return self.seen[cells].astype(np.int64), self.parameter[which], self.keep[which]
+
+    def unbiased(self, table: Table, group: int | None = None) -> tuple[Float64, Float64, Float64]:
         """Return unbiased estimates of the counts, and the constant part of their variances and a job's.
 
         Parameters
         ----------
         table : Table
+        group : int, optional
+            Of the table: whose cells. By default all cells of noisy counts.
 
         Returns
         -------
         value, variance, slope : ndarray of float64, shape (n_cells,)
             An estimate of x jobs has the variance `variance` + x `slope`, about.
         """
+        cells = slice(None) if group is None else slice(*table.offsets[group : group + 2])
+        seen, parameter, keep = self.of(cells)
         if self.kind == NOISE:
-            p = self.parameter
-            return self.seen.astype(np.float64), 2 * p / (1 - p) ** 2, np.zeros(p.size)
-        size = np.repeat(table.n, table.k).astype(np.float64)
-        total = size + np.repeat(np.add.reduceat(self.parameter * self.keep, table.offsets[:-1]), table.k)
-        drawn = np.repeat(np.add.reduceat(self.seen, table.offsets[:-1]), table.k)
+            p = parameter
+            return seen.astype(np.float64), 2 * p / (1 - p) ** 2, np.zeros(p.size)
+        if group is None:
+            raise ValueError("draws from urns are looked at group by group")
+        total, drawn = float(table.n[group] + parameter @ keep), int(seen.sum())
         unit = total / drawn * (1 + (drawn - 1) / (total + 1))
-        return self.seen * total / drawn - self.parameter, self.parameter * unit, unit
+        return seen * (total / drawn) - parameter, parameter * unit, np.full(seen.size, unit)

@@ -12,14 +12,14 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth.conditional import NOISE, group_evidence
-from synth.effects import Family, Sums, draw_effects, scaled, spread_of
+from synth.effects import Effects, Family, Sums, draw_effects, product, spread_of
 from synth.estimation import Prior
 from synth.evidence import Evidence
 from synth.measured import JobGroups, layouts
@@ -78,6 +78,8 @@ class Implicates:
     categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
         Of tables with evidence that cross places, by number: codes of the attributes of each group. Homes
         differ by attribute, so groups that agree in one are alike.
+    done : callable, optional
+        Told, while effects are drawn, how many turns are done, and how many there are.
 
     Attributes
     ----------
@@ -111,6 +113,7 @@ class Implicates:
         apart: Mapping[int, Float64] | None = None,
         outside: Int32 | None = None,
         categories: Mapping[int, Int64] | None = None,
+        done: Callable[[int, int], None] = lambda _, __: None,
     ) -> None:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
@@ -127,16 +130,17 @@ class Implicates:
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
+        self._far_of = -1, np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
         self._apart, self._categories = apart or {}, categories or {}
         self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
-        self._unbiased = evidence[0].unbiased(tables[0])
-        self._effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random)
+        effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random, done)
+        self._factor_of_sums = effects.factor
         self._variance = self.families[0].scale ** 2
-        self._measure_concentrations(sums, random)
+        self._measure_concentrations(sums, effects, random)
         self._fine = self._inside_cells(work_area, home_area, random)
-        mean = scaled(sums, self.families, [e.mean(axis=0, dtype=np.float64) for e in self._effects])
+        mean = sums.times(product(self.families, effects.mean))
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
 
@@ -159,19 +163,16 @@ class Implicates:
         group = np.searchsorted(own, member[0])
         random = np.random.default_rng(self._seeds[position])
         kappas = self._concentrations(position, random)
-        offsets = offsets_of(self._table.k[own])
-        at = np.concatenate([np.arange(*self._table.offsets[g : g + 2]) for g in own])
-        seen = self._evidence.seen[at]
-        if self._evidence.kind == NOISE:
-            guess = seen
-        else:
-            drawn = np.add.reduceat(seen, offsets[:-1])
-            guess = np.rint(seen * np.repeat(self._table.n[own] / drawn, np.diff(offsets))).astype(np.int64)
+        given = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in own]
+        seen, parameter, keep = (np.stack(one) for one in zip(*given, strict=True))
+        guess = seen
+        if self._evidence.kind != NOISE:
+            size = self._table.n[own] / seen.sum(axis=1)
+            guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
         jobs = np.empty((self.draws, int(n.sum())), np.int32)
         crossing = self._crossing
         self.failures += draw_place(
-            self._evidence.kind, seen, self._evidence.parameter[at], self._evidence.keep[at], guess, offsets,
-            self._table.n[own], np.tile(self._cell[position], (own.size, 1)),
+            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], self._cell[position],
             self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
             self.k_public, *self._parts_of(member),
             layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
@@ -196,7 +197,6 @@ class Implicates:
     ) -> Sums:
         """Add the first table up by place, and set shares, families and the public model's concentration."""
         table, groups = self._table, self._groups
-        each = self._evidence.unbiased(table)
         n_of_place = np.add.reduceat(groups.n, groups.starts[:-1]).astype(np.float64)
         numbers = groups.place[groups.starts[:-1]].tolist()
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
@@ -209,9 +209,8 @@ class Implicates:
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
             stops.append(np.append(cuts[-1][1:], np.iinfo(np.int32).max))
             np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * fine[-1])
-            value, variance, slope = (
-                np.stack([one[slice(*table.offsets[g : g + 2])] for g in own]) for one in each
-            )
+            each = zip(*(self._evidence.unbiased(table, g) for g in own.tolist()), strict=True)
+            value, variance, slope = (np.stack(one) for one in each)
             by_size = table.n[own] / table.n[own].sum()
             parts.append((value.sum(axis=0), variance.sum(axis=0), by_size @ slope))
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
@@ -281,14 +280,14 @@ class Implicates:
     def _logs_around(self, g: int, profile: Float64) -> Float64:
         """Return how likely every concentration of a group around a profile is."""
         table, seen = self._table, self._evidence
-        part, n = slice(*table.offsets[g : g + 2]), int(table.n[g])
-        given = seen.seen[part], seen.parameter[part], seen.keep[part], profile * n, n
+        n = int(table.n[g])
+        given = *seen.of(slice(*table.offsets[g : g + 2])), profile * n, n
         return np.array([group_evidence(seen.kind, *given, one) for one in _GRID.tolist()])
 
-    def _measure_concentrations(self, sums: Sums, random: np.random.Generator) -> None:
+    def _measure_concentrations(self, sums: Sums, effects: Effects, random: np.random.Generator) -> None:
         """Find how far places are from what is expected with effects, and groups from their places."""
         # Around a draw of the effects, not their mean, which has been fitted to the same counts.
-        mean = scaled(sums, self.families, [effect[-1].astype(np.float64) for effect in self._effects])
+        mean = sums.times(product(self.families, effects.last))
         if not self._chain:
             alone = self._log_likelihoods(mean / sums.n)
             self.k_place = self.k_group = _likely(alone.sum(axis=0).tolist())
@@ -302,10 +301,7 @@ class Implicates:
             spread = spread_of(mean, sums.n, concentration) + noise
             logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
         self.k_place = _likely(logs)
-        shared = self.families[: self._shared]
-        mean = scaled(
-            sums, shared, [effect[-1].astype(np.float64) for effect in self._effects[: len(shared)]]
-        )
+        mean = sums.times(product(self.families[: self._shared], effects.last[: self._shared]))
         self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
         jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
         at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
@@ -324,19 +320,19 @@ class Implicates:
         Homes are counted by area, where cells are parts of areas: groups are farther from each other there.
         """
         table, seen, own, sums = self._table, self._evidence, self._own[position], self._others.sums
-        value, variance, slope = self._unbiased
         n, jobs = int(table.n[g]), int(table.n[own].sum())
         rest = float(jobs - n)
-        part, place, cell = slice(*table.offsets[g : g + 2]), *self._others.cells(position)
-        y, v, s = (np.bincount(cell, one[part]) for one in (value, variance, slope))
+        place, cell = self._others.cells(position)
+        y, v, s = (np.bincount(cell, one) for one in seen.unbiased(table, g))
+        counts, priors, keep = seen.of(slice(*table.offsets[g : g + 2]))
         share = sums.expected[place] / jobs
         noise = np.maximum(sums.variance[place] - v, 0)
         noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * share
         binomial = share * np.maximum(1 - share, 1e-3)
         prior = binomial / (1 + self._others.k_place)
         size = ((table.n[own] ** 2).sum() - n**2) / rest
-        drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
-        parameter: Float64 = np.bincount(cell, (seen.parameter * seen.keep)[part]).astype(np.float64)
+        drawn = np.bincount(cell, counts).astype(np.int64)
+        parameter: Float64 = np.bincount(cell, priors * keep).astype(np.float64)
         if seen.kind == NOISE:  # of the same variance
             parameter = v / (v + 1 + np.sqrt(2 * v + 1))
         which = np.arange(v.size)
@@ -392,61 +388,65 @@ class Implicates:
         outside = np.isin(every, self._outside)
         home = self._factors(self._variance[outside.astype(np.int64)], random)
         area = np.searchsorted(home_area, every, side="right") - 1
-        wide, areas = home_area.size, int(work_area.max()) + 1
-        found = _Inside(every, outside, area, work_area, home)
-        if all(cell.size == model.size for cell, model in zip(self._cell, self._model, strict=True)):
-            return found
-        jobs, by_area = np.zeros((areas, every.size)), np.zeros((areas, wide))
-        for i, layout in enumerate(self._layouts):
-            at = np.searchsorted(every, layout.cuts)
-            np.add.at(jobs[work_area[i]], at, self._expected_inside(i))
-        for total, row in zip(by_area, jobs, strict=True):
-            total += np.bincount(area, row, wide)
-        kind = np.zeros(wide, np.bool_)
-        kind[area] = outside
-        pairs = self.families[1].unknown(by_area.ravel(), np.tile(kind, areas), random)
-        far = self.families[2].unknown(jobs.ravel(), np.tile(outside, areas), random)
-        found.pairs = pairs.reshape(-1, areas, wide)
-        found.far = far.reshape(-1, areas, every.size)
-        return found
+        return _Inside(every, outside, area, home_area.size, work_area, home)
+
+    def _far(self, work: int) -> tuple[Float32, Float32]:
+        """Return factors of a larger area by larger areas of homes, and by fine cells, by draw.
+
+        Places of an area mostly come one after another: it is remembered until those of another one come.
+        """
+        if self._far_of[0] != work:
+            fine, jobs = self._fine, np.zeros(self._fine.every.size)
+            for i in np.flatnonzero(fine.work_area == work).tolist():
+                jobs[np.searchsorted(fine.every, self._layouts[i].cuts)] += self._expected_inside(i)
+            kind = np.zeros(fine.areas, np.bool_)
+            kind[fine.area] = fine.outside
+            random = np.random.default_rng([self._seeds[-1], work])
+            by_area: Float64 = np.bincount(fine.area, jobs, fine.areas).astype(np.float64)
+            pairs = self.families[1].unknown(by_area, kind, random)
+            self._far_of = work, pairs, self.families[2].unknown(jobs, fine.outside, random)
+        return self._far_of[1:]
 
     def _expected_inside(self, position: int) -> Float64:
         """Return the jobs of a place that the public model expects in each of its fine cells."""
         share = self._inside[position] * self._model[position][self._cell[position]]
         return np.asarray(share * float(self._table.n[self._own[position]].sum()))
 
-    def _weights(self, position: int) -> Float64:
-        """Return what homes inside the cells of a place are in proportion to, shape (n_draws, n_fine)."""
+    def _weights(self, position: int, some: Int64) -> Float64:
+        """Return what homes of some fine cells of a place are in proportion to, shape (n_draws, n_some)."""
         fine = self._fine
         at = np.searchsorted(fine.every, self._layouts[position].cuts)
-        jobs, work = self._expected_inside(position), int(fine.work_area[position])
-        area, outside = fine.area[at], fine.outside[at]
-        weight = self._inside[position] * fine.home[:, at].astype(np.float64)
-        weight *= fine.pairs[:, work, area]
-        weight *= fine.far[:, work, at]
+        jobs, area, outside = self._expected_inside(position), fine.area[at], fine.outside[at]
+        pairs, far = self._far(int(fine.work_area[position]))
         # As far as a place's own homes are from what is expected of them, whatever place it is.
         random = np.random.default_rng([self._seeds[position], 1])
         label, own = np.unique(area, return_inverse=True)
         kind = np.zeros(label.size, np.bool_)
         kind[own] = outside
         expected: Float64 = np.bincount(own, jobs).astype(np.float64)
-        weight *= self.families[3].unknown(expected, kind, random)[:, own]
-        weight *= self.families[-1].unknown(jobs, outside, random)
+        by_area = self.families[3].unknown(expected, kind, random) * pairs[:, label]
+        weight = self.families[-1].unknown(jobs[some], outside[some], random).astype(np.float64)
+        weight *= by_area[:, own[some]]
+        weight *= fine.home[:, at[some]]
+        weight *= far[:, at[some]]
+        weight *= self._inside[position][some]
         return np.asarray(np.maximum(weight, 1e-300))
 
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
         cell = self._cell[position]
-        part = slice(*self._bounds[position : position + 2])
-        drawn = np.tile(self._model[position], (self.draws, 1))
-        for family, effect in zip(self.families, self._effects, strict=True):
-            drawn *= effect[:, family.label[part]]
+        factor = self._factor_of_sums[:, slice(*self._bounds[position : position + 2])]
+        drawn = self._model[position] * factor
         drawn /= drawn.sum(axis=1, keepdims=True)
         if cell.size == drawn.shape[1]:
             return drawn
-        weight = self._weights(position)
-        first = np.flatnonzero(np.append(True, np.diff(cell) > 0))
-        shares: Float64 = drawn[:, cell] * weight / np.add.reduceat(weight, first, axis=1)[:, cell]
+        shares: Float64 = drawn[:, cell]
+        # Cells that have several fine ones.
+        some = np.flatnonzero((np.bincount(cell) > 1)[cell])
+        weight = self._weights(position, some)
+        first = np.flatnonzero(np.append(True, np.diff(cell[some]) > 0))
+        total = np.add.reduceat(weight, first, axis=1)
+        shares[:, some] *= weight / np.repeat(total, np.diff(np.append(first, some.size)), axis=1)
         return shares
 
     def _parts_of(self, member: Int32) -> tuple[Float64, Int64]:
@@ -494,11 +494,11 @@ class Implicates:
         self._factor = np.ones((self.draws, self._rest.size), np.float32)
         for k, how, begin in zip(crossing, use, self._begin.tolist(), strict=False):
             part = slice(begin, begin + int(tables[k].offsets[-1]))
-            expected = np.maximum(self._rest[part], 1e-9)
             if how == STEERED:
                 # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
                 concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
                 codes = self._categories.get(k, np.zeros((0, tables[k].n.size), np.int64))
+                expected = np.maximum(self._rest[part], 1e-9)
                 given = tables[k], evidence[k], expected, concentration, codes
                 self._factor[:, part] = _counts(*given, self.draws, random)
             elif how == GROUP:
@@ -515,7 +515,6 @@ class Implicates:
 
         Factors of tables before it, by position among those that cross places, are taken into account.
         """
-        every = self._unbiased
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
         jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
         means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
@@ -524,17 +523,21 @@ class Implicates:
             first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
             member, one = np.unique(self._groups.member[0, rows], return_index=True)
             for g, row in zip(member.tolist(), one.tolist(), strict=True):
+                # Cells of the first table that lie in one of this table are neighbours.
                 at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
+                begin = np.flatnonzero(np.append(True, np.diff(at) > 0))
                 share = self._profile[i].copy()
                 for j, mean in zip(before, means, strict=True):
                     q = int(self._crossing[j])
                     share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]][first]]
-                np.add.at(expected, at, self._table.n[g] * share / share.sum())
-                part = slice(*self._table.offsets[g : g + 2])
-                np.add.at(value, at, every[0][part])
-                np.add.at(variance, at, every[1][part])
                 weight = self._table.n[g] / jobs[self._groups.member[k, rows][row]]
-                np.add.at(slope, at, every[2][part] * weight)
+                known = self._evidence.unbiased(self._table, g)
+                for total, part in zip(
+                    (expected, value, variance, slope),
+                    (self._table.n[g] / share.sum() * share, *known[:2], weight * known[2]),
+                    strict=True,
+                ):
+                    total[at[begin]] += np.add.reduceat(part, begin)
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
         expected = np.maximum(expected, 1e-9)
@@ -543,13 +546,15 @@ class Implicates:
         concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
         family = Family(np.arange(expected.size), expected.size, np.zeros(expected.size, bool))
         sums = Sums(value, variance, slope, expected, n, owner)
-        return draw_effects(sums, concentration, [family], self.draws, random)[0]
+        return draw_effects(sums, concentration, [family], self.draws, random).factor.astype(np.float32)
 
     def _expect(self, position: int, total: Float64, sign: float) -> None:
-        """Add what is expected of the rows of a place to the cells of crossing tables."""
+        """Add what is expected of the rows of a place to the cells of steered tables."""
         layout, n = self._layouts[position], self._groups.n[self._groups.rows(position)]
         share = self._inside[position] * self._profile[position][self._cell[position]]
-        for k, begin in zip(self._crossing.tolist(), self._begin.tolist(), strict=False):
+        for k, begin, use in zip(self._crossing.tolist(), self._begin.tolist(), self._use.tolist(), strict=False):
+            if use != STEERED:
+                continue
             groups, first = np.unique(layout.start[k], return_index=True)
             jobs = np.bincount(np.searchsorted(groups, layout.start[k]), n)
             for start, row, size in zip(groups.tolist(), first.tolist(), jobs.tolist(), strict=True):
@@ -622,8 +627,8 @@ def _counts(
     sums = Sums(value, variance, slope, expected, n, owner)
     effects = draw_effects(sums, concentration, families, draws, random)
     result = np.empty((draws, value.size), np.float32)
-    for turn, drawn in enumerate(result):
-        about = scaled(sums, families, [effect[turn].astype(np.float64) for effect in effects])
+    for factor, drawn in zip(effects.factor, result, strict=True):
+        about = sums.times(factor)
         own = spread_of(about, n, concentration)
         x = (value * own + about * variance) / (own + variance)
         x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)
@@ -668,19 +673,18 @@ class _Inside:
     outside : ndarray of bool, shape (n,)
     area : ndarray of int64, shape (n,)
         Larger area of each.
+    areas : int
+        Number of them.
     work_area : ndarray of int64, shape (n_places,)
     home : ndarray of float32, shape (n_draws, n)
-    pairs, far : ndarray of float32, shape (n_draws, n_areas, n_home_areas) and (n_draws, n_areas, n)
-        Of larger areas by larger areas, and by fine cells. None where no cell has parts.
     """
 
     every: Int32
     outside: NDArray[np.bool_]
     area: Int64
+    areas: int
     work_area: Int64
     home: Float32
-    pairs: Float32 = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
-    far: Float32 = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
 
 
 class _Others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from synth._gamma import gamma as _gamma
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, backward, forward, independent, solve
 
@@ -12,6 +13,7 @@ __all__ = ["GROUP", "ROW", "STEERED", "draw_place"]
 ROW, STEERED, GROUP = 0, 1, 2
 
 _LEAST = 1e-9  # prior share of a cell of which nobody can be sure that it is empty
+_NEXT = 1e-12  # the same of cells that lie together
 _MANY = 16.0  # variance of a group's sum beyond which cells are drawn by themselves
 _SWEEPS = 6  # exchanges tried for each job that is given to a row
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
@@ -30,24 +32,64 @@ def _tables_of(count, mass, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _split(count, mass, first, stop, random, own, jobs, at):  # type: ignore[no-untyped-def]
-    """Give the jobs of a coarse cell to its fine ones, by a Polya urn; write the fine cell of each."""
-    total = 0.0
-    for f in range(first, stop):
-        total += mass[f] + own[f]
-    for _ in range(count):
-        u = random.random() * total
-        chosen = stop - 1
-        for f in range(first, stop):
-            u -= mass[f] + own[f]
-            if u < 0.0:
-                chosen = f
-                break
-        own[chosen] += 1.0
-        total += 1.0
-        jobs[at] = chosen
-        at += 1
-    return at
+def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
+    """Return where runs of fine cells begin that no table of factors of groups tells apart, and their end."""
+    breaks = np.zeros(fine + 1, np.bool_)
+    breaks[0] = breaks[fine] = True
+    known = np.zeros(maps.shape[0], np.bool_)
+    for j in range(use.size):
+        if use[j] == GROUP:
+            for r in range(which.shape[1]):
+                if not known[which[j, r]]:
+                    known[which[j, r]] = True
+                    for f in range(1, fine):
+                        if maps[which[j, r], f] != maps[which[j, r], f - 1]:
+                            breaks[f] = True
+    return np.flatnonzero(breaks)
+
+
+@_compiled
+def _below(f, weights):  # type: ignore[no-untyped-def]
+    """Return what the fine cells below f weigh for a group, whose factor is the same inside a run."""
+    up, run, first, before, boost = weights
+    r = run[f]
+    return before[r] + boost[r] * (up[f] - up[first[r]])
+
+
+@_compiled
+def _cell_at(weight, begin, stop, weights):  # type: ignore[no-untyped-def]
+    """Return that of the fine cells from begin on, below stop, that this weight falls into."""
+    low, high = begin, stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _below(middle + 1, weights) <= weight:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_compiled
+def _urn(count, gaps, part, scale, weights, random, jobs, at):  # type: ignore[no-untyped-def]
+    """Give jobs to the fine cells of some gaps, by a Polya urn; write the fine cell of each.
+
+    Gaps begin and stop at fine cells; each has its part of the weights, which times `scale` are masses.
+    """
+    total = part.sum() * scale
+    for i in range(count):
+        u = random.random() * (total + i)
+        if u >= total and i > 0:  # one more of a cell that was given one before
+            jobs[at + i] = jobs[at + min(int(u - total), i - 1)]
+            continue
+        u, chosen = u / scale, -1
+        for j in range(part.size):
+            if part[j] > 0.0:
+                chosen = j
+                if u < part[j]:
+                    break
+                u -= part[j]
+        begin, stop = gaps[chosen]
+        jobs[at + i] = _cell_at(_below(begin, weights) + u, begin, stop, weights)
 
 
 @_compiled
@@ -56,30 +98,49 @@ def _odds(row, f, part, own, start, which, cell, factor, rest, use):  # type: ig
     for q in range(part.shape[0]):
         value *= own[part[q, row], f]
     for k in range(start.shape[0]):
-        at = start[k, row] + cell[which[k, row], f]
-        if use[k] == STEERED:
-            value *= min(20.0, max(0.05, (factor[at] + 0.05) / (rest[at] + 0.05)))
-        elif use[k] == ROW:
-            value *= factor[at]
+        if use[k] != GROUP:
+            at = start[k, row] + cell[which[k, row], f]
+            if use[k] == STEERED:
+                value *= min(20.0, max(0.05, (factor[at] + 0.05) / (rest[at] + 0.05)))
+            else:
+                value *= factor[at]
     return value
 
 
 @_compiled
+def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, random):  # type: ignore[no-untyped-def]
+    """Exchange the homes of jobs of a group, by the odds of their rows."""
+    odds = np.empty(homes.size)
+    for i in range(homes.size):
+        odds[i] = _odds(rows[i], homes[i], part, own, start, which, cell, factor, rest, use)
+    for _ in range(_SWEEPS * homes.size):
+        i, j = int(random.random() * homes.size), int(random.random() * homes.size)
+        fi, fj, ri, rj = homes[i], homes[j], rows[i], rows[j]
+        if fi != fj and ri != rj:
+            first = _odds(ri, fj, part, own, start, which, cell, factor, rest, use)
+            second = _odds(rj, fi, part, own, start, which, cell, factor, rest, use)
+            if random.random() * odds[i] * odds[j] < first * second:
+                homes[i], homes[j] = fj, fi
+                odds[i], odds[j] = first, second
+
+
+@_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, apart,
-    parts, start, which, maps, factor, rest, use, burn, random, jobs,
+    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, apart, parts,
+    start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
     Parameters
     ----------
-    kind, seen, par, keep, offsets
-        As in `synth.evidence.Evidence`, of the place's groups, at offsets of shape (n_groups + 1,).
-    guess : ndarray of int64, shape (n_cells of the groups,)
+    kind : int
+    seen, par, keep : ndarray, shape (n_groups, n_cells)
+        As `synth.evidence.Evidence` has them, of the place's groups.
+    guess : ndarray of int64, shape (n_groups, n_cells)
         About what the counts are.
     n : ndarray of int64, shape (n_groups,)
-    cell : ndarray of int32, shape (n_groups, n_fine)
-        The group's cell of each of the place's cells, which are fine ones.
+    cell : ndarray of int32, shape (n_fine,)
+        The groups' cell of each of the place's cells, which are fine ones.
     shares : ndarray of float64, shape (n_draws, n_fine)
         What is expected in each draw.
     n_rows, group : ndarray of int64, shape (n_rows,)
@@ -99,7 +160,7 @@ def draw_place(  # type: ignore[no-untyped-def]
         Factors of the odds of rows or groups; of a steered table, the jobs that its cells still lack, from
         which those of this place are taken off.
     rest : ndarray of float64, shape (n_cells of crossing tables,)
-        Jobs that this place and later ones are expected to give.
+        Jobs that this place and later ones are expected to give to steered tables.
     use : ndarray of int64, shape (n_crossing,)
         ROW, STEERED or GROUP.
     burn : int
@@ -108,22 +169,13 @@ def draw_place(  # type: ignore[no-untyped-def]
     jobs : ndarray of int32, shape (n_draws, n_jobs)
         The result: fine cells, row after row.
     """
-    groups, fine, draws, rows = n.size, shares.shape[1], jobs.shape[0], n_rows.size
-    widest, largest, total_jobs = 0, 0, 0
-    for g in range(groups):
-        widest = max(widest, offsets[g + 1] - offsets[g])
-        largest = max(largest, n[g])
-        total_jobs += n[g]
+    groups, wide = seen.shape
+    fine, draws, rows = shares.shape[1], jobs.shape[0], n_rows.size
+    largest, total_jobs = n.max(), n.sum()
     out = np.empty(2 * min(largest, 2**15) + 64)
-    flat, table = np.empty(64 * widest + 1024), np.empty(64 * widest + 1024)
-    lows, starts = np.empty(widest, np.int64), np.empty(widest + 1, np.int64)
-    begin, stop, first = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest, np.int64)
-    shape, counts = np.empty(widest), np.empty(widest, np.int64)
-    some_shape, some, cells = np.empty(widest), np.empty(widest, np.int64), np.empty(widest, np.int64)
-    theta, mass, own = np.empty(fine), np.empty(fine), np.zeros(fine)
-    tables, tilts = np.zeros(fine), np.zeros(groups)
-    boost, exposure = np.ones(fine), np.zeros(fine)
-    drawn = np.empty(total_jobs, np.int32)
+    flat, table = np.empty(64 * wide + 1024), np.empty(64 * wide + 1024)
+    lows, starts = np.empty(wide, np.int64), np.empty(wide + 1, np.int64)
+    begin, stop, first = np.empty(wide, np.int64), np.empty(wide, np.int64), np.empty(wide, np.int64)
     # Where the jobs of each row stand, and the slots of each group.
     first_slot = np.zeros(rows + 1, np.int64)
     for r in range(rows):
@@ -159,9 +211,43 @@ def draw_place(  # type: ignore[no-untyped-def]
         for r in range(rows):
             variance[part[q, r]] = apart[q, r]
     profile = np.ones((at, fine))
-    chain = groups > 1
-    failures = 0
-    odd = start.shape[0] > 0 or at > 1
+    odd = at > 1
+    for k in range(start.shape[0]):
+        odd = odd or use[k] != GROUP
+    # Fine cells of each cell, and runs of fine cells that have the same factors of groups.
+    begins = np.searchsorted(cell, np.arange(wide + 1))
+    run_first = _runs(which, maps, use, fine)
+    runs = run_first.size - 1
+    run = np.empty(fine + 1, np.int64)
+    for r in range(runs):
+        run[run_first[r] : run_first[r + 1]] = r
+    run[fine] = runs - 1
+    boost, before, exposure = np.ones(runs), np.zeros(runs), np.zeros(runs)
+    theta, up, tables, own = np.empty(fine), np.zeros(fine + 1), np.zeros(fine), np.zeros(fine)
+    weights = (up, run, run_first, before, boost)
+    # Cells that nothing was drawn of are one: their evidence is the same whatever their counts are. The
+    # others of each group, then that one.
+    told = np.empty((groups, wide + 1), np.int64)
+    sizes = np.zeros(groups, np.int64)
+    for g in range(groups):
+        for c in range(wide):
+            if kind == NOISE or seen[g, c] > 0:
+                told[g, sizes[g]] = c
+                sizes[g] += 1
+    most = sizes.max() + 1
+    shape, counts = np.empty(most), np.empty(most, np.int64)
+    gaps, gap_part = np.empty((most, 2), np.int64), np.empty(most)
+    own_gap, own_part = np.empty((1, 2), np.int64), np.empty(1)
+    seen_of, guess_of = np.empty((groups, most), np.int64), np.empty((groups, most), np.int64)
+    par_of, keep_of = np.ones((groups, most)), np.ones((groups, most))
+    for g in range(groups):
+        for i in range(sizes[g]):
+            c = told[g, i]
+            seen_of[g, i], guess_of[g, i] = seen[g, c], guess[g, c]
+            par_of[g, i], keep_of[g, i] = par[g, c], keep[g, c]
+        seen_of[g, sizes[g]] = guess_of[g, sizes[g]] = 0
+    drawn = np.empty(total_jobs, np.int32)
+    tilts, chain, failures = np.zeros(groups), groups > 1, 0
     for f in range(fine):
         theta[f] = max(shares[0, f], _LEAST)
     for d in range(-burn, draws):
@@ -170,50 +256,44 @@ def draw_place(  # type: ignore[no-untyped-def]
         if not chain:
             for f in range(fine):
                 theta[f] = max(shares[m, f], _LEAST)
+        for f in range(fine):
+            up[f + 1] = up[f] + theta[f]
         tables[:] = 0.0
         exposure[:] = k_place
         for p in range(1, profile.shape[0]):
             for f in range(fine):
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + variance[p]), 1e-3)
-                profile[p, f] = max(random.standard_gamma(size) / size, 1e-6)
+                profile[p, f] = max(_gamma(size, random) / size, 1e-6)
         for g in range(groups):
-            a, b, kappa = offsets[g], offsets[g + 1], k_groups[m, g]
-            k = b - a
-            member = row_of[slots[g]]
-            total = 0.0
-            for f in range(fine):
-                boost[f] = 1.0
+            kappa, member = k_groups[m, g], row_of[slots[g]]
+            normal, from_place = 0.0, 0.0
+            for r in range(runs):
+                value, f = 1.0, run_first[r]
                 for j in range(start.shape[0]):
                     if use[j] == GROUP:
-                        boost[f] *= factor[m, start[j, member] + maps[which[j, member], f]]
-                mass[f] = theta[f] * boost[f]
-                total += mass[f]
-            normal, from_place = total, 0.0
-            shape[:k] = 0.0
-            for f in range(fine):
-                mass[f] *= kappa / total
-                shape[cell[g, f]] += mass[f]
-            for c in range(k):
-                shape[c] = max(shape[c], _LEAST * kappa)
-            # Cells that nothing was drawn of are one: their evidence is the same whatever their counts are.
-            k = 0
-            unseen, merged = 0.0, 0
-            for c in range(b - a):
-                if kind == NOISE or seen[a + c] > 0:
-                    cells[k] = a + c
-                    some_shape[k] = shape[c]
-                    k += 1
-                else:
-                    unseen += shape[c]
-                    merged = a + c
-            if k < b - a:
-                cells[k] = merged
-                some_shape[k] = unseen
+                        value *= factor[m, start[j, member] + maps[which[j, member], f]]
+                boost[r], before[r] = value, normal
+                normal += value * (up[run_first[r + 1]] - up[f])
+            scale = kappa / normal
+            k, end, unseen = sizes[g], 0, 0.0
+            for i in range(k):
+                c = told[g, i]
+                low, high = _below(begins[c], weights), _below(begins[c + 1], weights)
+                shape[i] = max((high - low) * scale, _LEAST * kappa)
+                # What lies between this cell and the one before.
+                gaps[i, 0], gaps[i, 1] = end, begins[c]
+                gap_part[i] = max(low - _below(end, weights), _NEXT * normal) if end < begins[c] else 0.0
+                unseen += gap_part[i]
+                end = begins[c + 1]
+            gaps[k, 0], gaps[k, 1] = end, fine
+            gap_part[k] = max(normal - _below(end, weights), _NEXT * normal) if end < fine else 0.0
+            unseen += gap_part[k]
+            if k < wide:
+                shape[k] = max(unseen * scale, _LEAST * kappa * (wide - k))
                 k += 1
-            at_cells = cells[:k]
             given = (
-                kind, seen[at_cells], par[at_cells], keep[at_cells], some_shape[:k], n[g] / (n[g] + kappa),
-                n[g], guess[at_cells],
+                kind, seen_of[g, :k], par_of[g, :k], keep_of[g, :k], shape[:k], n[g] / (n[g] + kappa), n[g],
+                guess_of[g, :k],
             )  # fmt: skip
             tilt, mean, spread = 0.0, 0.0, -1.0
             while spread < 0.0:
@@ -221,85 +301,60 @@ def draw_place(  # type: ignore[no-untyped-def]
                 if spread < 0.0:
                     flat = np.empty(2 * flat.size)
             tilts[g] = tilt
-            done = False
             if spread > _MANY:
-                done = independent(lows[:k], starts[: k + 1], flat, n[g], spread, random, some)
+                done = independent(lows[:k], starts[: k + 1], flat, n[g], spread, random, counts[:k])
             else:
                 while not forward(
                     lows[:k], starts[: k + 1], flat, n[g], mean, spread, begin, stop, first, table
                 ):
                     table = np.empty(2 * table.size)
                 done = backward(
-                    lows[:k], starts[: k + 1], flat, n[g], begin, stop, first, table, random, some
+                    lows[:k], starts[: k + 1], flat, n[g], begin, stop, first, table, random, counts[:k]
                 )
-            if done:
-                counts[: b - a] = 0
-                left = 0
-                for i in range(k):
-                    if unseen > 0.0 and i == k - 1:
-                        left = some[i]
-                    else:
-                        counts[cells[i] - a] = some[i]
-                for i in range(left):
-                    u = random.random() * (unseen + i)
-                    chosen = merged - a
-                    for c in range(b - a):
-                        if seen[a + c] == 0:
-                            u -= shape[c] + counts[c]
-                            if u < 0.0:
-                                chosen = c
-                                break
-                    counts[chosen] += 1
-            k = b - a
             if not done:
                 failures += 1
                 left = n[g]
-                for c in range(k):
-                    counts[c] = min(max(guess[a + c], 0), left)
-                    left -= counts[c]
+                for i in range(k):
+                    counts[i] = min(max(guess_of[g, i], 0), left)
+                    left -= counts[i]
                 counts[k - 1] += left
-            before = at
-            f = 0
-            for c in range(k):
-                f_first = f
-                while f < fine and cell[g, f] == c:
-                    f += 1
-                if counts[c] == 0:
+            slot_begin = at
+            for i in range(k):
+                if counts[i] == 0:
                     continue
-                if f - f_first == 1:
-                    for _ in range(counts[c]):
-                        drawn[at] = f_first
-                        at += 1
-                    own[f_first] = counts[c]
+                if i == sizes[g]:
+                    _urn(counts[i], gaps[: i + 1], gap_part[: i + 1], scale, weights, random, drawn, at)
                 else:
-                    at = _split(counts[c], mass, f_first, f, random, own, drawn, at)
-            for i in range(before, at):
-                if chain and own[drawn[i]] > 0.0:
-                    more = _tables_of(own[drawn[i]], mass[drawn[i]], random)
-                    tables[drawn[i]] += more
-                    from_place += more
-                own[drawn[i]] = 0.0
-            # What the group's factors explain of its jobs is not the place's profile.
-            for f in range(fine):
-                exposure[f] += from_place * boost[f] / normal
+                    c = told[g, i]
+                    if begins[c + 1] - begins[c] == 1:
+                        drawn[at : at + counts[i]] = begins[c]
+                    else:
+                        own_gap[0, 0], own_gap[0, 1] = begins[c], begins[c + 1]
+                        own_part[0] = _below(begins[c + 1], weights) - _below(begins[c], weights)
+                        _urn(counts[i], own_gap, own_part, scale, weights, random, drawn, at)
+                at += counts[i]
+            if chain:
+                for i in range(slot_begin, at):
+                    own[drawn[i]] += 1.0
+                for i in range(slot_begin, at):
+                    f = drawn[i]
+                    if own[f] > 0.0:
+                        more = _tables_of(own[f], theta[f] * boost[run[f]] * scale, random)
+                        tables[f] += more
+                        from_place += more
+                        own[f] = 0.0
+                # What the group's factors explain of its jobs is not the place's profile.
+                for r in range(runs):
+                    exposure[r] += from_place * boost[r] / normal
             # To rows: in random order, then exchanged by their odds.
-            size = at - before
-            for i in range(size - 1, 0, -1):
+            for i in range(at - slot_begin - 1, 0, -1):
                 j = int(random.random() * (i + 1))
-                drawn[before + i], drawn[before + j] = drawn[before + j], drawn[before + i]
+                drawn[slot_begin + i], drawn[slot_begin + j] = drawn[slot_begin + j], drawn[slot_begin + i]
             if odd and several[g] > 1 and d >= 0:
-                for _ in range(_SWEEPS * size):
-                    i = before + int(random.random() * size)
-                    j = before + int(random.random() * size)
-                    fi, fj, ri, rj = drawn[i], drawn[j], row_of[i], row_of[j]
-                    if fi == fj or ri == rj:
-                        continue
-                    now = _odds(ri, fi, part, profile, start, which, maps, factor[m], rest, use)
-                    now *= _odds(rj, fj, part, profile, start, which, maps, factor[m], rest, use)
-                    new = _odds(ri, fj, part, profile, start, which, maps, factor[m], rest, use)
-                    new *= _odds(rj, fi, part, profile, start, which, maps, factor[m], rest, use)
-                    if random.random() * now < new:
-                        drawn[i], drawn[j] = fj, fi
+                _exchange(
+                    drawn[slot_begin:at], row_of[slot_begin:at], part, profile, start, which, maps, factor[m],
+                    rest, use, random,
+                )  # fmt: skip
         if d >= 0:
             for i in range(total_jobs):
                 jobs[m, slot[i]] = drawn[i]
@@ -311,8 +366,7 @@ def draw_place(  # type: ignore[no-untyped-def]
         if chain:
             total = 0.0
             for f in range(fine):
-                theta[f] = random.standard_gamma(k_place * max(shares[m, f], _LEAST) + tables[f])
-                theta[f] = max(theta[f] / exposure[f], 1e-300)
+                theta[f] = _gamma(k_place * max(shares[m, f], _LEAST) + tables[f], random) / exposure[run[f]]
                 total += theta[f]
             for f in range(fine):
                 theta[f] = max(theta[f] / total, 1e-12)

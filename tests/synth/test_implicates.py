@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import Family, Sums, draw_effects, scaled
+from synth.effects import Family, Sums, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -98,7 +98,7 @@ def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
     value *= n[0] / value.sum()
     sums = Sums(value, np.full(800, 2.0), np.zeros(800), expected, n, np.zeros(800, np.int64))
     family = Family(label, 16, outside)
-    (drawn,) = draw_effects(sums, 1e5, [family], 200, random)
+    drawn = draw_effects(sums, 1e5, [family], 200, random).factor[:, ::50].astype(float)
     assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
     inside, beyond = family.scale
     assert 2 * inside < beyond
@@ -122,7 +122,7 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
     kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
     nothing = np.zeros((0, 1)), np.zeros((0, 1), np.int64)
     failures = draw_place(
-        URN, seen, par, keep, seen, np.array([0, 5]), np.array([n]), np.arange(5, dtype=np.int32)[np.newaxis],
+        URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), np.arange(5, dtype=np.int32),
         np.tile(shape / kappa, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
         kappa, *nothing, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64), np.zeros((0, 5), np.int32),
         np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 0, np.random.default_rng(5),
@@ -152,7 +152,7 @@ def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> Non
     sums = Sums(value, np.full(true.size, 36.0), np.zeros(true.size), n * share, n, owner)
     families = [Family(label, 60, none), Family(np.arange(true.size), true.size, none)]
     effects = draw_effects(sums, 1e5, families, draws, random)
-    drawn = np.stack([scaled(sums, families, [e[i].astype(float) for e in effects]) for i in range(draws)])
+    drawn = np.stack([sums.times(one) for one in effects.factor])
     # Draws are of means: counts of so many jobs are not part of them.
     off = (drawn.mean(axis=0) - true)[rare] / np.hypot(6, np.sqrt(true[rare]))
     assert abs(off.mean()) < 1
@@ -335,7 +335,7 @@ def test_evidence_of_draws_estimates_counts_without_bias() -> None:
     cells = Domains(3, np.array([0, 3]), np.arange(3, dtype=np.int32), np.zeros(3, np.uint8))
     table = Table(n, np.zeros(1, np.int32), cells)
     found = np.stack(
-        [Evidence.urn(d, prior, np.ones(3)).unbiased(table)[0] for d in random.multinomial(40, weights)]
+        [Evidence.urn(d, np.arange(3), prior, np.ones(3)).unbiased(table, 0)[0] for d in random.multinomial(40, weights)]
     )
     assert found.mean(axis=0) == pytest.approx(x, abs=0.15)
 

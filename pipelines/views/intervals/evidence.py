@@ -293,24 +293,25 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
     parameters = numeric.parameters
     if not isinstance(parameters, synth.DirichletParameters):
         raise PublicReleaseError(f"{release.folder}: nothing is known of intervals of its mechanism")
-    seen = np.zeros(int(table.offsets[-1]), np.int64)
+    seen = np.zeros(int(table.offsets[-1]), np.int32)  # tens of millions, where pools have cells of their own
     for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
                 raise PublicReleaseError(f"{release.folder}: the data have jobs that are not in the plan")
             cell = numeric.domains.locate(table.domain[pool], home)
-            np.add.at(seen, table.offsets[pool] + cell, jobs)
+            np.add.at(seen, table.offsets[pool] + cell, jobs.astype(np.int32))
     if not np.array_equal(np.add.reduceat(seen, table.offsets[:-1]), numeric.pools.m):
         raise PublicReleaseError(
             f"{release.folder}: the data are not those of the plan's jobs. Fix: take a whole copy; "
             "odsynth verify checks it"
         )
-    size = numeric.domains.n_cells[table.domain]
-    begin = np.repeat(numeric.domains.offsets[table.domain] - table.offsets[:-1], size)
-    stratum = numeric.domains.stratum[begin + np.arange(seen.size)]
-    prior = np.array([c.prior for c in parameters.classes], np.float64) / parameters.denominator
-    retention = np.array([float(f) for f in parameters.retention])
-    return Evidence.urn(seen, prior[np.repeat(numeric.pool_class, size), stratum], retention[stratum])
+    classes = [np.array(one.prior, np.float64) / parameters.denominator for one in parameters.classes]
+    strata, retention = len(classes[0]), np.array([float(f) for f in parameters.retention])
+    which = np.empty(seen.size, np.uint16)
+    for i, (domain, own) in enumerate(zip(table.domain.tolist(), numeric.pool_class.tolist(), strict=True)):
+        stratum = numeric.domains.stratum[slice(*numeric.domains.offsets[domain : domain + 2])]
+        which[slice(*table.offsets[i : i + 2])] = own * strata + stratum
+    return Evidence.urn(seen, which, np.concatenate(classes), np.tile(retention, len(classes)))
 
 
 def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:

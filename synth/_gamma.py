@@ -1,0 +1,37 @@
+"""Gamma variates of small shape, most of which are as good as 0, at the cost of a uniform number."""
+
+from __future__ import annotations
+
+import math
+
+from synth._words import compiled as _compiled
+
+__all__ = ["gamma"]
+
+_DEEP = 40.0  # a variate below exp(-40), 4e-18, is given as 0
+
+
+@_compiled
+def gamma(shape, random):  # type: ignore[no-untyped-def]
+    """Draw from a gamma distribution of scale 1; 0 stands for numbers below 4e-18.
+
+    Of a shape below 1 this is the rejection of Ahrens and Dieter that NumPy uses too. Where its first number is
+    low, nothing further need be known: as (1 - 40 shape)^(1 / shape) < exp(-40), the variate is that small, and
+    it is kept with a probability of 1 to as many digits as floats have.
+    """
+    if shape >= 1.0:
+        return random.standard_gamma(shape)
+    u = random.random()
+    if u < 1.0 - _DEEP * shape:
+        return 0.0
+    while True:
+        v = random.standard_exponential()
+        if u <= 1.0 - shape:
+            x = u ** (1.0 / shape)
+        else:
+            y = -math.log((1.0 - u) / shape)
+            x = (1.0 - shape + shape * y) ** (1.0 / shape)
+            v += y
+        if x <= v:
+            return x
+        u = random.random()
