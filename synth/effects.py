@@ -26,6 +26,8 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+_Owners = tuple[Int64, Float64, float]
+_Told = tuple[Float32, Float32, Float32]
 
 _BURN = 40  # draws that are thrown away
 _LEAST = 1e-4  # factor
@@ -189,7 +191,7 @@ def draw_effects(
     concentration : float
         Of counts around what is expected of them with all factors.
     families : sequence of Family
-        Coarse ones first, and last that of single sums in their order, whose factors are unknown while others
+        Coarse ones first, and last that of single sums, in their order, whose factors are unknown while others
         are drawn. Their scales and chances are set.
     draws : int
     random : numpy.random.Generator
@@ -201,67 +203,25 @@ def draw_effects(
     Effects
     """
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
-    given = _Given(sums, concentration)
+    first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
+    owners = np.append(first, sums.owner.size), sums.n[first], concentration
+    value, variance, slope = (one.astype(np.float32) for one in (sums.value, sums.variance, sums.slope))
+    told = value, variance, slope
     factor = np.empty((draws, sums.n.size), np.float16)
-    mean = [np.zeros(one.value.size) for one in drawn]
-    nothing = np.zeros(sums.n.size)
-    now = sums.times(nothing + 1)
+    now = sums.times(np.ones(sums.n.size))
     for turn in range(-_BURN, draws):
         for one in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
-            before = one.value.copy()
-            one.draw(*given.told(one.label, now, before, before, single.variance), random)
-            _rescale(given.starts, given.n, now, one.label, one.value / before)
-        single.draw(*given.told(single.label, now, np.ones(single.value.size), single.value, nothing), random)
+            one.draw(owners, told, now, single.variance, random)
+        single.draw_alone(owners, told, now, random)
         if turn >= 0:
-            factor[turn] = np.clip(now / sums.expected * single.value[single.label], *_HALF)
-            for one, total in zip(drawn, mean, strict=True):
-                total += one.value / draws
+            factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
+            for one in drawn:
                 one.note()
         done(turn + _BURN + 1, draws + _BURN)
     for one in drawn:
         one.finish()
-    return Effects(factor, mean, [one.value for one in drawn])
-
-
-class _Given:
-    """Sums, and what they tell of factors."""
-
-    def __init__(self, sums: Sums, concentration: float) -> None:
-        first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
-        self.starts = np.append(first, sums.owner.size)
-        self.n = sums.n[first]
-        self._sums, self._concentration = sums, concentration
-
-    def told(
-        self, label: Int32, now: Float64, over: Float64, value: Float64, alone: Float64
-    ) -> tuple[Float64, Float64]:
-        """Return what sums tell of the factors of a family: like Poisson counts, and those if factors were 1.
-
-        Estimates vary more than Poisson counts, so they count for less. How much they do is looked at about
-        where the factors are, as far as sums and a prior of variance 1 tell, or no less than sums are sure of.
-
-        Parameters
-        ----------
-        label : ndarray of int32, shape (n_sums,)
-        now : ndarray of float64, shape (n_sums,)
-            What is expected with factors.
-        over : ndarray of float64, shape (n_labels,)
-            Of these factors, those that are among them.
-        value : ndarray of float64, shape (n_labels,)
-            The factors.
-        alone : ndarray of float64, shape (n_sums,)
-            Relative variance of each sum by itself.
-        """
-        sums, known, wanted = self._sums, np.empty(value.size), np.empty(value.size)
-        given = self.starts, self.n, sums.value, sums.variance, sums.slope, self._concentration
-        _add_up(*given, alone, label, now, over, value, known, wanted)
-        about = np.empty(value.size)
-        _look(known, wanted, about)
-        _add_up(*given, alone, label, now, over, about, known, wanted)
-        wanted *= about
-        known *= about
-        return np.maximum(wanted, 0.0, out=wanted), known
+    return Effects(factor, [one.total / draws for one in drawn], [one.value for one in drawn])
 
 
 def _sizes(jobs: Float64) -> Int64:
@@ -283,47 +243,78 @@ def _rescale(starts, n, now, label, ratio):  # type: ignore[no-untyped-def]
         for i in range(starts[o], starts[o + 1]):
             now[i] *= ratio[label[i]]
             total += now[i]
+        whole = n[o] / total
         for i in range(starts[o], starts[o + 1]):
-            now[i] *= n[o] / total
+            now[i] *= whole
+
+
+@_compiled
+def _weigh(mean, n, each, wide, variance, slope, alone):  # type: ignore[no-untyped-def]
+    """Return one over the variance of an estimate of a count that is about `mean`, with that of the count."""
+    spread = alone * mean * mean + variance
+    mean = min(max(mean, 1e-9), n)
+    return 1.0 / (spread + mean * (slope + max(1.0 - mean * each, 1e-3) * wide))
+
+
+@_compiled
+def _about(known, wanted):  # type: ignore[no-untyped-def]
+    """Return where a factor is, as far as sums and a prior of variance 1 tell, or no less than sums are sure of.
+
+    Estimates vary more than Poisson counts, so they count for less. How much they do is looked at there.
+    """
+    least = (wanted - _SURE * math.sqrt(known)) / max(known, 1e-300)
+    return max((wanted + 1.0) / (known + 1.0), least, 0.02)
 
 
 @_compiled
 def _add_up(  # type: ignore[no-untyped-def]
-    starts, n, value, variance, slope, concentration, alone, label, now, over, about, known, wanted
+    starts, n, concentration, value, variance, slope, alone, label, now, over, about, known, wanted
 ):  # fmt: skip
-    """Add up, by label, what sums tell of factors that are about so large."""
+    """Add up, by label, what sums tell of factors that are about so large.
+
+    Like Poisson counts (wanted), and those that there would be if factors were 1 (known).
+    """
     known[:] = 0.0
     wanted[:] = 0.0
     for o in range(n.size):
-        wide = (n[o] + concentration) / (1.0 + concentration)
+        each, wide = 1.0 / n[o], (n[o] + concentration) / (1.0 + concentration)
         for i in range(starts[o], starts[o + 1]):
             j = label[i]
-            base = now[i] / over[j]
-            mean = base * about[j]
-            spread = alone[i] * mean * mean
-            mean = min(mean, n[o])
-            spread += variance[i] + slope[i] * mean
-            mean = max(mean, 1e-9)
-            spread += mean * max(1.0 - mean / n[o], 1e-3) * wide
-            known[j] += base * base / spread
-            wanted[j] += base * value[i] / spread
+            base = now[i] * over[j]
+            weight = base * _weigh(base * about[j], n[o], each, wide, variance[i], slope[i], alone[i])
+            known[j] += base * weight
+            wanted[j] += value[i] * weight
 
 
 @_compiled
-def _look(known, wanted, about):  # type: ignore[no-untyped-def]
-    """Write about where factors are."""
+def _about_each(known, wanted):  # type: ignore[no-untyped-def]
+    about = np.empty(known.size)
     for j in range(known.size):
-        least = (wanted[j] - _SURE * math.sqrt(known[j])) / max(known[j], 1e-300)
-        about[j] = max((wanted[j] + 1.0) / (known[j] + 1.0), least, 0.02)
+        about[j] = _about(known[j], wanted[j])
+    return about
 
 
 @_compiled
 def _which(up_to, random):  # type: ignore[no-untyped-def]
     """Draw one of some variances, whose chances add up to these numbers."""
     u, j = random.random(), 0
-    while j < up_to.size - 1 and u >= up_to[j]:
-        j += 1
+    for k in range(_SCALES.size - 1):
+        j += u >= up_to[k]
     return j
+
+
+@_compiled
+def _log_rising(s, x):  # type: ignore[no-untyped-def]
+    """Return the logarithm of Gamma(s + x) / Gamma(s): Stirling's series, six steps further on."""
+    y, below, above = s + x, 1.0, 1.0
+    for i in range(6):
+        below *= s + i
+        above *= y + i
+    s += 6.0
+    y += 6.0
+    a, b = 1.0 / (s * s), 1.0 / (y * y)
+    rest = (1 / 12 - (1 / 360 - b / 1260) * b) / y - (1 / 12 - (1 / 360 - a / 1260) * a) / s
+    return (y - 0.5) * math.log(y) - (s - 0.5) * math.log(s) - x + rest + math.log(below / above)
 
 
 @_compiled
@@ -345,7 +336,7 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
         shape = 1.0 / (_SCALES[j] ** 2 * wider)
         value = -(shape + x) * math.log1p(e / shape)
         if x > 0.0:
-            value += math.lgamma(shape + x) - math.lgamma(shape) - x * math.log(shape)
+            value += _log_rising(shape, x) - x * math.log(shape)
         likely[j] = value
         best = max(best, value)
     total, before = 0.0, 0.0
@@ -360,15 +351,42 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
 
 
 @_compiled
-def _draw(counts, exposure, wider, size, up_to, random, found, variance, values):  # type: ignore[no-untyped-def]
+def _draw_one(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-def]
+    """Draw one of some variances and a factor, given a count and its exposure."""
+    j = _which_given(x, e, wider, up_to, likely, random)
+    shape = 1.0 / (_SCALES[j] ** 2 * wider)
+    return j, max(_gamma(shape + x, random) / (shape + e), _LEAST)
+
+
+@_compiled
+def _draw(known, wanted, about, wider, size, up_to, random, found, variance, values):  # type: ignore[no-untyped-def]
     """Draw for each label one of its variances, and its factor."""
     likely = np.empty(_SCALES.size)
-    for i in range(counts.size):
-        x, e = counts[i], exposure[i]
-        j = _which_given(x, e, wider[i], up_to[size[i]], likely, random)
+    for i in range(known.size):
+        x, e = max(wanted[i], 0.0) * about[i], known[i] * about[i]
+        j, values[i] = _draw_one(x, e, wider[i], up_to[size[i]], likely, random)
         found[size[i], j] += 1.0
         variance[i] = _SCALES[j] ** 2 * wider[i]
-        values[i] = max(_gamma(1.0 / variance[i] + x, random) / (1.0 / variance[i] + e), _LEAST)
+
+
+@_compiled
+def _draw_alone(  # type: ignore[no-untyped-def]
+    starts, n, concentration, value, variance, slope, now, wider, size, up_to, random, found, own, values
+):  # fmt: skip
+    """Draw the same for every single sum; `own` are the variances that are drawn."""
+    likely = np.empty(_SCALES.size)
+    for o in range(n.size):
+        each, wide = 1.0 / n[o], (n[o] + concentration) / (1.0 + concentration)
+        for i in range(starts[o], starts[o + 1]):
+            about, known, wanted = values[i], 0.0, 0.0
+            for _ in range(2):
+                weight = now[i] * _weigh(now[i] * about, n[o], each, wide, variance[i], slope[i], 0.0)
+                known, wanted, last = now[i] * weight, value[i] * weight, about
+                about = _about(known, wanted)
+            x, e = max(wanted, 0.0) * last, known * last
+            j, values[i] = _draw_one(x, e, wider[i], up_to[size[i]], likely, random)
+            found[size[i], j] += 1.0
+            own[i] = _SCALES[j] ** 2 * wider[i]
 
 
 @_compiled
@@ -393,16 +411,46 @@ class _Mixture:
         self._size = (family.outside * _SIZES + _sizes(self._jobs)).astype(np.uint8)
         self._wider = _wider(self._jobs)
         self._chances = np.full((2 * _SIZES, _SCALES.size), 1 / _SCALES.size)
-        self.variance = _SCALES[2] ** 2 * self._wider
-        self.value = np.ones(self._jobs.size)
+        self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
+        self.value, self.total = np.ones(self._jobs.size), np.zeros(self._jobs.size)
         self._noted = np.zeros(self._jobs.size)
 
-    def draw(self, counts: Float64, exposure: Float64, random: np.random.Generator) -> None:
-        """Draw the factors, given counts like Poisson ones and what is expected of them."""
-        found = np.zeros(self._chances.shape)
-        up_to = np.cumsum(self._chances, axis=1)
-        drawn = found, self.variance, self.value
-        _draw(counts, exposure, self._wider, self._size, up_to, random, *drawn)
+    def draw(
+        self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator
+    ) -> None:
+        """Draw the factors, given sums of which `now` is expected; change that with them.
+
+        Parameters
+        ----------
+        owners : tuple
+            Where the sums of each begin and end, their jobs, and the concentration of counts.
+        told : tuple of ndarray of float32, shape (n_sums,)
+            Value, variance and slope of sums.
+        now : ndarray of float64, shape (n_sums,)
+        alone : ndarray of float32, shape (n_sums,)
+            Relative variance of each sum by itself.
+        random : numpy.random.Generator
+        """
+        before = self.value.copy()
+        known, wanted, about = np.empty(before.size), np.empty(before.size), before
+        for look in range(2):
+            _add_up(*owners, *told, alone, self.label, now, 1 / before, about, known, wanted)
+            if look == 0:
+                about = _about_each(known, wanted)
+        found, up_to = np.zeros(self._chances.shape), np.cumsum(self._chances, axis=1)
+        given = known, wanted, about, self._wider, self._size
+        _draw(*given, up_to, random, found, self.variance, self.value)
+        _rescale(*owners[:2], now, self.label, self.value / before)
+        self._draw_chances(found, random)
+
+    def draw_alone(self, owners: _Owners, told: _Told, now: Float64, random: np.random.Generator) -> None:
+        """Draw the factors of single sums; of what is expected, `now`, they are no part."""
+        found, up_to = np.zeros(self._chances.shape), np.cumsum(self._chances, axis=1)
+        given = *owners, *told, now, self._wider, self._size
+        _draw_alone(*given, up_to, random, found, self.variance, self.value)
+        self._draw_chances(found, random)
+
+    def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
         # Labels that no sum has are of the smallest size, and nothing is known of them.
         found[0] += random.multinomial(self._family.unused, self._chances[0])
         for kind in (0, 1):
@@ -412,7 +460,8 @@ class _Mixture:
         self._chances /= self._chances.sum(axis=1, keepdims=True)
 
     def note(self) -> None:
-        """Remember the variances of this draw, and give the family its chances."""
+        """Remember the factors and variances of this draw, and give the family its chances."""
+        self.total += self.value
         self._noted += self.variance
         self._family.chances.append(self._chances.copy())
 

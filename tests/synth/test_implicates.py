@@ -98,7 +98,8 @@ def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
     value *= n[0] / value.sum()
     sums = Sums(value, np.full(800, 2.0), np.zeros(800), expected, n, np.zeros(800, np.int64))
     family = Family(label, 16, outside)
-    drawn = draw_effects(sums, 1e5, [family], 200, random).factor[:, ::50].astype(float)
+    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), 800, outside)], 200, random)
+    drawn = np.stack([np.bincount(label, sums.times(one)) for one in effects.factor])
     assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
     inside, beyond = family.scale
     assert 2 * inside < beyond
