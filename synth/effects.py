@@ -102,7 +102,7 @@ class Sums:
 
     Attributes
     ----------
-    value, variance, slope : ndarray of float64, shape (n_sums,)
+    value, variance, slope : ndarray of float, shape (n_sums,)
         As `synth.evidence.Evidence.unbiased` gives them.
     expected : ndarray of float64, shape (n_sums,)
         Positive; adds up to n for each owner.
@@ -112,9 +112,9 @@ class Sums:
         Whose size is public. Sums of an owner stand together.
     """
 
-    value: Float64
-    variance: Float64
-    slope: Float64
+    value: NDArray[np.floating]
+    variance: NDArray[np.floating]
+    slope: NDArray[np.floating]
     expected: Float64
     n: Float64
     owner: Int64
@@ -205,7 +205,7 @@ def draw_effects(
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
     first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
     owners = np.append(first, sums.owner.size), sums.n[first], concentration
-    value, variance, slope = (one.astype(np.float32) for one in (sums.value, sums.variance, sums.slope))
+    value, variance, slope = (np.asarray(one, np.float32) for one in (sums.value, sums.variance, sums.slope))
     told = value, variance, slope
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._words import compiled as _compiled
 from synth.conditional import NOISE, group_evidence
 from synth.effects import Effects, Family, Sums, draw_effects, product, spread_of
 from synth.estimation import Prior
@@ -130,7 +132,7 @@ class Implicates:
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
-        self._far_of = -1, np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
+        self._far_of: tuple[int, Any] = -1, None
         self._apart, self._categories = apart or {}, categories or {}
         self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
@@ -202,7 +204,8 @@ class Implicates:
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         expected = np.zeros(every.size)
         fine, cuts, stops = [], [], []
-        parts: list[tuple[Float64, ...]] = []
+        parts: list[tuple[Float32, ...]] = []
+        inside: list[Float64] = []
         for number, layout, cell, own in zip(numbers, self._layouts, self._cell, self._own, strict=True):
             share = prior(number, layout.cuts)
             fine.append(share / share.sum())
@@ -212,21 +215,23 @@ class Implicates:
             each = zip(*(self._evidence.unbiased(table, g) for g in own.tolist()), strict=True)
             value, variance, slope = (np.stack(one) for one in each)
             by_size = table.n[own] / table.n[own].sum()
-            parts.append((value.sum(axis=0), variance.sum(axis=0), by_size @ slope))
+            total = value.sum(axis=0), variance.sum(axis=0), by_size @ slope
+            parts.append(tuple(one.astype(np.float32) for one in total))
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
         up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
-        models = []
+        best, model = -np.inf, np.zeros(0)
         for floor in _FLOORS:
             mixed = []
             for layout, share in zip(self._layouts, fine, strict=True):
                 common = np.diff(up_to[np.append(np.searchsorted(every, layout.cuts), every.size)])
                 common += _EQUAL / share.size
                 mixed.append((1 - floor) * share + floor * common / common.sum())
-            models.append(mixed)
-        coarse = [
-            np.concatenate([np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)])
-            for mixed in models
-        ]
+            coarse = np.concatenate([np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)])
+            logs = self._log_likelihoods(coarse).sum(axis=0)
+            if logs.max() > best:
+                best, self.k_public, model = logs.max(), _likely(logs.tolist()), coarse
+                inside = mixed
+        del fine, mixed, coarse
         value, variance, slope = (np.concatenate(one) for one in zip(*parts, strict=True))
         starts = np.concatenate(cuts)
         place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
@@ -235,9 +240,6 @@ class Implicates:
         cells, home = np.unique((starts.astype(np.int64) << 32) + stop, return_inverse=True)
         area = np.searchsorted(home_area, starts, side="right") - 1
         n = n_of_place[place]
-        found = [self._log_likelihoods(model).sum(axis=0) for model in coarse]
-        best = int(np.argmax([logs.max() for logs in found]))
-        self.k_public = _likely(found[best].tolist())
         work, wide = work_area[place], home_area.size
         owner = place if work_unit is None else work_unit[place]
         areas = int(work_area.max()) + 1
@@ -257,11 +259,11 @@ class Implicates:
                 label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
                 self.families.append(Family(label, int(label.max()) + 1, outside))
         self.families.append(Family(np.arange(starts.size), starts.size, outside))
-        self._model = np.split(coarse[best], self._bounds[1:-1])
-        self._inside = [
-            one / share[cell] for one, share, cell in zip(models[best], self._model, self._cell, strict=True)
-        ]
-        return Sums(value, variance, slope, n * coarse[best], n, place)
+        self._model = np.split(model, self._bounds[1:-1])
+        for one, share, cell in zip(inside, self._model, self._cell, strict=True):
+            one /= share[cell]
+        self._inside = inside
+        return Sums(value, variance, slope, n * model, n, place)
 
     def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
         """Return how likely every concentration of groups around the profiles of their places is.
@@ -390,34 +392,39 @@ class Implicates:
         area = np.searchsorted(home_area, every, side="right") - 1
         return _Inside(every, outside, area, home_area.size, work_area, home)
 
-    def _far(self, work: int) -> tuple[Float32, Float32]:
+    def _far(self, work: int) -> tuple[Float32, Int64, Float32]:
         """Return factors of a larger area by larger areas of homes, and by fine cells, by draw.
 
+        Between them the numbers of these fine cells, rising: those of which the cells of a place have several.
         Places of an area mostly come one after another: it is remembered until those of another one come.
         """
         if self._far_of[0] != work:
             fine, jobs = self._fine, np.zeros(self._fine.every.size)
+            used = np.zeros(jobs.size, np.bool_)
             for i in np.flatnonzero(fine.work_area == work).tolist():
-                jobs[np.searchsorted(fine.every, self._layouts[i].cuts)] += self._expected_inside(i)
+                at = np.searchsorted(fine.every, self._layouts[i].cuts)
+                jobs[at] += self._expected_inside(i)
+                used[at[_several(self._cell[i])]] = True
             kind = np.zeros(fine.areas, np.bool_)
             kind[fine.area] = fine.outside
             random = np.random.default_rng([self._seeds[-1], work])
             by_area: Float64 = np.bincount(fine.area, jobs, fine.areas).astype(np.float64)
-            pairs = self.families[1].unknown(by_area, kind, random)
-            self._far_of = work, pairs, self.families[2].unknown(jobs, fine.outside, random)
-        return self._far_of[1:]
+            pairs, some = self.families[1].unknown(by_area, kind, random), np.flatnonzero(used)
+            far = self.families[2].unknown(jobs[some], fine.outside[some], random)
+            self._far_of = work, (pairs, some, far)
+        return self._far_of[1]
 
     def _expected_inside(self, position: int) -> Float64:
         """Return the jobs of a place that the public model expects in each of its fine cells."""
         share = self._inside[position] * self._model[position][self._cell[position]]
         return np.asarray(share * float(self._table.n[self._own[position]].sum()))
 
-    def _weights(self, position: int, some: Int64) -> Float64:
+    def _weights(self, position: int, some: Int64) -> Float32:
         """Return what homes of some fine cells of a place are in proportion to, shape (n_draws, n_some)."""
         fine = self._fine
         at = np.searchsorted(fine.every, self._layouts[position].cuts)
         jobs, area, outside = self._expected_inside(position), fine.area[at], fine.outside[at]
-        pairs, far = self._far(int(fine.work_area[position]))
+        pairs, every, far = self._far(int(fine.work_area[position]))
         # As far as a place's own homes are from what is expected of them, whatever place it is.
         random = np.random.default_rng([self._seeds[position], 1])
         label, own = np.unique(area, return_inverse=True)
@@ -425,28 +432,27 @@ class Implicates:
         kind[own] = outside
         expected: Float64 = np.bincount(own, jobs).astype(np.float64)
         by_area = self.families[3].unknown(expected, kind, random) * pairs[:, label]
-        weight = self.families[-1].unknown(jobs[some], outside[some], random).astype(np.float64)
-        weight *= by_area[:, own[some]]
-        weight *= fine.home[:, at[some]]
-        weight *= far[:, at[some]]
-        weight *= self._inside[position][some]
-        return np.asarray(np.maximum(weight, 1e-300))
+        weight = self.families[-1].unknown(jobs[some], outside[some], random)
+        for factor, cells in (
+            (by_area, own[some]),
+            (fine.home, at[some]),
+            (far, np.searchsorted(every, at[some])),
+        ):
+            _multiply(weight, factor, cells)
+        return weight
 
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
         cell = self._cell[position]
         factor = self._factor_of_sums[:, slice(*self._bounds[position : position + 2])]
-        drawn = self._model[position] * factor
+        drawn: Float64 = self._model[position] * factor
         drawn /= drawn.sum(axis=1, keepdims=True)
         if cell.size == drawn.shape[1]:
             return drawn
+        some = np.flatnonzero(_several(cell))
+        begin = np.append(np.flatnonzero(np.append(True, np.diff(cell[some]) > 0)), some.size)
         shares: Float64 = drawn[:, cell]
-        # Cells that have several fine ones.
-        some = np.flatnonzero((np.bincount(cell) > 1)[cell])
-        weight = self._weights(position, some)
-        first = np.flatnonzero(np.append(True, np.diff(cell[some]) > 0))
-        total = np.add.reduceat(weight, first, axis=1)
-        shares[:, some] *= weight / np.repeat(total, np.diff(np.append(first, some.size)), axis=1)
+        _divide(shares, some, begin, self._inside[position][some], self._weights(position, some))
         return shares
 
     def _parts_of(self, member: Int32) -> tuple[Float64, Int64]:
@@ -660,6 +666,31 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
+
+
+def _several(cell: Int32) -> NDArray[np.bool_]:
+    """Say of fine cells whether their cell has others."""
+    return np.asarray((np.bincount(cell) > 1)[cell])
+
+
+@_compiled
+def _multiply(values, factor, at):  # type: ignore[no-untyped-def]
+    """Multiply values by factors, by draw and number."""
+    for d in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            values[d, i] *= factor[d, at[i]]
+
+
+@_compiled
+def _divide(shares, some, begin, inside, weight):  # type: ignore[no-untyped-def]
+    """Give fine cells their parts of the share of their cell, which all of them have."""
+    for d in range(shares.shape[0]):
+        for c in range(begin.size - 1):
+            total = 0.0
+            for i in range(begin[c], begin[c + 1]):
+                total += inside[i] * max(weight[d, i], 1e-30)
+            for i in range(begin[c], begin[c + 1]):
+                shares[d, some[i]] *= inside[i] * max(weight[d, i], 1e-30) / total
 
 
 @dataclass

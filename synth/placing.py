@@ -98,12 +98,11 @@ def _odds(row, f, part, own, start, which, cell, factor, rest, use):  # type: ig
     for q in range(part.shape[0]):
         value *= own[part[q, row], f]
     for k in range(start.shape[0]):
-        if use[k] != GROUP:
-            at = start[k, row] + cell[which[k, row], f]
-            if use[k] == STEERED:
-                value *= min(20.0, max(0.05, (factor[at] + 0.05) / (rest[at] + 0.05)))
-            else:
-                value *= factor[at]
+        at = start[k, row] + cell[which[k, row], f]
+        if use[k] == STEERED:
+            value *= min(20.0, max(0.05, (factor[at] + 0.05) / (rest[at] + 0.05)))
+        else:
+            value *= factor[at]
     return value
 
 
@@ -211,9 +210,9 @@ def draw_place(  # type: ignore[no-untyped-def]
         for r in range(rows):
             variance[part[q, r]] = apart[q, r]
     profile = np.ones((at, fine))
-    odd = at > 1
-    for k in range(start.shape[0]):
-        odd = odd or use[k] != GROUP
+    of_rows = np.flatnonzero(use != GROUP)
+    row_start, row_which, row_use = start[of_rows], which[of_rows], use[of_rows]
+    odd = at > 1 or of_rows.size > 0
     # Fine cells of each cell, and runs of fine cells that have the same factors of groups.
     begins = np.searchsorted(cell, np.arange(wide + 1))
     run_first = _runs(which, maps, use, fine)
@@ -352,8 +351,8 @@ def draw_place(  # type: ignore[no-untyped-def]
                 drawn[slot_begin + i], drawn[slot_begin + j] = drawn[slot_begin + j], drawn[slot_begin + i]
             if odd and several[g] > 1 and d >= 0:
                 _exchange(
-                    drawn[slot_begin:at], row_of[slot_begin:at], part, profile, start, which, maps, factor[m],
-                    rest, use, random,
+                    drawn[slot_begin:at], row_of[slot_begin:at], part, profile, row_start, row_which, maps,
+                    factor[m], rest, row_use, random,
                 )  # fmt: skip
         if d >= 0:
             for i in range(total_jobs):
