@@ -15,9 +15,9 @@ _DEEP = 40.0  # a variate below exp(-40), 4e-18, is given as 0
 def gamma(shape, random):  # type: ignore[no-untyped-def]
     """Draw from a gamma distribution of scale 1; 0 stands for numbers below 4e-18.
 
-    Of a shape below 1 this is the rejection of Ahrens and Dieter that NumPy uses too. Where its first number is
-    low, nothing further need be known: as (1 - 40 shape)^(1 / shape) < exp(-40), the variate is that small, and
-    it is kept with a probability of 1 to as many digits as floats have.
+    Of a shape below 1 this is the rejection of Ahrens and Dieter, as in NumPy. Where its first number is low,
+    nothing further need be known: as (1 - 40 shape)^(1 / shape) < exp(-40), the variate is that small, and it
+    would be kept with a probability of 1 less 4e-18.
     """
     if shape >= 1.0:
         return random.standard_gamma(shape)

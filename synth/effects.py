@@ -191,8 +191,8 @@ def draw_effects(
     concentration : float
         Of counts around what is expected of them with all factors.
     families : sequence of Family
-        Coarse ones first, and last that of single sums, in their order, whose factors are unknown while others
-        are drawn. Their scales and chances are set.
+        Coarse ones first, and last that of single sums, in their order, whose factors are unknown while
+        others are drawn. Their scales and chances are set.
     draws : int
     random : numpy.random.Generator
     done : callable, optional
@@ -258,7 +258,7 @@ def _weigh(mean, n, each, wide, variance, slope, alone):  # type: ignore[no-unty
 
 @_compiled
 def _about(known, wanted):  # type: ignore[no-untyped-def]
-    """Return where a factor is, as far as sums and a prior of variance 1 tell, or no less than sums are sure of.
+    """Return about where a factor is: as sums and a prior of variance 1 tell, or what sums are sure of.
 
     Estimates vary more than Poisson counts, so they count for less. How much they do is looked at there.
     """
@@ -409,11 +409,11 @@ class _Mixture:
         self._family, self.label = family, family.label
         self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
         self._size = (family.outside * _SIZES + _sizes(self._jobs)).astype(np.uint8)
-        self._wider = _wider(self._jobs)
+        self._wider = _wider(self._jobs).astype(np.float32)
         self._chances = np.full((2 * _SIZES, _SCALES.size), 1 / _SCALES.size)
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         self.value, self.total = np.ones(self._jobs.size), np.zeros(self._jobs.size)
-        self._noted = np.zeros(self._jobs.size)
+        self._noted = np.zeros(2)
 
     def draw(
         self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator
@@ -462,12 +462,10 @@ class _Mixture:
     def note(self) -> None:
         """Remember the factors and variances of this draw, and give the family its chances."""
         self.total += self.value
-        self._noted += self.variance
+        self._noted += np.bincount(self._family.outside, self._jobs * self.variance, 2)
         self._family.chances.append(self._chances.copy())
 
     def finish(self) -> None:
         """Set the scale of the family: the standard deviation of its factors, by jobs."""
-        outside, times = self._family.outside.astype(np.int64), len(self._family.chances)
-        jobs = np.bincount(outside, self._jobs, 2)
-        found = np.bincount(outside, self._jobs * self._noted, 2) / np.maximum(jobs, 1e-9) / times
-        self._family.scale = np.clip(np.sqrt(found), 1e-2, 2.0)
+        jobs = np.bincount(self._family.outside, self._jobs, 2) * len(self._family.chances)
+        self._family.scale = np.clip(np.sqrt(self._noted / np.maximum(jobs, 1e-9)), 1e-2, 2.0)

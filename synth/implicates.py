@@ -381,8 +381,10 @@ class Implicates:
     def _factors(self, variance: Float64, random: np.random.Generator) -> Float32:
         """Draw factors of mean 1 and of these relative variances, shape (n_draws, n)."""
         shape = 1 / np.maximum(variance, 1e-6)
-        drawn = random.standard_gamma(shape, (self.draws, shape.size)) / shape
-        return np.maximum(drawn, 1e-3).astype(np.float32)
+        drawn = np.empty((self.draws, shape.size), np.float32)
+        for row in drawn:
+            row[:] = np.maximum(random.standard_gamma(shape) / shape, 1e-3)
+        return drawn
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
@@ -395,8 +397,8 @@ class Implicates:
     def _far(self, work: int) -> tuple[Float32, Int64, Float32]:
         """Return factors of a larger area by larger areas of homes, and by fine cells, by draw.
 
-        Between them the numbers of these fine cells, rising: those of which the cells of a place have several.
-        Places of an area mostly come one after another: it is remembered until those of another one come.
+        Between them the numbers of these fine cells, rising: those that are not alone in a cell. Places of an
+        area mostly come one after another: it is remembered until those of another one come.
         """
         if self._far_of[0] != work:
             fine, jobs = self._fine, np.zeros(self._fine.every.size)
@@ -412,7 +414,8 @@ class Implicates:
             pairs, some = self.families[1].unknown(by_area, kind, random), np.flatnonzero(used)
             far = self.families[2].unknown(jobs[some], fine.outside[some], random)
             self._far_of = work, (pairs, some, far)
-        return self._far_of[1]
+        found: tuple[Float32, Int64, Float32] = self._far_of[1]
+        return found
 
     def _expected_inside(self, position: int) -> Float64:
         """Return the jobs of a place that the public model expects in each of its fine cells."""
@@ -558,14 +561,13 @@ class Implicates:
         """Add what is expected of the rows of a place to the cells of steered tables."""
         layout, n = self._layouts[position], self._groups.n[self._groups.rows(position)]
         share = self._inside[position] * self._profile[position][self._cell[position]]
-        for k, begin, use in zip(self._crossing.tolist(), self._begin.tolist(), self._use.tolist(), strict=False):
-            if use != STEERED:
-                continue
+        for at in np.flatnonzero(self._use == STEERED).tolist():
+            k, begin = int(self._crossing[at]), int(self._begin[at])
             groups, first = np.unique(layout.start[k], return_index=True)
             jobs = np.bincount(np.searchsorted(groups, layout.start[k]), n)
             for start, row, size in zip(groups.tolist(), first.tolist(), jobs.tolist(), strict=True):
-                at = begin + start + layout.cell[layout.which[k, row]]
-                np.add.at(total, at, sign * size * share)
+                cells = begin + start + layout.cell[layout.which[k, row]]
+                np.add.at(total, cells, sign * size * share)
 
 
 class BlockDraws:

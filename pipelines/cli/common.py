@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +14,16 @@ import pipelines
 from pipelines.running.folder import RunFolder
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError, private_message
 
-__all__ = ["FILE", "FOLDER", "PATH", "implicate_option", "kept_for_resume", "one_clear_error", "say"]
+__all__ = [
+    "FILE",
+    "FOLDER",
+    "PATH",
+    "counter",
+    "implicate_option",
+    "kept_for_resume",
+    "one_clear_error",
+    "say",
+]
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -66,3 +76,10 @@ def kept_for_resume(out: Path) -> Iterator[None]:
 def say(message: str) -> None:
     """Print words for people, on standard error."""
     click.echo(message, err=True)
+
+
+def counter() -> Callable[[int, int], None] | None:
+    """Return what shows how much of a step is done, in one line; None unless a person is looking."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda done, of: click.echo(f"\r  {done:,} of {of:,}", nl=done == of, err=True)

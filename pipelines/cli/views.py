@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 import pipelines
-from pipelines.cli.common import FILE, FOLDER, PATH, implicate_option, say
+from pipelines.cli.common import FILE, FOLDER, PATH, counter, implicate_option, say
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.figures import KINDS
 from pipelines.views.intervals.reading import COVERAGE_WORDS
@@ -153,8 +153,8 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     And a file of posterior draws, from which any sum of areas has its interval (pipelines.intervals in
     Python, --intervals of `odsynth export`). Only the public folder is read; everybody gets the same draws.
     """
-    say("Drawing; this takes minutes where there are hundreds of thousands of jobs ...")
-    for what, path in pipelines.write_intervals(public, to, draws=draws).items():
+    made = pipelines.write_intervals(public, to, draws=draws, report=say, count=counter())
+    for what, path in made.items():
         click.echo(f"{path}: {what}, {path.stat().st_size / 1e6:.2f} MB")
     for line in COVERAGE_WORDS:
         click.echo(line)

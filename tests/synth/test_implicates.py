@@ -123,8 +123,8 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
     kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
     nothing = np.zeros((0, 1)), np.zeros((0, 1), np.int64)
     failures = draw_place(
-        URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), np.arange(5, dtype=np.int32),
-        np.tile(shape / kappa, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
+        URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]),
+        np.arange(5, dtype=np.int32), np.tile(shape / kappa, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
         kappa, *nothing, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64), np.zeros((0, 5), np.int32),
         np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 0, np.random.default_rng(5),
         homes,
@@ -336,7 +336,10 @@ def test_evidence_of_draws_estimates_counts_without_bias() -> None:
     cells = Domains(3, np.array([0, 3]), np.arange(3, dtype=np.int32), np.zeros(3, np.uint8))
     table = Table(n, np.zeros(1, np.int32), cells)
     found = np.stack(
-        [Evidence.urn(d, np.arange(3), prior, np.ones(3)).unbiased(table, 0)[0] for d in random.multinomial(40, weights)]
+        [
+            Evidence.urn(d, np.arange(3), prior, np.ones(3)).unbiased(table, 0)[0]
+            for d in random.multinomial(40, weights)
+        ]
     )
     assert found.mean(axis=0) == pytest.approx(x, abs=0.15)
 

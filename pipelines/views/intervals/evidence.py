@@ -6,7 +6,7 @@ cells, the certified prior and retention of the urns, and the shares of the publ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -69,6 +69,8 @@ class JobDraws:
     draws : int
     key : synth.RunKey
         The same key gives the same draws. It need not be secret: all is post-processing of public files.
+    done : callable
+        Told, before there are draws, how many turns of preparing them are done, and how many there are.
 
     Attributes
     ----------
@@ -91,7 +93,9 @@ class JobDraws:
         If the folder has no evidence of counts, or is damaged.
     """
 
-    def __init__(self, release: PublicRelease, draws: int, key: synth.RunKey) -> None:
+    def __init__(
+        self, release: PublicRelease, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
+    ) -> None:
         plan = release.load_plan()
         if plan.numeric.record_range is not None:
             raise PublicReleaseError(
@@ -174,6 +178,7 @@ class JobDraws:
             apart,
             geography.external_blocks,
             categories,
+            done,
         )
         self._groups = groups_of_jobs
         self._blocks = None
@@ -293,13 +298,15 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
     parameters = numeric.parameters
     if not isinstance(parameters, synth.DirichletParameters):
         raise PublicReleaseError(f"{release.folder}: nothing is known of intervals of its mechanism")
-    seen = np.zeros(int(table.offsets[-1]), np.int32)  # tens of millions, where pools have cells of their own
+    # Cells of all urns may be tens of millions: the smallest type that holds their draws.
+    kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
+    seen = np.zeros(int(table.offsets[-1]), kind)
     for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
                 raise PublicReleaseError(f"{release.folder}: the data have jobs that are not in the plan")
             cell = numeric.domains.locate(table.domain[pool], home)
-            np.add.at(seen, table.offsets[pool] + cell, jobs.astype(np.int32))
+            np.add.at(seen, table.offsets[pool] + cell, jobs.astype(kind))
     if not np.array_equal(np.add.reduceat(seen, table.offsets[:-1]), numeric.pools.m):
         raise PublicReleaseError(
             f"{release.folder}: the data are not those of the plan's jobs. Fix: take a whole copy; "
@@ -307,7 +314,7 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
         )
     classes = [np.array(one.prior, np.float64) / parameters.denominator for one in parameters.classes]
     strata, retention = len(classes[0]), np.array([float(f) for f in parameters.retention])
-    which = np.empty(seen.size, np.uint16)
+    which = np.empty(seen.size, np.min_scalar_type(strata * len(classes)))
     for i, (domain, own) in enumerate(zip(table.domain.tolist(), numeric.pool_class.tolist(), strict=True)):
         stratum = numeric.domains.stratum[slice(*numeric.domains.offsets[domain : domain + 2])]
         which[slice(*table.offsets[i : i + 2])] = own * strata + stratum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,14 @@ FEWEST = 19  # an interval of 90 % needs them
 _JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block
 
 
-def write_intervals(folder: PathLike, to: PathLike | None = None, *, draws: int = DRAWS) -> dict[str, Path]:
+def write_intervals(
+    folder: PathLike,
+    to: PathLike | None = None,
+    *,
+    draws: int = DRAWS,
+    report: Callable[[str], None] | None = None,
+    count: Callable[[int, int], None] | None = None,
+) -> dict[str, Path]:
     """Write posterior draws of a release, and the intervals of every table that it is for.
 
     Nothing but the public folder is read, so it costs no privacy. The key of the draws is derived from the
@@ -51,6 +58,10 @@ def write_intervals(folder: PathLike, to: PathLike | None = None, *, draws: int 
         A new folder for the files; by default ``intervals`` beside the public one.
     draws : int
         Of the homes of all jobs; at least 19, which an interval of 90 % needs.
+    report : callable, optional
+        Told each step as it begins.
+    count : callable, optional
+        Told how many parts of a step are done, and how many there are.
 
     Returns
     -------
@@ -73,15 +84,20 @@ def write_intervals(folder: PathLike, to: PathLike | None = None, *, draws: int 
     if to.exists():
         raise PublicReleaseError(f"{to}: is there already. Remove it, or choose another folder")
     to.parent.mkdir(parents=True, exist_ok=True)
-    jobs = JobDraws(release, draws, public_key(folder))
+    say, done = report or (lambda _: None), count or (lambda _, __: None)
+    say("Drawing how far homes may be from the public model ...")
+    jobs = JobDraws(release, draws, public_key(folder), done)
     with whole_folder(to, mode=None) as made:
-        _write_draws(release, jobs, draws, made / DRAWS_FILE)
+        say("Drawing homes, workplace by workplace ...")
+        _write_draws(release, jobs, draws, made / DRAWS_FILE, done)
+        say("Writing intervals, table by table ...")
         opened = PosteriorDraws(release, made / DRAWS_FILE)
         tables = {}
-        for table in jobs.tables:
+        for i, table in enumerate(jobs.tables):
             name = tables[table.name] = file_name(table)
             flows = opened.flows(table.home, table.work, table.attributes)
             flows.to_csv(made / name, index=False, lineterminator="\n", compression=_GZIP)
+            done(i + 1, len(jobs.tables))
         (made / README).write_text(_readme(release, jobs, draws, tables), encoding="utf-8")
     names = {"draws": DRAWS_FILE} | tables | {"read-me": README}
     return {what: to / name for what, name in names.items()}
@@ -96,7 +112,9 @@ def file_name(table: Table) -> str:
     return f"{areas}{''.join(f'_by_{name}' for name in table.attributes)}.csv.gz"
 
 
-def _write_draws(release: PublicRelease, jobs: JobDraws, draws: int, path: Path) -> None:
+def _write_draws(
+    release: PublicRelease, jobs: JobDraws, draws: int, path: Path, done: Callable[[int, int], None]
+) -> None:
     geography = jobs.plan.geography
     units = geography.n_units(jobs.home_level)
     home = pa.uint16() if units <= 2**16 else pa.int32()
@@ -118,6 +136,7 @@ def _write_draws(release: PublicRelease, jobs: JobDraws, draws: int, path: Path)
             columns.append(pa.array(jobs.jobs[rows]))
             columns.append(_lists(jobs, part, units, home))
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            done(rows.stop, jobs.jobs.size)
 
 
 def _about(release: PublicRelease, jobs: JobDraws, draws: int) -> dict[str, object]:
