@@ -533,8 +533,9 @@ class Implicates:
             member, one = np.unique(self._groups.member[0, rows], return_index=True)
             for g, row in zip(member.tolist(), one.tolist(), strict=True):
                 # Cells of the first table that lie in one of this table are neighbours.
-                at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
+                at = layout.cell[layout.which[k, row]][first]
                 begin = np.flatnonzero(np.append(True, np.diff(at) > 0))
+                at = layout.start[k, row] + at[begin]
                 share = self._profile[i].copy()
                 for j, mean in zip(before, means, strict=True):
                     q = int(self._crossing[j])
@@ -546,7 +547,7 @@ class Implicates:
                     (self._table.n[g] / share.sum() * share, *known[:2], weight * known[2]),
                     strict=True,
                 ):
-                    total[at[begin]] += np.add.reduceat(part, begin)
+                    total[at] += np.add.reduceat(part, begin)
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
         expected = np.maximum(expected, 1e-9)

@@ -125,7 +125,8 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
     failures = draw_place(
         URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]),
         np.arange(5, dtype=np.int32), np.tile(shape / kappa, (draws, 1)), np.array([n]), np.array([0]),
-        kappa, np.full((draws, 1), kappa), kappa, *nothing, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64), np.zeros((0, 5), np.int32),
+        kappa, np.full((draws, 1), kappa), kappa, *nothing, np.zeros((0, 1), np.int64),
+        np.zeros((0, 1), np.int64), np.zeros((0, 5), np.int32),
         np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 0, np.random.default_rng(5),
         homes,
     )  # fmt: skip
