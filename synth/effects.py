@@ -262,8 +262,10 @@ def _about(known, wanted):  # type: ignore[no-untyped-def]
 
     Estimates vary more than Poisson counts, so they count for less. How much they do is looked at there.
     """
-    least = (wanted - _SURE * math.sqrt(known)) / max(known, 1e-300)
-    return max((wanted + 1.0) / (known + 1.0), least, 0.02)
+    about = max((wanted + 1.0) / (known + 1.0), 0.02)
+    if wanted <= 0.0:
+        return about
+    return max(about, (wanted - _SURE * math.sqrt(known)) / max(known, 1e-300))
 
 
 @_compiled
