@@ -1,4 +1,4 @@
-"""The verbs that plan, make and check a release; what one of them alone needs is imported when it is called."""
+"""The verbs that plan, make and check a release; what only one of them needs it imports when it is called."""
 
 from __future__ import annotations
 
