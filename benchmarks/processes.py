@@ -21,7 +21,7 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process took: wall seconds, those of processors, peak resident memory in GB, and how it ended.
+    """What a process took: wall seconds, seconds of processors, peak resident memory in GB; and how it ended.
 
     The status is negative for a signal, as in `subprocess`; `timed_out` says that the time limit ended it;
     `errors` is the end of what it wrote to standard error.
@@ -42,8 +42,7 @@ def measured(
     with_limits = json.dumps([list(command), seconds, gigabytes])
     launcher = [sys.executable, "-I", "-S", __file__, with_limits]
     done = subprocess.run(launcher, check=True, capture_output=True, text=True)
-    took, processor, peak, status, timed_out = json.loads(done.stdout)
-    return Usage(took, processor, peak, status, timed_out, done.stderr[-2000:].strip())
+    return Usage(*json.loads(done.stdout), done.stderr[-2000:].strip())
 
 
 def _launch(command: list[str], seconds: float | None, gigabytes: float | None) -> None:
