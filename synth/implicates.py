@@ -378,19 +378,12 @@ class Implicates:
             found[:, j] = random.choice(_GRID, self.draws, p=chance)
         return found
 
-    def _factors(self, variance: Float64, random: np.random.Generator) -> Float32:
-        """Draw factors of mean 1 and of these relative variances, shape (n_draws, n)."""
-        shape = 1 / np.maximum(variance, 1e-6)
-        drawn = np.empty((self.draws, shape.size), np.float32)
-        for row in drawn:
-            row[:] = np.maximum(random.standard_gamma(shape) / shape, 1e-3)
-        return drawn
-
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         outside = np.isin(every, self._outside)
-        home = self._factors(self._variance[outside.astype(np.int64)], random)
+        home = np.empty((self.draws, every.size), np.float32)
+        _factors(self._variance[outside.astype(np.int64)], random, home)
         area = np.searchsorted(home_area, every, side="right") - 1
         return _Inside(every, outside, area, home_area.size, work_area, home)
 
@@ -515,7 +508,7 @@ class Implicates:
                 self._factor[:, part] = self._effects_of_groups(tables[k], k, before, random)
             else:
                 variance = self._apart.get(k, np.full(tables[k].n.size, self._variance[0]))
-                self._factor[:, part] = self._factors(np.repeat(variance, tables[k].k), random)
+                _factors(np.repeat(variance, tables[k].k), random, self._factor[:, part])
 
     def _effects_of_groups(
         self, table: Table, k: int, before: list[int], random: np.random.Generator
@@ -669,6 +662,13 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
+
+
+def _factors(variance: Float64, random: np.random.Generator, result: Float32) -> None:
+    """Draw factors of mean 1 and of these relative variances into a result of shape (n_draws, n)."""
+    shape = 1 / np.maximum(variance, 1e-6)
+    for row in result:
+        row[:] = np.maximum(random.standard_gamma(shape) / shape, 1e-3)
 
 
 def _several(cell: Int32) -> NDArray[np.bool_]:

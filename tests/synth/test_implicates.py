@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from synth._gamma import gamma
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import Family, Sums, draw_effects
+from synth.effects import _SCALES, Family, Sums, _log_rising, _which_given, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
 from synth.intervals import held_by_lot, intervals
 from synth.measured import JobGroups, MeasuredTable, measure
-from synth.placing import draw_place
+from synth.placing import GROUP, draw_place
 from synth.plan import Domains, Table
 from synth.randomness import RunKey
 
@@ -121,19 +122,52 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
                 exact[c, count] += chance
     exact /= exact.sum(axis=1, keepdims=True)
     kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
-    nothing = np.zeros((0, 1)), np.zeros((0, 1), np.int64)
-    failures = draw_place(
-        URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]),
-        np.arange(5, dtype=np.int32), np.tile(shape / kappa, (draws, 1)), np.array([n]), np.array([0]),
-        kappa, np.full((draws, 1), kappa), kappa, *nothing, np.zeros((0, 1), np.int64),
-        np.zeros((0, 1), np.int64), np.zeros((0, 5), np.int32),
-        np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 0, np.random.default_rng(5),
-        homes,
-    )  # fmt: skip
-    assert failures == 0
-    for c in range(5):
-        found = np.bincount((homes == c).sum(axis=1), minlength=n + 1) / draws
-        np.testing.assert_allclose(found, exact[c], atol=0.015)
+    parts = np.array([1.0, 0.2, 0.8, 0.5, 0.3, 0.2, 1.0, 1.0])  # of fine cells in theirs
+    none = np.zeros(0, np.int64)
+    for cell, inside, crossing, factor in (
+        (np.arange(5), np.ones(5), np.zeros((0, 1), np.int64), np.ones(0)),
+        # Cells in parts, and a table of which groups have factors, whose cells part one of those too.
+        (np.array([0, 1, 1, 2, 2, 2, 3, 4]), parts, np.zeros((1, 1), np.int64), np.array([0.2, 3.0])),
+    ):
+        maps = (np.arange(cell.size) >= 4).astype(np.int32)[np.newaxis]
+        mass = shape[cell] * inside
+        shares = mass / kappa / (factor[maps[0]] if factor.size else 1.0)
+        failures = draw_place(
+            URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
+            np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
+            kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64), crossing, crossing, maps,
+            np.tile(factor.astype(np.float32), (draws, 1)), np.zeros(factor.size),
+            np.append(none, [GROUP] * len(crossing)), 0, np.random.default_rng(5), homes,
+        )  # fmt: skip
+        assert failures == 0
+        for c in range(5):
+            found = np.bincount((cell[homes] == c).sum(axis=1), minlength=n + 1) / draws
+            np.testing.assert_allclose(found, exact[c], atol=0.015)
+        jobs = exact @ np.arange(n + 1)
+        found = np.bincount(homes.ravel(), minlength=cell.size) / draws
+        np.testing.assert_allclose(found, jobs[cell] * inside, atol=0.03)
+
+
+def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
+    random, size = np.random.default_rng(8), 40_000
+    for shape in (0.001, 0.02, 0.3, 0.9, 1.0, 2.5):
+        drawn = np.array([gamma(shape, random) for _ in range(size)])
+        every = random.standard_gamma(shape, size)
+        for x in (1e-15, 1e-6, 1e-2, 0.3, 1.0, 3.0):
+            assert abs((drawn > x).mean() - (every > x).mean()) < 5 / math.sqrt(2 * size), (shape, x)
+    for s, x in ((1e-5, 0.3), (0.2, 1.0), (3.0, 40.5), (1111.0, 2.0), (0.5, 1e6)):
+        assert _log_rising(s, x) == pytest.approx(math.lgamma(s + x) - math.lgamma(s), rel=1e-7, abs=1e-7)
+    chances, wider, likely = np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1]), 2.0, np.empty(6)
+    shapes = 1 / (_SCALES**2 * wider)
+    for x, e in ((0.0, 0.01), (0.0, 0.8), (0.0, 60.0), (0.7, 0.4)):
+        logs = [
+            math.lgamma(s + x) - math.lgamma(s) - x * math.log(s + e) + s * math.log(s / (s + e))
+            for s in shapes
+        ]
+        exact = chances * np.exp(logs)
+        drawn = [_which_given(x, e, wider, np.cumsum(chances), likely, random) for _ in range(size)]
+        found = np.bincount(drawn, minlength=6) / size
+        np.testing.assert_allclose(found, exact / exact.sum(), atol=0.012)
 
 
 def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> None:

@@ -201,6 +201,7 @@ class JobDraws:
             else:
                 cuts = domains.cuts[domains.offsets[i] : domains.offsets[i + 1]]
                 yield PlaceDraws(rows, self._blocks.draw(cuts, cells))
+        del self._implicates  # a gigabyte, which the tables need
 
     def _measured(
         self, release: PublicRelease, pool: Int32, head: Int64

@@ -124,7 +124,18 @@ def test_areas_that_cut_units_have_the_intervals_of_their_blocks(cut: pipelines.
 
 
 def test_everybody_gets_the_same_draws(public: Path, tmp_path: Path) -> None:
-    again = pipelines.write_intervals(public, tmp_path / "again", draws=DRAWS)
+    steps: list[str] = []
+    counted: list[tuple[int, int]] = []
+    again = pipelines.write_intervals(
+        public,
+        tmp_path / "again",
+        draws=DRAWS,
+        report=steps.append,
+        count=lambda done, of: counted.append((done, of)),
+    )
+    ends = [i for i, (done, of) in enumerate(counted) if done == of]
+    assert len(ends) == len(steps) == 3, "each step is counted to its end"
+    assert ends[-1] == len(counted) - 1
     for path in again.values():
         assert path.read_bytes() == (public.parent / "intervals" / path.name).read_bytes()
 
