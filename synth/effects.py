@@ -453,6 +453,7 @@ class _Mixture:
         self._draw_chances(found, random)
 
     def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
+        """Draw the chances of the variances, given how many labels of each size have which."""
         # Labels that no sum has are of the smallest size, and nothing is known of them.
         found[0] += random.multinomial(self._family.unused, self._chances[0])
         for kind in (0, 1):
