@@ -97,6 +97,11 @@ class PublicRelease:
         return (*self.geography.levels, self.geography.block_level)
 
     @property
+    def kinds_of_areas(self) -> tuple[str, ...]:
+        """`levels`, and then kinds of areas that cut across them: towns, ZIP code areas."""
+        return (*self.levels, *self.geography.non_nesting_areas)
+
+    @property
     def categories(self) -> dict[str, tuple[str, ...]]:
         """Categories of each attribute of the jobs."""
         return {name: tuple(values) for name, values in self.plan_document["attributes"].items()}
@@ -325,6 +330,7 @@ class PublicRelease:
         Parameters
         ----------
         level : str
+            Of `kinds_of_areas`.
 
         Returns
         -------
