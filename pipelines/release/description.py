@@ -148,7 +148,8 @@ class ReleaseDescription:
         As the configuration has it, or made of publisher, title, date and plan.
     keywords : tuple of str
     extent : tuple of float or None
-        West, south, east and north of the blocks' points, degrees WGS84.
+        West, south, east and north of the blocks' points, degrees WGS84; beyond 180 where the region goes on
+        there (`geo_data.Geography.unbroken`).
     attributes : tuple of Attribute
         Of the jobs.
     tables : tuple of Table
@@ -169,6 +170,14 @@ class ReleaseDescription:
     extent: tuple[float, float, float, float] | None
     attributes: tuple[Attribute, ...]
     tables: tuple[Table, ...]
+
+    @property
+    def box(self) -> str | None:
+        """South, west, north and east, as schema.org's GeoShape has them."""
+        if self.extent is None:
+            return None
+        west, south, east, north = self.extent
+        return f"{south} {west} {north} {east}"
 
     def table(self, name: str) -> Table:
         """Return the table of a name, such as ``"od"``."""
@@ -293,9 +302,9 @@ def _summary(certificate: Certificate) -> str:
 
 
 def _extent(geography: Geography) -> tuple[float, float, float, float] | None:
-    east, north = geography.longitude, geography.latitude
-    if not (np.isfinite(east) & np.isfinite(north)).any():
+    if not (np.isfinite(geography.longitude) & np.isfinite(geography.latitude)).any():
         return None
+    east, north = geography.unbroken(geography.longitude), geography.latitude
     west, south = np.nanmin(east), np.nanmin(north)
     return float(west), float(south), float(np.nanmax(east)), float(np.nanmax(north))
 

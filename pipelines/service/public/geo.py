@@ -36,7 +36,7 @@ from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.flow_queries import FlowQuestion, invalid, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Part, one_feature
 from pipelines.service.public.models import SYNTHETIC
-from pipelines.service.public.tiles import read_tile, style, tile_json
+from pipelines.service.public.tiles import archive, read_tile, style, tile_json
 from pipelines.service.store import ServiceError
 from pipelines.views.labels import plural
 
@@ -416,22 +416,18 @@ _Zoom = Annotated[int, Path(ge=0, le=22)]
 _Step = Annotated[int, Path(ge=0, le=2**22)]
 
 
-def _archive_name(level: str) -> str:
-    return f"{level}.pmtiles"
-
-
 def _archive(service: _Service, level: str) -> FilePath:
     if level not in service.release.kinds_of_areas:
         raise no_level(service.release, "level")
     folder = service.catalog.prepared(service.version.sha256, service.version.folder).tiles
     if not folder.is_dir():
         raise ServiceError(503, "preparing", "Tiles of this release are being made; ask again in a minute.")
-    archive = folder / _archive_name(level)
-    if not archive.is_file():
+    path = archive(folder, level)
+    if not path.is_file():
         raise not_found(
             "The areas of this level have no tiles: they are too many, or have no place on a map."
         )
-    return archive
+    return path
 
 
 def _described(service: _Service, level: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
+from pipelines.service.public.tiles import zoom_levels
 from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
@@ -326,8 +327,15 @@ def api(request: Request) -> Response:
         levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
         level=usual_level(shown["release"]) if shown else None,
         about_intervals=_ABOUT_INTERVALS,
-        pages_of_features=MOST_FEATURES,
+        zooms=_zooms(catalog, shown) if shown else None,
+        most_features=MOST_FEATURES,
     )
+
+
+def _zooms(catalog: Catalog, shown: dict[str, Any]) -> tuple[int, int] | None:
+    """The first and the last zoom level of the tiles of the usual level, once they are made."""
+    version, level = shown["version"], usual_level(shown["release"])
+    return zoom_levels(catalog.prepared(version.sha256, version.folder).tiles, level)
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:

@@ -16,7 +16,16 @@ from pipelines.service.public.areas import Areas, Shapes, read_areas
 from pipelines.service.public.flow_queries import FlowTables
 from pipelines.storage.durable import sync_tree
 
-__all__ = ["CLOSEST_ZOOM", "LAYER", "read_tile", "style", "tile_json", "write_tiles"]
+__all__ = [
+    "CLOSEST_ZOOM",
+    "LAYER",
+    "archive",
+    "read_tile",
+    "style",
+    "tile_json",
+    "write_tiles",
+    "zoom_levels",
+]
 
 LAYER = "areas"
 """The layer of a tile."""
@@ -52,7 +61,7 @@ def write_tiles(release: PublicRelease, flows: Path, folder: Path) -> None:
             )
             placed = frame[frame.geometry.notna()]
             if len(placed):
-                _write(placed, folder / f"{level}.pmtiles")
+                _write(placed, archive(folder, level))
     tables.close()
     sync_tree(folder)
 
@@ -72,6 +81,21 @@ def _write(frame: gpd.GeoDataFrame, path: Path) -> None:
         MAX_SIZE=_LARGEST_TILE,
         MAX_FEATURES=len(frame),
     )
+
+
+def archive(folder: Path, level: str) -> Path:
+    """Return where the tiles of a level are in the folder that `write_tiles` made, if it has any."""
+    return folder / f"{level}.pmtiles"
+
+
+def zoom_levels(folder: Path, level: str) -> tuple[int, int] | None:
+    """Return the first and the last zoom level of the tiles of a level; None if it has none."""
+    try:
+        with archive(folder, level).open("rb") as file:
+            header = Reader(MmapSource(file)).header()
+    except FileNotFoundError:
+        return None
+    return int(header["min_zoom"]), int(header["max_zoom"])
 
 
 def read_tile(path: Path, z: int, x: int, y: int) -> bytes | None:

@@ -239,7 +239,7 @@ def test_tiles_hold_the_areas(client: TestClient, base: str, release: PublicRele
 def test_a_level_without_tiles_says_so(
     client: TestClient, base: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(geo, "_archive_name", lambda level: "nothing")
+    monkeypatch.setattr(geo, "archive", lambda folder, level: folder / "nothing")
     answer = client.get(f"{base}/tiles/cty")
     assert (answer.status_code, "have no tiles" in answer.json()["detail"]) == (404, True)
 

@@ -185,7 +185,7 @@ DATASET = {
 }
 
 
-def test_search_engines_read_what_it_is(client: TestClient, page: str) -> None:
+def test_search_engines_read_what_it_is(client: TestClient, page: str, service_state: Path) -> None:
     described = Page(client.get(page).text).described
     jsonschema.validate(described, DATASET)
     formats = set()
@@ -200,9 +200,9 @@ def test_search_engines_read_what_it_is(client: TestClient, page: str) -> None:
         "application/gzip",
         "application/vnd.apache.parquet",
     } <= formats
-    south, west, north, east = map(float, described["spatialCoverage"]["geo"]["box"].split())
-    assert south < north
-    assert west < east
+    about = pipelines.read_public_release(service_state / "published" / NAME / "v1").description
+    assert described["spatialCoverage"]["geo"]["box"] == about.box
+    assert described["keywords"] == list(about.keywords)
     catalog = Page(client.get("/").text).described
     assert catalog["@type"] == "DataCatalog"
     assert [each["url"] for each in catalog["dataset"]] == [described["url"]]
