@@ -147,6 +147,7 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
         for count in (category, f"{variable}_{category}")
         if count in release.counts
     }
+    draws = catalog.draws(found)
     here = f"/api/v1/releases/{found.state.name}/{found.state.version}"
     contents = Contents(
         levels=[
@@ -172,7 +173,8 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
             for count, meaning in release.counts.items()
         ],
         implicates=release.implicates,
-        intervals=catalog.draws(found) is not None,
+        intervals=draws is not None,
+        interval_level=None if draws is None else draws.home_level,
     )
     return answer(request, contents)
 

@@ -501,14 +501,15 @@ def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None
     """
     if draws is None or not has_bounds(selection, draws) or not flows.size:
         return flows
-    pairs = pd.DataFrame(flows.units)
     homes, works = _whole_areas(selection, draws), selection.areas("work")
+    known = np.isin(flows.units["home"], homes)
+    pairs = pd.DataFrame({side: units[known] for side, units in flows.units.items()})
+    low, high = np.full((2, flows.size), -1)
     try:
-        low, high = draws.between(pairs, homes, works, selection.question.attributes[0])
+        low[known], high[known] = draws.between(pairs, homes, works, selection.question.attributes[0])
     except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
         return flows
-    known = np.isin(flows.units["home"], homes)
-    return Flows(flows.units, flows.counts, (np.where(known, low, -1), np.where(known, high, -1)))
+    return Flows(flows.units, flows.counts, (low, high))
 
 
 def _whole_areas(selection: Selection, draws: PosteriorDraws) -> Int64:

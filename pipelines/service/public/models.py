@@ -189,12 +189,15 @@ class Contents(BaseModel):
         Synthetic data sets.
     intervals : bool
         Whether flows have intervals, where homes are no finer than those of the publisher's draws.
+    interval_level : str or None
+        The level of the homes of these draws. Areas of homes that cut its areas have no interval.
     """
 
     levels: list[LevelEntry]
     attributes: list[AttributeEntry]
     implicates: int
     intervals: bool
+    interval_level: str | None
 
 
 class AreaEntry(BaseModel):

@@ -327,9 +327,24 @@ def api(request: Request) -> Response:
         levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
         level=usual_level(shown["release"]) if shown else None,
         about_intervals=_ABOUT_INTERVALS,
+        areas=_examples(catalog, shown) if shown else [],
         zooms=_zooms(catalog, shown) if shown else None,
         most_features=MOST_FEATURES,
     )
+
+
+def _examples(catalog: Catalog, shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """The two areas with most jobs of a level whose areas have names, towns before counties; [] without."""
+    release = shown["release"]
+    for level in dict.fromkeys((*release.geography.non_nesting_areas, *release.kinds_of_areas)):
+        try:
+            rows = catalog.areas(shown["version"], level).table.to_pylist()
+        except ServiceError:  # until its tables are made
+            return []
+        named = [row | {"level": level} for row in rows if row["name"] and not row["external"]]
+        if len(named) > 1:
+            return sorted(named, key=lambda row: -row["work_S000"])[:2]
+    return []
 
 
 def _zooms(catalog: Catalog, shown: dict[str, Any]) -> tuple[int, int] | None:

@@ -226,7 +226,9 @@ def test_the_contents(client: TestClient, base: str, release: PublicRelease) -> 
     assert {each["attribute"]: each["meaning"] for each in contents["attributes"]} == release.counts
     known = {(each["variable"], each["category"]) for each in contents["attributes"] if each["variable"]}
     assert known == {(name, value) for name, values in release.categories.items() for value in values}
+    assert (contents["intervals"], contents["interval_level"]) == (False, None)
     for level in contents["levels"]:
+        assert level["nests"] is True
         for address in ("href", "tiles", "style"):
             assert client.get(level[address]).status_code == 200
 

@@ -329,6 +329,8 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         of_some = (
             pipelines.intervals(folder, beside).flows(dict.fromkeys(some, "all"), "cty").set_index("work")
         )
+        contents = client.get(f"{base}/contents").json()
+        assert (contents["intervals"], contents["interval_level"]) == (True, "bgrp")
         summed = {"home": ",".join(some), "work_level": "cty", "sum": "home"}
         flows = client.get(f"{base}/flows", params=summed).json()["flows"]
         assert [tuple(flow[k] for k in ("low", "high")) for flow in flows] == list(
