@@ -211,11 +211,13 @@ def area_table(
     release = catalog.release(version)
     areas, shapes = catalog.areas(version, level), catalog.shapes(version, level)
     units = np.arange(len(areas.codes)) if box is None else shapes.within(box)
-    jobs: dict[str, NDArray[np.int64]] = {}
-    for count in counts:
-        if count not in release.counts:
-            raise no_attribute(release)
-        jobs[f"home_{count}"], jobs[f"work_{count}"] = catalog.jobs(version, level, count)
+    if any(count not in release.counts for count in counts):
+        raise no_attribute(release)
+    jobs: dict[str, NDArray[np.int64]] | None = None
+    if counts != ("S000",):
+        jobs = {}
+        for count in counts:
+            jobs[f"home_{count}"], jobs[f"work_{count}"] = catalog.jobs(version, level, count)
     if name is not None:
         units = units[np.isin(units, names_with(release, level, name))]
     if within is not None:

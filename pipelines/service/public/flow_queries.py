@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nsmallest
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -295,15 +296,20 @@ def _like(release: PublicRelease, words: str) -> str:
     """A few areas with these words in their names."""
     if len(words) < _LEAST_WORD:
         return ""
-    found = []
-    for level in release.kinds_of_areas:
-        units = np.array(names_with(release, level, words), int)
-        codes, names = release.geography.codes(level)[units], unit_names(release, level, units)
-        for code, name in zip(codes, names, strict=True):
-            begins = name.casefold().startswith(words.strip().casefold())
-            found.append((not begins, f"{code} ({name}; {level})"))
-    best = [text for _, text in sorted(found, key=lambda each: each[0])]  # the others in their order
-    return ", ".join(best[:_LIKE]) + (", and others" if len(best) > _LIKE else "")
+    words = words.strip().casefold()
+    found = [
+        (not name.startswith(words), rank, unit)
+        for rank, level in enumerate(release.kinds_of_areas)
+        for name, units in _names(release, level).items()
+        if words in name
+        for unit in units
+    ]
+    best = []
+    for _, rank, unit in nsmallest(_LIKE, found):
+        level = release.kinds_of_areas[rank]
+        (name,) = unit_names(release, level, np.array([unit]))
+        best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
+    return ", ".join(best) + (", and others" if len(found) > _LIKE else "")
 
 
 def _units(release: PublicRelease, side: Side, given: tuple[str, ...], level: str) -> Int64 | None:
@@ -480,7 +486,7 @@ def _added_up(
 
 def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:
     """Say whether flows of a question have intervals, at least some of them."""
-    if draws is None or not draws.counts(selection.question.attributes[0]):
+    if draws is None or not draws.tells_apart(selection.question.attributes[0]):
         return False
     level = selection.levels["home"]
     across = "home" in selection.question.sums or level in selection.release.geography.non_nesting_areas

@@ -252,10 +252,10 @@ async def items(
         ),
     ] = None,
     work: Annotated[
-        str | None, Query(max_length=20_000, description="Codes of work areas; of flows only.")
+        str | None, Query(max_length=20_000, description="Work areas, as for flows; of flows only.")
     ] = None,
     home: Annotated[
-        str | None, Query(max_length=20_000, description="Codes of home areas; of flows only.")
+        str | None, Query(max_length=20_000, description="Home areas, as for flows; of flows only.")
     ] = None,
     after: Annotated[str | None, Query(max_length=300, description="As a next link has it.")] = None,
 ) -> Response:

@@ -194,10 +194,10 @@ class PosteriorDraws:
     def has(self, home_level: str, count: str = "S000") -> bool:
         """Say whether there are intervals of homes of a level, and of a count of the release."""
         levels = self.release.levels
-        return self.counts(count) and levels.index(home_level) <= levels.index(self.home_level)
+        return self.tells_apart(count) and levels.index(home_level) <= levels.index(self.home_level)
 
-    def counts(self, count: str) -> bool:
-        """Say whether jobs are told apart as a count of the release wants it."""
+    def tells_apart(self, count: str) -> bool:
+        """Say whether the draws tell the jobs of a count of the release from others."""
         attribute = self._attribute(count)
         return attribute is None or attribute[0] in self.attributes
 
