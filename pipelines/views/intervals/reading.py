@@ -417,27 +417,25 @@ class PosteriorDraws:
             table = file.read_row_group(number, columns=["jobs", "homes", *attributes]).combine_chunks()
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
-            homes = lists.flatten().to_numpy()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
                 raise ValueError("a row has not one home for each of its jobs in each draw")
-            if homes.size and int(homes.max()) >= home_area.size:
-                raise ValueError("there are homes that the release does not have")
             row_cell = work_area[work]
             keep = row_cell >= 0 if only is None else (row_cell >= 0) & np.isin(work, only)
+            jobs, homes = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
+            if homes.size and int(homes.max()) >= home_area.size:
+                raise ValueError("there are homes that the release does not have")
             for name, width in zip(attributes, widths, strict=True):
                 values = pa.array(self.release.categories[name], pa.string())
                 code = pc.index_in(table[name].cast(pa.string()), value_set=values)
                 if code.null_count:
                     raise ValueError(f"there are categories of {name} that the release does not have")
                 row_cell = row_cell * width + code.to_numpy()
-        first, local = np.unique(row_cell[keep], return_inverse=True)
-        of_row = np.full(work.size, -1, np.int64)
-        of_row[keep] = local
-        row = np.repeat(np.arange(work.size), jobs * self.draws)
+        first, of_row = np.unique(row_cell[keep], return_inverse=True)
+        row = np.repeat(np.arange(jobs.size), jobs * self.draws)
         start = np.append(0, np.cumsum(jobs * self.draws))[:-1]
         draw = (np.arange(homes.size) - start[row]) // jobs[row]
         home = home_area[homes]
-        some = (of_row[row] >= 0) & (home >= 0)
+        some = home >= 0
         cell = of_row[row[some]] * wide + home[some]
         position, found = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
         flat = draw[some] * found.size + position
