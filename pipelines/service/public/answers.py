@@ -16,16 +16,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipelines.release.reader import PublicRelease
+from pipelines.service.public.area_names import find_areas, names_with
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.flow_queries import (
     SIDES,
     Flows,
     Selection,
-    find_areas,
     has_bounds,
     invalid,
-    names_with,
     no_attribute,
     with_bounds,
 )

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import nsmallest
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -20,12 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.service.parameters import separated
+from pipelines.service.public.area_names import LIKE, areas_like, areas_named, find_areas, split_areas
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.store import ServiceError
 from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
-from pipelines.views.labels import unit_names
 
 __all__ = [
     "SIDES",
@@ -36,12 +34,10 @@ __all__ = [
     "LargestFlows",
     "Selection",
     "Side",
-    "find_areas",
     "flow_batches",
     "has_bounds",
     "invalid",
     "largest_flows",
-    "names_with",
     "no_attribute",
     "no_level",
     "select",
@@ -50,7 +46,6 @@ __all__ = [
 
 _OPEN = 8  # releases
 _FIRST_ROWS, _MOST_ROWS = 4_000, 250_000  # of the release that are added up at once: more and more
-_LIKE, _LEAST_WORD = 5, 3  # areas, and letters, with which an error helps
 _SPREAD = 4  # keys for each row, up to which a place for every key is faster than sorting
 
 Side = Literal["work", "home"]
@@ -215,7 +210,9 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
         404 if the release has no such area, level, attribute or implicate; 422 if areas are finer than the
         level at which they are asked for.
     """
-    given = {side: _parts(release, texts) for side, texts in _sides(question.work, question.home).items()}
+    given = {
+        side: split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
+    }
     asked = _sides(question.work_level, question.home_level)
     for side, level in asked.items():
         if level is not None and level not in release.kinds_of_areas:
@@ -237,52 +234,17 @@ def _sides(work: T, home: T) -> dict[Side, T]:
     return {"work": work, "home": home}
 
 
-def _parts(release: PublicRelease, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Codes and names: what is between commas, but for a name with a comma in it."""
-    parts: list[str] = []
-    for text in texts:
-        is_name = "," in text and any(_named(release, kind, text) for kind in release.kinds_of_areas)
-        parts += [text] if is_name else separated([text])
-    return tuple(dict.fromkeys(parts))
-
-
-@lru_cache(maxsize=8 * _OPEN)
-def _names(release: PublicRelease, level: str) -> dict[str, list[int]]:
-    """Units of each name, without case."""
-    found: dict[str, list[int]] = {}
-    for unit, name in enumerate(unit_names(release, level)):
-        if name:
-            found.setdefault(name.casefold(), []).append(unit)
-    return found
-
-
-def _named(release: PublicRelease, level: str, text: str) -> list[int]:
-    return _names(release, level).get(text.strip().casefold(), [])
-
-
-def find_areas(release: PublicRelease, level: str, text: str) -> list[int]:
-    """Return the unit of a level that has a code, or else those that have a name."""
-    unit = release.geography.find_unit(level, text)
-    return [unit] if unit >= 0 else _named(release, level, text)
-
-
-def names_with(release: PublicRelease, level: str, words: str) -> list[int]:
-    """Return the units of a level with some words in their names, in order."""
-    words = words.strip().casefold()
-    return sorted(unit for name, units in _names(release, level).items() if words in name for unit in units)
-
-
 def _level_of(release: PublicRelease, side: str, text: str) -> str:
     """The coarsest level that has a code, or else the first that has a name."""
     for find in (
         lambda level: release.geography.find_unit(level, text) >= 0,
-        lambda level: _named(release, level, text),
+        lambda level: areas_named(release, level, text),
     ):
         for level in release.kinds_of_areas:
             if find(level):
                 return level
     example, levels = release.geography.codes(release.levels[0])[0], ", ".join(release.kinds_of_areas)
-    like = _like(release, text)
+    like = areas_like(release, text)
     detail = (
         f"{side}: there is no area of one of the codes or names at any level ({levels}). "
         + (f"In their names have it: {like}. " if like else "")
@@ -290,26 +252,6 @@ def _level_of(release: PublicRelease, side: str, text: str) -> str:
         ".../areas?level=LEVEL."
     )
     raise ServiceError(404, "not_found", detail)
-
-
-def _like(release: PublicRelease, words: str) -> str:
-    """A few areas with these words in their names."""
-    if len(words) < _LEAST_WORD:
-        return ""
-    words = words.strip().casefold()
-    found = [
-        (not name.startswith(words), rank, unit)
-        for rank, level in enumerate(release.kinds_of_areas)
-        for name, units in _names(release, level).items()
-        if words in name
-        for unit in units
-    ]
-    best = []
-    for _, rank, unit in nsmallest(_LIKE, found):
-        level = release.kinds_of_areas[rank]
-        (name,) = unit_names(release, level, np.array([unit]))
-        best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
-    return ", ".join(best) + (", and others" if len(found) > _LIKE else "")
 
 
 def _units(release: PublicRelease, side: Side, given: tuple[str, ...], level: str) -> Int64 | None:
@@ -324,7 +266,7 @@ def _units(release: PublicRelease, side: Side, given: tuple[str, ...], level: st
         units = {text: find_areas(release, kind, text) for text in left}
         for several in units.values():
             if len(several) > 1:
-                codes = ", ".join(release.geography.codes(kind)[several[:_LIKE]])
+                codes = ", ".join(release.geography.codes(kind)[several[:LIKE]])
                 raise invalid(f"{side}: several areas of the level {kind} have a name. Give a code: {codes}.")
             found += [_inside(release, side, kind, unit, level) for unit in several]
         left = tuple(text for text, several in units.items() if not several)
