@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +123,14 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
         monkeypatch.chdir(folder)
         (lines,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         found: dict[str, Any] = {}
-        exec(lines, found)
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(lines, found)
         flows = found["flows"]
+        ((home, work),) = re.findall(r'"home"\] == "(.*?)"\) & \(flows\["work"\] == "(.*?)"', lines)
+        of_two = flows.set_index(["home", "work"])["S000"].get((home, work), 0)
+        assert printed.getvalue() == f"{of_two}\n"
+        shared = pd.read_parquet("plan/pools.parquet")["shared"].any()
+        assert ("of a shared pool" in " ".join(text.split())) == shared, "what is not there is not spoken of"
         assert flows["S000"].sum() == release.certificate.totals.synthetic_workers
         level = "trct" if "shapes" in found else "st"
         expected = release.flows(level, level).rename(columns={"work": "w", "home": "h"})
