@@ -200,6 +200,12 @@ class PoolClass:
         """Whether some cell may be left out."""
         return any(s.retention < 1 for s in self.strata)
 
+    @property
+    def ratio(self) -> Decimal:
+        """What no ratio of probabilities is above (Lemma 11)."""
+        worst = max((1 + Fraction(self.m * self.q, s.prior)) / s.retention for s in self.strata)
+        return pruning(self) * up(worst)
+
     def weight(self, s: Stratum, x: int) -> int:
         """Return the least likely weight of an urn that holds a cell with x workers (Lemmas 3 and 4)."""
         other = min(one.prior for one in self.strata) if x < self.n_min else 0
@@ -563,6 +569,42 @@ class Plan:
         number, source = (self.config["release"][name] for name in ("implicates", "implicate_source"))
         return number, number if source == "independent-runs" else 1
 
+    @property
+    def classes(self) -> list[PoolClass]:
+        """The classes of pools of Dirichlet resampling."""
+        parameters = self.document["parameters"]
+        retention = [Fraction(f) for f in parameters["retention"]]
+        return [PoolClass.of(row, retention, parameters["denominator"]) for row in parameters["classes"]]
+
+    @property
+    def external_codes(self) -> pa.Array:
+        """Codes of the blocks that are external zones: prefixes filled up with 9s."""
+        geography = self.document["geography"]
+        longest = max(map(len, self.column("blocks", geography["block"])))
+        return pa.array([zone.ljust(longest, "9") for zone in geography["external_zones"]], pa.string())
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Names of the data files of each implicate (docs/formats.md, Data)."""
+        release, jobs = self.config["release"], self.config["jobs"]
+        kinds = {"od_main": True, "od_aux": bool(self.document["geography"]["external_zones"])}
+        kinds["jobs_main"] = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
+        tail = f"{release['job_type']}_{release['year']}"
+        return {kind: f"{release['state']}_{kind}_{tail}" for kind, there in kinds.items() if there}
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the implicates, each with a slash at its end."""
+        number, _ = self.implicates
+        return [f"implicate-{i + 1:02}/" for i in range(number)] if number > 1 else [""]
+
+    @property
+    def counts(self) -> dict[str, dict[str, str]]:
+        """The columns that count jobs, by attribute and category."""
+        lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
+        attributes = self.document["attributes"].items()
+        return {n: {c: c if lodes.get(n) == of else f"{n}_{c}" for c in of} for n, of in attributes}
+
 
 # Of a class of pools or a measured table: its limits, bounds, exact numbers, and the parts of its loss.
 Row = tuple[dict[str, Any], dict[str, Iterable[Decimal]], dict[str, list[str]], dict[str, list[Decimal]]]
@@ -601,8 +643,8 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
     epsilon, delta = runs * losses.pop("epsilon"), min(ONE, runs * delta)
     for name, loss in losses.items():
         claims.check(f"losses.{name}", stated["losses"][name], [loss])
-    classes = pool_classes(plan) if dirichlet else []
-    pure = runs * log(max(map(largest_ratio, classes)), UP) if dirichlet else epsilon
+    classes = plan.classes if dirichlet else []
+    pure = runs * log(max(c.ratio for c in classes), UP) if dirichlet else epsilon
     if pure < epsilon and not first:
         epsilon, delta = pure, ZERO
 
@@ -665,18 +707,6 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
     return expected
 
 
-def pool_classes(plan: Plan) -> list[PoolClass]:
-    """Read the classes of pools."""
-    parameters = plan.document["parameters"]
-    retention = [Fraction(f) for f in parameters["retention"]]
-    return [PoolClass.of(row, retention, parameters["denominator"]) for row in parameters["classes"]]
-
-
-def largest_ratio(c: PoolClass) -> Decimal:
-    """Return what no ratio of probabilities is above (Lemma 11)."""
-    return pruning(c) * up(max((1 + Fraction(c.m * c.q, s.prior)) / s.retention for s in c.strata))
-
-
 def delta_at(classes: list[PoolClass], epsilon: Fraction, enough: Decimal, presence: bool) -> Decimal:
     """Return the largest delta of any class; what is no more than enough is not looked at closer."""
     largest = bound = ZERO
@@ -692,7 +722,7 @@ def delta_at(classes: list[PoolClass], epsilon: Fraction, enough: Decimal, prese
 def dirichlet_rows(plan: Plan, record: str, presence: Any) -> Iterator[Row]:
     """Yield what is true of each class of Dirichlet resampling."""
     parameters, asked = plan.document["parameters"], Fraction(plan.document["epsilon"])
-    classes, of_pools = pool_classes(plan), plan.column("pools", "class")
+    classes, of_pools = plan.classes, plan.column("pools", "class")
     check_membership(plan, classes)
     pools, of_m = Counter(of_pools), Counter(zip(of_pools, plan.column("pools", "m")))
     for number, (c, row) in enumerate(zip(classes, parameters["classes"])):
@@ -979,7 +1009,7 @@ def check_plan(plan: Plan) -> str:
     there = [pc.or_(near, pc.equal(work, place.take(pool)))]
     there += [pc.equal(slots[name], pools[name].take(pool)) for name in pooling["by"]]
     kinds = [pc.is_in(slots[name], value_set=pa.array(of)) for name, of in document["attributes"].items()]
-    inside = pc.invert(pc.is_in(work, value_set=external_codes(plan)))
+    inside = pc.invert(pc.is_in(work, value_set=plan.external_codes))
     of_pool = {*zip(*(pools[name].to_pylist() for name in ("place", "shared", *pooling["by"])))}
     checks = {
         "slots: they are not in the order of the pools": every(pc.greater_equal(pool[1:], pool[:-1])),
@@ -996,29 +1026,7 @@ def check_plan(plan: Plan) -> str:
     return f"{len(pools):,} pools with {pc.sum(n).as_py():,} jobs agree with each other and the configuration"
 
 
-def external_codes(plan: Plan) -> pa.Array:
-    """Return the codes of the blocks that are external zones: prefixes filled up with 9s."""
-    geography = plan.document["geography"]
-    longest = max(map(len, plan.column("blocks", geography["block"])))
-    return pa.array([zone.ljust(longest, "9") for zone in geography["external_zones"]], pa.string())
-
-
 # --- data (docs/formats.md, Data)
-
-
-def data_files(plan: Plan) -> dict[str, str]:
-    """Return the names of the data files of each implicate."""
-    release, jobs = plan.config["release"], plan.config["jobs"]
-    kinds = {"od_main": True, "od_aux": bool(plan.document["geography"]["external_zones"])}
-    kinds["jobs_main"] = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
-    tail = f"{release['job_type']}_{release['year']}"
-    return {kind: f"{release['state']}_{kind}_{tail}" for kind, there in kinds.items() if there}
-
-
-def implicate_folders(plan: Plan) -> list[str]:
-    """Return the folders of the implicates, each with a slash at its end."""
-    number, _ = plan.implicates
-    return [f"implicate-{i + 1:02}/" for i in range(number)] if number > 1 else [""]
 
 
 def check_names(folder: Path, plan: Plan) -> str:
@@ -1027,7 +1035,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     due |= {f"geo/{one['level']}.parquet" for one in config["geography"].get("polygons") or []}
-    for below, (kind, name) in itertools.product(implicate_folders(plan), data_files(plan).items()):
+    for below, (kind, name) in itertools.product(plan.folders, plan.files.items()):
         due |= {f"{below}{name}.parquet", *([f"{below}{name}.csv.gz"] if csv and kind != "jobs_main" else [])}
     if plan.document["mechanism"] == "geometric" and plan.document["format"] == "odsynth plan 2":
         tables = range(len(plan.document["choices"].get("tables", [])) + 1)
@@ -1048,13 +1056,6 @@ def check_names(folder: Path, plan: Plan) -> str:
     return "the files are those of such a release"
 
 
-def count_columns(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the columns that count jobs, by attribute and category."""
-    lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
-    attributes = plan.document["attributes"].items()
-    return {name: {c: c if lodes.get(name) == of else f"{name}_{c}" for c in of} for name, of in attributes}
-
-
 def summed(table: pa.Table, keys: list[str]) -> pa.Table:
     """Return the sums of all other columns, by these, in their order."""
     counts = [name for name in table.column_names if name not in keys]
@@ -1066,7 +1067,7 @@ def summed(table: pa.Table, keys: list[str]) -> pa.Table:
 def counted(table: pa.Table, plan: Plan, keys: dict[str, str], count: Any) -> pa.Table:
     """Count jobs in all, and by each category of each attribute, as the columns of OD files do."""
     columns = {key: table[name] for key, name in keys.items()} | {"S000": count}
-    for name, of in count_columns(plan).items():
+    for name, of in plan.counts.items():
         for category, column in of.items():
             columns[column] = pc.if_else(pc.equal(table[name], category), count, 0)
     return summed(pa.table(columns), [*keys])
@@ -1074,10 +1075,10 @@ def counted(table: pa.Table, plan: Plan, keys: dict[str, str], count: Any) -> pa
 
 def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
     """Compare the data files with the plan's slots: totals of every work block by every attribute."""
-    files, slots, ends = data_files(plan), plan.tables["slots"], ["w_geocode", "h_geocode"]
+    files, slots, ends = plan.files, plan.tables["slots"], ["w_geocode", "h_geocode"]
     attributes, pairs = [*plan.document["attributes"]], 0
     public = counted(slots, plan, {"w_geocode": "work"}, slots["count"])
-    for below in implicate_folders(plan):
+    for below in plan.folders:
         kinds = [kind for kind in ("od_main", "od_aux") if kind in files]
         od = pa.concat_tables([check_od(folder / below, kind, plan) for kind in kinds])
         day = every(pc.equal(od["createdate"], stated["created"][:10].replace("-", "")))
@@ -1102,15 +1103,15 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
 
 def check_od(folder: Path, kind: str, plan: Plan) -> pa.Table:
     """Check the rows of an OD file by themselves, and return them."""
-    path = folder / f"{data_files(plan)[kind]}.parquet"
-    table, name, columns = read_table(path), path.name, count_columns(plan)
+    path = folder / f"{plan.files[kind]}.parquet"
+    table, name, columns = read_table(path), path.name, plan.counts
     counts = ["S000", *(c for of in columns.values() for c in of.values())]
     due = [("w_geocode", pa.string()), ("h_geocode", pa.string()), *((c, pa.int64()) for c in counts)]
     need(table.schema.equals(pa.schema([*due, ("createdate", pa.string())])), f"{name} has other columns")
     known = pa.array(plan.column("blocks", plan.document["geography"]["block"]), pa.string())
     work, home = (pc.index_in(table[c], value_set=known).cast(pa.int64()) for c in ("w_geocode", "h_geocode"))
     need(work.null_count == home.null_count == 0, f"{name} has blocks that are not in the geography")
-    outside = pc.is_in(table["h_geocode"], value_set=external_codes(plan))
+    outside = pc.is_in(table["h_geocode"], value_set=plan.external_codes)
     right = every(pc.equal(outside, kind == "od_aux"))
     need(right, f"{name} has homes that belong in the other of the main and aux file")
     key = pc.add(pc.multiply(work, len(known)), home)
