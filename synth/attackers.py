@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from synth.exact import decimal_up
 from synth.losses import PoolClass, Stratum, strata
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
 from synth.pruning import pruning_gain
+from synth.rationals import decimal_up
 from synth.record import pure_gain
 from synth.tails import Arithmetic, rigorous, upper_fraction
 
