@@ -247,6 +247,23 @@ class Geography:
         inside = self.blocks[~self.is_external(np.arange(self.n_blocks))] if self.external_zones else ()
         return external_facts(self.external_zones, inside)
 
+    def unbroken(self, longitude: Float64) -> Float64:
+        """Return longitudes without the jump from 180 to -180, as close to the region's middle as they come.
+
+        Parameters
+        ----------
+        longitude : array of float
+            Degrees. In the far west of Alaska 173 becomes -187, so that means and lines stay in Alaska.
+
+        Returns
+        -------
+        array of float
+            The same places, less than 180 degrees from the middle; unchanged in most regions.
+        """
+        angle = np.radians(self.longitude[np.isfinite(self.longitude)])
+        middle = float(np.degrees(np.arctan2(np.sin(angle).sum(), np.cos(angle).sum())))
+        return longitude - 360 * np.floor((longitude - middle + 180) / 360)
+
     def is_external(self, block_numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Say of each block whether it is an external zone."""
         return np.isin(block_numbers, self.external_blocks)

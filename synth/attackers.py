@@ -19,6 +19,7 @@ from synth.losses import PoolClass, Stratum, strata
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
 from synth.pruning import pruning_gain
+from synth.rationals import decimal_up
 from synth.record import pure_gain
 from synth.tails import Arithmetic, rigorous, upper_fraction
 
@@ -59,6 +60,12 @@ class Attackers:
         if self.stubbornness is not None and self.stubbornness <= 0:
             raise ValueError("stubbornness must be positive")
 
+    def __repr__(self) -> str:
+        belief = "beliefs of no more weight than the plan's prior"
+        if self.stubbornness is not None:
+            belief = f"stubbornness {decimal_up(self.stubbornness, 6)}"
+        return f"<Attackers: who know {self.knowledge}, {belief}>"
+
     def known(self, size: int) -> int:
         """Return how many of the other jobs of a pool of some size they know."""
         return KNOWLEDGE[self.knowledge](size - 1)
@@ -82,6 +89,10 @@ class Change:
 
     odds: Fraction
     exact: bool
+
+    def __repr__(self) -> str:
+        near = ", to which some attackers come as near as they like" if self.exact else ""
+        return f"<Change: odds by a factor of at most {decimal_up(self.odds, 6)}{near}>"
 
 
 def largest_changes(plan: Plan, attackers: Sequence[Attackers]) -> list[list[Change]]:

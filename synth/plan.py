@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from synth._arrays import integers
 from synth._searching import last_at_most
-from synth.rationals import exact
+from synth.rationals import decimal_down, decimal_up, exact
 
 __all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange", "Table"]
 
@@ -221,6 +221,9 @@ class RecordRange:
         object.__setattr__(self, "most", exact(self.most, "most"))
         if not 0 < self.fewest <= 1 <= self.most:
             raise ValueError("a range of records needs 0 < fewest <= 1 <= most")
+
+    def __repr__(self) -> str:
+        return f"<RecordRange: {decimal_down(self.fewest, 6)} to {decimal_up(self.most, 6)} times the slots>"
 
     def limits(self, n: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the fewest and the most records of pools of n slots, whole numbers of at least 1.

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
         lambda: pipelines.export(small_release.public, "csv", 3),
         lambda: pipelines.draw_figure(pipelines.read_public_release(small_release.public), None),
         lambda: pipelines.Ledger(3),
+        lambda: pipelines.read(3),
         lambda: geo_data.read_crosswalk(3, block="zone", levels=["ward"]),
         lambda: geo_data.read_weights(3, None, level="ward", area="ward", weight="people"),
         lambda: geo_data.write_demo_region(3),
@@ -91,6 +93,18 @@ def test_an_object_of_another_kind_is_told_what_was_expected(
             "config: ReleaseConfig is expected, as load_config",
         ),
         (lambda: pipelines.run(plan), "config: ReleaseConfig is expected"),
+        (lambda: pipelines.make_plan(plan), "config: ReleaseConfig is expected"),
+        (
+            lambda: pipelines.make_plan(config, plan),
+            "inputs: PublicInputs is expected, as read_public_inputs",
+        ),
+        (lambda: pipelines.mean_commute(plan, [0], [0]), "geography: Geography is expected"),
+        (lambda: pipelines.total_variation(None, "st", [0], [0], [0]), "geography: Geography is expected"),
+        (
+            lambda: pipelines.add_travel([], None, None),
+            "flows: DataFrame is expected, as PublicRelease.flows",
+        ),
+        (lambda: pipelines.demo_truth(plan), "release: Release is expected, as demo"),
         (lambda: pipelines.run(config, plan=plan), "plan: a path is expected"),
         (lambda: pipelines.read_public_inputs({}), "config: ReleaseConfig is expected"),
         (lambda: pipelines.tune(config, {}), "sweep: Sweep is expected"),
@@ -183,6 +197,14 @@ def test_what_is_printed_of_an_object_is_short(
         synth.GeometricParameters(2, 3, (synth.GeometricParameters(10**17, 10**18 + 1),)),
         synth.AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4),
         pipelines.Budget(THIRD, THIRD, "2026"),
+        *(synth.Change(1 + THIRD, exact) for exact in (True, False)),
+        *(synth.Attackers("one co-worker", belief) for belief in (None, THIRD)),
+        synth.RecordRange(THIRD, 1 + THIRD),
+        pipelines.combine(np.array([3.0, 4.0]), np.array([1.0, 2.0]), "partially"),
+        pipelines.Published("ri", "v1", "/data/ri/v1", "complete", "2026", "0" * 64, None, ()),
+        pipelines.UnfinishedRun(
+            *(small_release.out, Path("/x"), None, True, ("plan",), False, "", "", datetime.now(UTC), "")
+        ),
         geo_data.Polygons(pd.DataFrame(), ("one is missing",)),
         *(numeric.parameters.classes if isinstance(numeric.parameters, synth.DirichletParameters) else ()),
     ]

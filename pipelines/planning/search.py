@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
+from geo_data.arguments import expect
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
 from pipelines.planning.measured import TableChoice
@@ -64,7 +65,9 @@ def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> Rele
     synth.BudgetTooSmallError
         If no prior certifies the requested epsilon and delta.
     """
-    inputs = inputs or read_public_inputs(config)
+    expect(config, ReleaseConfig, "config", "load_config")
+    inputs = read_public_inputs(config) if inputs is None else inputs
+    expect(inputs, PublicInputs, "inputs", "read_public_inputs")
     return assemble(config, inputs, inputs.slots, choose(config, inputs), config.privacy.delta)
 
 

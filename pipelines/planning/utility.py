@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
+from geo_data.arguments import expect
 from geo_data.distance import distance_km
 from geo_data.geography import Geography
 
@@ -72,6 +73,7 @@ def total_variation(
         In [0, 1].
     """
     work, homes, other_homes = (np.asarray(blocks) for blocks in (work, homes, other_homes))
+    expect(geography, Geography, "geography", "geo_data.read_crosswalk")
     destination = geography.unit_of(destination_level or level, work).astype(np.int64) * geography.n_units(
         level
     )
@@ -110,6 +112,7 @@ def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike
 
     Of workers who live in the geography: external zones have no place.
     """
+    expect(geography, Geography, "geography", "geo_data.read_crosswalk")
     return mean_km(_commutes(geography, np.asarray(work), np.asarray(homes)))
 
 

@@ -88,6 +88,10 @@ class Published:
     errata: tuple[Remark, ...]
     new: bool = False
 
+    def __repr__(self) -> str:
+        errata = f", {len(self.errata)} errata" if self.errata else ""
+        return f"<Published: {self.name} {self.version}, {self.status}{errata}; in {self.location}>"
+
 
 def publish(
     out: PathLike,

@@ -47,6 +47,19 @@ _LODES_ATTRIBUTES = {
     "SI": ("industry of the employer", None),
 }
 
+# What the columns of the crosswalk of LODES are, which has these names for blocks.
+_LODES_BLOCKS = ("tabblk2010", "tabblk2020")
+_LODES_AREAS = {
+    "st": "state",
+    "cty": "county",
+    "trct": "census tract",
+    "bgrp": "census block group",
+    "cbsa": "metropolitan or micropolitan area (CBSA)",
+    "zcta": "ZIP code tabulation area",
+    "stplc": "place (city, town or other)",
+    "ctycsub": "county subdivision",
+}
+
 _KEYWORDS = ("commuting", "jobs", "origin-destination", "synthetic data", "differential privacy")
 
 JOBS = "jobs"
@@ -148,7 +161,8 @@ class ReleaseDescription:
         As the configuration has it, or made of publisher, title, date and plan.
     keywords : tuple of str
     extent : tuple of float or None
-        West, south, east and north of the blocks' points, degrees WGS84.
+        West, south, east and north of the blocks' points, degrees WGS84; beyond 180 where the region goes on
+        there (`geo_data.Geography.unbroken`).
     attributes : tuple of Attribute
         Of the jobs.
     tables : tuple of Table
@@ -169,6 +183,14 @@ class ReleaseDescription:
     extent: tuple[float, float, float, float] | None
     attributes: tuple[Attribute, ...]
     tables: tuple[Table, ...]
+
+    @property
+    def box(self) -> str | None:
+        """South, west, north and east, as schema.org's GeoShape has them."""
+        if self.extent is None:
+            return None
+        west, south, east, north = self.extent
+        return f"{south} {west} {north} {east}"
 
     def table(self, name: str) -> Table:
         """Return the table of a name, such as ``"od"``."""
@@ -293,9 +315,9 @@ def _summary(certificate: Certificate) -> str:
 
 
 def _extent(geography: Geography) -> tuple[float, float, float, float] | None:
-    east, north = geography.longitude, geography.latitude
-    if not (np.isfinite(east) & np.isfinite(north)).any():
+    if not (np.isfinite(geography.longitude) & np.isfinite(geography.latitude)).any():
         return None
+    east, north = geography.unbroken(geography.longitude), geography.latitude
     west, south = np.nanmin(east), np.nanmin(north)
     return float(west), float(south), float(np.nanmax(east)), float(np.nanmax(north))
 
@@ -361,10 +383,14 @@ def _of_blocks(geography: Geography) -> tuple[Column, ...]:
     code, place = "code of the block", "of its centroid, WGS84"
     if geography.external_zones:
         code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
+    known = _LODES_AREAS if geography.block_level in _LODES_BLOCKS else {}
     return (
         Column(geography.block_level, code),
-        *(Column(level, f"code of its {level}") for level in geography.levels),
-        *(Column(area, f"code of its {area}, or empty") for area in geography.non_nesting_areas),
+        *(Column(level, f"code of its {known.get(level, level)}") for level in geography.levels),
+        *(
+            Column(area, f"code of its {known.get(area, area)}, or empty")
+            for area in geography.non_nesting_areas
+        ),
         Column("latitude", place, "number", "degrees"),
         Column("longitude", place, "number", "degrees"),
         Column("weight", "public weight with which homes are spread over blocks", "integer"),

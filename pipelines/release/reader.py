@@ -97,6 +97,11 @@ class PublicRelease:
         return (*self.geography.levels, self.geography.block_level)
 
     @property
+    def kinds_of_areas(self) -> tuple[str, ...]:
+        """`levels`, and then kinds of areas that cut across them: towns, ZIP code areas."""
+        return (*self.levels, *self.geography.non_nesting_areas)
+
+    @property
     def categories(self) -> dict[str, tuple[str, ...]]:
         """Categories of each attribute of the jobs."""
         return {name: tuple(values) for name, values in self.plan_document["attributes"].items()}
@@ -325,6 +330,7 @@ class PublicRelease:
         Parameters
         ----------
         level : str
+            Of `kinds_of_areas`.
 
         Returns
         -------
@@ -341,22 +347,8 @@ class PublicRelease:
         return places
 
     def unbroken(self, longitude: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return longitudes without the jump from 180 to -180, as close to the region's middle as they come.
-
-        Parameters
-        ----------
-        longitude : array of float
-            Degrees. In the far west of Alaska 173 becomes -187, so that means and lines stay in Alaska.
-
-        Returns
-        -------
-        array of float
-            The same places, less than 180 degrees from the middle; unchanged in most regions.
-        """
-        angle = np.radians(self.geography.longitude[np.isfinite(self.geography.longitude)])
-        middle = float(np.degrees(np.arctan2(np.sin(angle).sum(), np.cos(angle).sum())))
-        turns = np.floor((longitude - middle + 180) / 360)
-        return longitude - 360 * turns
+        """Return longitudes as `geo_data.Geography.unbroken` does, of its geography."""
+        return self.geography.unbroken(longitude)
 
     def _groups(self, kind: str) -> Iterator[ds.Fragment]:
         """Yield the groups of rows of the files of a kind, in order."""

@@ -288,10 +288,9 @@ def _record_set(table: Table, files: _Files) -> dict[str, Any]:
 
 
 def _box(about: ReleaseDescription) -> dict[str, Any] | None:
-    if about.extent is None:
+    if about.box is None:
         return None
-    west, south, east, north = about.extent
-    return {"@type": "sc:Place", "geo": {"@type": "sc:GeoShape", "box": f"{south} {west} {north} {east}"}}
+    return {"@type": "sc:Place", "geo": {"@type": "sc:GeoShape", "box": about.box}}
 
 
 def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:

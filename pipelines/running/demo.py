@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import geo_data
-from geo_data.arguments import PathLike, path_of
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
 from pipelines.release.layout import MANIFEST
 from pipelines.running.folder import RunFolder
@@ -86,6 +86,7 @@ def demo_inputs(folder: PathLike, **size: int) -> Path:
 
 def demo_truth(release: Release) -> geo_data.JobRecords:
     """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
+    expect(release, Release, "release", "demo")
     folder, plan = Path.cwd() / "out" / "demo-inputs", release.plan
     jobs = plan.configuration["jobs"]
     source = geo_data.LodesJobs(folder / jobs["file"], plan.geography, folder / jobs["aux"])

@@ -59,6 +59,10 @@ class UnfinishedRun:
     since: datetime
     problem: str
 
+    def __repr__(self) -> str:
+        begun = "can be resumed" if self.begun else "was stopped before it was paid for"
+        return f"<UnfinishedRun: of {self.out}; {begun}; holds {', '.join(self.holds) or 'nothing'}>"
+
 
 def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
     """Return the unfinished runs of an output folder, or of all outputs in a folder and in its folders.

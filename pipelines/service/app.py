@@ -112,7 +112,10 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
 
 
 def _openapi(request: Request) -> Response:
-    return answer(request, json.dumps(request.app.openapi()).encode())
+    document = request.app.openapi()
+    # Where the standard's own document has it, QGIS looks how large a page may be; else it asks for 100.
+    components = document["components"] | {"parameters": {"limit": geo.LIMIT}}
+    return answer(request, json.dumps(document | {"components": components}).encode())
 
 
 @asynccontextmanager

@@ -38,6 +38,13 @@ class CombinedEstimate:
     degrees_of_freedom: float
     interval: tuple[float, float]
 
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"<CombinedEstimate: {self.estimate:.6g}, {low:.6g} to {high:.6g}; variance {self.variance:.6g}, "
+            f"{self.degrees_of_freedom:.6g} degrees of freedom>"
+        )
+
 
 def combine(
     estimates: npt.ArrayLike, variances: npt.ArrayLike | None, rule: Rule, *, level: float = 0.95

@@ -162,6 +162,7 @@ def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) ->
         from the other in degrees clockwise from north. All NaN for external zones, which have no
         place; directions also where home and work are one place.
     """
+    expect(flows, pd.DataFrame, "flows", "PublicRelease.flows")
     home, work = (
         places[["latitude", "longitude"]].to_numpy()[_positions(flows[side], places)].T
         for side, places in (("home", homes), ("work", works))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,6 +17,7 @@ import pooch  # type: ignore[import-untyped]
 import pyarrow.dataset as ds
 import requests
 
+from geo_data.arguments import path_of
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names
@@ -183,7 +184,7 @@ def read(
     >>> data.flows("cty").columns.tolist()
     ['work', 'home', 'S000']
     """
-    text = fspath(source)
+    text = source if isinstance(source, str) else str(path_of(source, "source"))
     if text.startswith(("http://", "https://")):
         folder = _downloaded(text, Path(pooch.os_cache("odsynth") if cache is None else cache))
     else:

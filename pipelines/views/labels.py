@@ -107,6 +107,7 @@ def unit_names(
     ----------
     release : PublicRelease
     level : str
+        Of ``release.kinds_of_areas``.
     units : ndarray of int, shape (n,), optional
         By default all units of the level.
 
@@ -115,10 +116,13 @@ def unit_names(
     ndarray of str objects, shape (n,)
         "" where there is none. Names that say in brackets which county a unit is in, as those of LODES do,
         have the whole name of it: "118 (Providence, RI)" is not in the city, but somewhere in the county.
+        Where blocks are in no area of a kind that cuts across levels, that is said.
     """
     geography = release.geography
     units = np.arange(geography.n_units(level)) if units is None else units
     names = release.names[level][units]
+    if level in geography.non_nesting_areas:
+        return _names_across(release, level, units, names)
     if level == "st":
         states = [STATES[code].name if code in STATES else "" for code in geography.codes(level)[units]]
         names = np.where(names == "", np.array(states, object), names)
@@ -129,6 +133,25 @@ def unit_names(
     zones = {block: zone.name for block, zone in external_zones(release).items() if zone.name != zone.code}
     for at in np.flatnonzero(geography.is_external(geography.starts(level)[units])):
         names[at] = zones.get(int(geography.starts(level)[units[at]]), names[at])
+    return names
+
+
+def _names_across(
+    release: PublicRelease, level: str, units: NDArray[np.integer], names: NDArray[np.object_]
+) -> NDArray[np.object_]:
+    """Names of areas that cut across the levels, with those of external zones and of what is in no area."""
+    zones = external_zones(release)
+    units_of_zones = release.geography.unit_of(level, np.array(list(zones), int))
+    of_zone = dict(zip(units_of_zones.tolist(), zones.values(), strict=True))
+    codes = release.geography.codes(level)[units]
+    names = names.copy()
+    for at in np.flatnonzero(names == ""):
+        if codes[at] == "":  # which codes of this kind do not tell apart
+            names[at] = "outside the region"
+        elif (zone := of_zone.get(int(units[at]))) is not None:
+            names[at] = zone.name if zone.name != zone.code else ""
+        elif not codes[at].strip("9"):
+            names[at] = f"in no {singular(level)}"
     return names
 
 

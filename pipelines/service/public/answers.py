@@ -15,9 +15,19 @@ from shapely import Polygon
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pipelines.service.public.areas import Areas, Shapes
+from pipelines.release.reader import PublicRelease
+from pipelines.service.public.area_names import find_areas, names_with
+from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.flow_queries import Flows, Selection, Side, invalid
+from pipelines.service.public.flow_queries import (
+    SIDES,
+    Flows,
+    Selection,
+    has_bounds,
+    invalid,
+    no_attribute,
+    with_bounds,
+)
 from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part, written
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.store import ServiceError
@@ -27,7 +37,6 @@ __all__ = ["Paging", "Table", "Written", "answered", "area_part", "area_table", 
 
 _WHOLE_BYTES = 500_000  # up to which an answer is sent at once
 _AREAS_AT_ONCE = 5_000
-_SIDES: tuple[Side, ...] = ("work", "home")
 
 
 @dataclass(frozen=True)
@@ -148,9 +157,19 @@ async def answered(request: Request, make: Callable[[], Written | Response]) -> 
     return StreamingResponse(chunks(), headers=headers, media_type=made.media_type)
 
 
-def area_part(areas: Areas, shapes: Shapes, units: NDArray[np.integer]) -> Part:
-    """Return some areas as rows."""
+def area_part(
+    areas: Areas,
+    shapes: Shapes,
+    units: NDArray[np.integer],
+    jobs: Mapping[str, NDArray[np.int64]] | None = None,
+) -> Part:
+    """Return some areas as rows; with further columns, of all areas."""
     table = areas.table.take(pa.array(units))
+    if jobs is not None:
+        fixed = {name: table.column(name) for name in table.schema.names if not name.endswith("_S000")}
+        table = pa.RecordBatch.from_pydict(
+            fixed | {name: pa.array(each[units]) for name, each in jobs.items()}
+        )
     return Part(table, table.column("code").to_pylist, lambda: shapes.shapes[units])
 
 
@@ -161,6 +180,8 @@ def area_table(
     within: str | None,
     paging: Paging,
     box: Polygon | None = None,
+    name: str | None = None,
+    counts: tuple[str, ...] = ("S000",),
 ) -> Table:
     """Return the areas of a level.
 
@@ -171,27 +192,46 @@ def area_table(
     level : str
         Of its release.
     within : str or None
-        Code of an area of a coarser level.
+        Code or name of an area of another level: only areas that lie in it.
     paging : Paging
         ``after`` is a code.
     box : Polygon, optional
         Only areas that have a place, and a point in common with it.
+    name : str, optional
+        Only areas with these words in their names.
+    counts : tuple of str
+        Which jobs are counted.
+
+    Raises
+    ------
+    ServiceError
+        404 if the release has no such count or area.
     """
     release = catalog.release(version)
     areas, shapes = catalog.areas(version, level), catalog.shapes(version, level)
     units = np.arange(len(areas.codes)) if box is None else shapes.within(box)
+    if any(count not in release.counts for count in counts):
+        raise no_attribute(release)
+    jobs: dict[str, NDArray[np.int64]] | None = None
+    if counts != ("S000",):
+        jobs = {}
+        for count in counts:
+            jobs[f"home_{count}"], jobs[f"work_{count}"] = catalog.jobs(version, level, count)
+    if name is not None:
+        units = units[np.isin(units, names_with(release, level, name))]
     if within is not None:
         units = units[np.isin(units, _units_in(release, level, within))]
+    matched, further = len(units), None
     if paging.after is not None:
         units = units[units > _after(release, level, paging.after)]
-    matched, further = len(units), None
-    if paging.limit is not None and matched > paging.limit:
+    if paging.limit is not None and len(units) > paging.limit:
         units = units[: paging.limit]
         further = paging.next(areas.codes[int(units[-1])].as_py())
     split = np.split(units, range(_AREAS_AT_ONCE, len(units), _AREAS_AT_ONCE))
-    parts = (area_part(areas, shapes, some) for some in split)
-    tail = {"returned": len(units)}
-    return Table(areas.table.schema, parts, "areas", {"level": level}, tail, further)
+    parts = (area_part(areas, shapes, some, jobs) for some in split)
+    schema = area_part(areas, shapes, units[:0], jobs).table.schema
+    tail = {"returned": len(units), "matched": matched}
+    return Table(schema, parts, "areas", {"level": level}, tail, further)
 
 
 def flow_table(
@@ -220,8 +260,11 @@ def flow_table(
     box : Polygon, optional
         Only flows whose line has a point in common with it.
     """
-    if top is not None and (paging.limit is not None or paging.after is not None):
+    paged = paging.limit is not None or paging.after is not None
+    if top is not None and paged:
         raise invalid("top: the largest flows have no further pages. Leave out limit and after, or top.")
+    if selection.question.sums and paged:
+        raise invalid("sum: sums have no further pages. Leave out limit and after, or sum.")
     rows = _FlowRows(catalog, version, selection, places)
     table = Table(rows.schema, (), "flows", rows.head)
     if top is not None:
@@ -236,7 +279,7 @@ def flow_table(
         batches = (flows.take(np.flatnonzero(rows.crosses(flows, box))) for flows in batches)
     if paging.limit is not None:
         flows, more = _page(batches, paging.limit)
-        table.parts = [rows.part(each) for each in flows]
+        table.parts = [rows.part(rows.bounded(each)) for each in flows]
         table.tail = {"returned": sum(each.size for each in flows)}
         table.next = paging.next(",".join(rows.codes(flows[-1], -1))) if more else None
         return table
@@ -251,7 +294,7 @@ def _all(
     for flows in batches:
         number += flows.size
         jobs += flows.counts.sum(axis=1)
-        yield rows.part(flows)
+        yield rows.part(rows.bounded(flows))
     tail.update(returned=number, matched=number, jobs=dict(zip(attributes, jobs.tolist(), strict=True)))
 
 
@@ -274,14 +317,15 @@ class _FlowRows:
     def __init__(self, catalog: Catalog, version: Version, selection: Selection, places: bool) -> None:
         question, release = selection.question, selection.release
         self._selection, self._places = selection, places
-        self._areas = {side: catalog.areas(version, selection.levels[side]) for side in _SIDES}
-        draws = catalog.draws(version)
-        self._bounded = draws is not None and draws.has(selection.levels["home"], question.attributes[0])
-        columns = dict.fromkeys(_SIDES, pa.string())
+        self._areas = {side: catalog.areas(version, selection.levels[side]) for side in SIDES}
+        self._draws = catalog.draws(version)
+        self._bounded = has_bounds(selection, self._draws)
+        self._sides = [side for side in SIDES if side not in question.sums]  # a sum has no code, and no place
+        columns = dict.fromkeys(map(str, self._sides), pa.string())
         if places:
-            columns |= {f"{side}_name": pa.string() for side in _SIDES}
+            columns |= {f"{side}_name": pa.string() for side in self._sides}
             columns |= {
-                f"{side}_{axis}": pa.float64() for side in _SIDES for axis in ("longitude", "latitude")
+                f"{side}_{axis}": pa.float64() for side in self._sides for axis in ("longitude", "latitude")
             }
         columns |= dict.fromkeys(question.attributes, pa.int64())
         if self._bounded:
@@ -295,38 +339,47 @@ class _FlowRows:
             "home_level": selection.levels["home"],
             "attributes": {name: release.counts[name] for name in question.attributes},
             "implicate": question.implicate,
+            **({"sums": list(question.sums)} if question.sums else {}),
             **({"about_intervals": " ".join(COVERAGE_WORDS)} if self._bounded else {}),
         }
 
     def part(self, flows: Flows) -> Part:
         """Return flows as rows."""
         columns: dict[str, Any] = {
-            side: self._areas[side].column("code", flows.units[side]) for side in _SIDES
+            side: self._areas[side].column("code", flows.units[side]) for side in self._sides
         }
         if self._places:
-            for side in _SIDES:
+            for side in self._sides:
                 for name in ("name", "longitude", "latitude"):
                     columns[f"{side}_{name}"] = self._areas[side].column(name, flows.units[side])
         columns |= dict(zip(self._selection.question.attributes, map(pa.array, flows.counts), strict=True))
         if self._bounded:
             # Nothing where the publisher's file is damaged, which is seen when it is read.
-            none = pa.nulls(flows.size, pa.int64())
-            low, high = (none, none) if flows.bounds is None else map(pa.array, flows.bounds)
-            columns |= {"low": low, "high": high}
+            none = np.full(flows.size, -1)
+            for name, ends in zip(("low", "high"), flows.bounds or (none, none), strict=True):
+                columns[name] = pa.array(ends, pa.int64(), mask=ends < 0)
         table = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
         def ids() -> list[str]:
-            pairs = zip(*(table.column(side).to_pylist() for side in _SIDES), strict=True)
-            return [f"{work}:{home}" for work, home in pairs]
+            codes = [
+                table.column(side).to_pylist() if side in self._sides else [""] * flows.size for side in SIDES
+            ]
+            return [f"{work}:{home}" for work, home in zip(*codes, strict=True)]
 
         return Part(table, ids, lambda: self.lines(flows))
 
+    def bounded(self, flows: Flows) -> Flows:
+        """Return flows with intervals, where there are draws."""
+        return with_bounds(flows, self._selection, self._draws)
+
     def lines(self, flows: Flows) -> NDArray[np.object_]:
         """Return lines from home to work; None where an end has no place, or both are the same."""
-        ends = np.stack([self._areas[side].points(flows.units[side]) for side in ("home", "work")], axis=1)
-        drawn = np.isfinite(ends).all(axis=(1, 2)) & (ends[:, 0] != ends[:, 1]).any(axis=1)
-        lines = np.full(len(ends), None, object)
-        lines[drawn] = shapely.linestrings(ends[drawn])
+        lines = np.full(flows.size, None, object)
+        if len(self._sides) < len(SIDES):
+            return lines
+        home, work = (self._areas[side].points(flows.units[side]) for side in ("home", "work"))
+        drawn = joined(home, work)
+        lines[drawn] = shapely.linestrings(np.stack([home[drawn], work[drawn]], axis=1))
         return lines
 
     def crosses(self, flows: Flows, box: Polygon) -> NDArray[np.bool_]:
@@ -336,7 +389,7 @@ class _FlowRows:
 
     def codes(self, flows: Flows, row: int) -> list[str]:
         """Return the codes of the work and the home area of a flow."""
-        return [self._areas[side].codes[int(flows.units[side][row])].as_py() for side in _SIDES]
+        return [self._areas[side].codes[int(flows.units[side][row])].as_py() for side in SIDES]
 
     def units(self, after: str) -> tuple[int, int]:
         """Return the units of the own and the other side that two codes name."""
@@ -344,7 +397,7 @@ class _FlowRows:
         codes = after.split(",")
         if len(codes) != 2:
             raise _not_of_a_page("the codes of a work and a home area, with a comma between them")
-        units = {side: _after(release, levels[side], code) for side, code in zip(_SIDES, codes, strict=True)}
+        units = {side: _after(release, levels[side], code) for side, code in zip(SIDES, codes, strict=True)}
         return units[self._selection.own], units[self._selection.other]
 
 
@@ -359,12 +412,16 @@ def _not_of_a_page(rule: str) -> ServiceError:
     return invalid(f"after: this is not {rule}. Take it from `next` of the page before.")
 
 
-def _units_in(release: Any, level: str, within: str) -> NDArray[np.integer]:
-    """Units of a level in an area of a coarser one."""
-    geography = release.geography
-    for coarser in release.levels[: release.levels.index(level)]:
-        area = geography.find_unit(coarser, within)
-        if area >= 0:
-            return np.flatnonzero(geography.unit_of(coarser, geography.starts(level)) == area)
-    detail = f"within: no level coarser than {level} has an area of this code."
-    raise ServiceError(404, "not_found", detail)
+def _units_in(release: PublicRelease, level: str, within: str) -> NDArray[np.integer]:
+    """Units of a level that lie in an area of another."""
+    geography, levels = release.geography, release.levels
+    coarser = levels[: levels.index(level)] if level in levels else levels[:-1]
+    others = [*coarser, *(kind for kind in geography.non_nesting_areas if kind != level)]
+    found = [(kind, unit) for kind in others for unit in find_areas(release, kind, within)]
+    if not found:
+        detail = f"within: no level of {', '.join(others) or 'none'} has an area of this code or name."
+        raise ServiceError(404, "not_found", detail)
+    kind, area = found[0]
+    blocks = np.arange(geography.n_blocks)
+    unit, inside = geography.unit_of(level, blocks), geography.unit_of(kind, blocks) == area
+    return np.setdiff1d(unit[inside], unit[~inside])

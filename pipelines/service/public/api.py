@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import StringConstraints
@@ -21,7 +21,7 @@ from pipelines.service.parameters import (
 from pipelines.service.public import feed
 from pipelines.service.public.answers import Paging, Written, answered, area_table, flow_table
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.flow_queries import FlowQuestion, invalid, no_level, select
+from pipelines.service.public.flow_queries import SIDES, FlowQuestion, invalid, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.public.models import (
     AreaList,
@@ -56,9 +56,7 @@ _Limit = Annotated[
     int | None,
     Query(ge=1, le=_MOST_ROWS, description="Rows of a page; left out, all are sent as they are read."),
 ]
-_After = Annotated[
-    str | None, Query(min_length=1, max_length=300, description="Where a page goes on: as its `next` says.")
-]
+_After = Annotated[str | None, Query(max_length=300, description="Where a page goes on: as its `next` says.")]
 _Format = Annotated[Format, Query(description="json, csv, geojson, or arrow (a stream of Apache Arrow).")]
 _IN_FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in MEDIA_TYPES.values()}, "description": "In the format asked for"},
@@ -149,6 +147,7 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
         for count in (category, f"{variable}_{category}")
         if count in release.counts
     }
+    draws = catalog.draws(found)
     here = f"/api/v1/releases/{found.state.name}/{found.state.version}"
     contents = Contents(
         levels=[
@@ -156,13 +155,14 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
                 level=level,
                 one=singular(level),
                 many=plural(level),
+                nests=level in release.levels,
                 areas=release.geography.n_units(level),
                 shapes=catalog.shapes(found, level).kind,
                 href=f"{here}/areas?level={level}",
                 tiles=f"{here}/tiles/{level}",
                 style=f"{here}/tiles/{level}/style",
             )
-            for level in release.levels
+            for level in release.kinds_of_areas
         ],
         attributes=[
             AttributeEntry(
@@ -173,7 +173,8 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
             for count, meaning in release.counts.items()
         ],
         implicates=release.implicates,
-        intervals=catalog.draws(found) is not None,
+        intervals=draws is not None,
+        interval_level=None if draws is None else draws.home_level,
     )
     return answer(request, contents)
 
@@ -188,22 +189,44 @@ async def get_areas(
     level: Annotated[str, Query(min_length=1, max_length=100, description="As in contents, such as trct.")],
     within: Annotated[
         str | None,
-        Query(min_length=1, max_length=100, description="Only areas in this one, of any coarser level."),
+        Query(
+            min_length=1,
+            max_length=100,
+            description="Only areas that lie wholly in this one, of another level: its code or name.",
+        ),
     ] = None,
+    words: Annotated[
+        str | None,
+        Query(
+            alias="name",
+            min_length=1,
+            max_length=100,
+            description="Only areas with these words in their names.",
+        ),
+    ] = None,
+    attribute: Annotated[
+        Codes, Query(description="Which jobs are counted, separated by commas, as for flows.")
+    ] = ["S000"],  # noqa: B006
     form: Annotated[_Format, Query(alias="format")] = "json",
     limit: _Limit = None,
     after: _After = None,
 ) -> Response:
-    """Codes, names, coordinates, and how many live and work there; as GeoJSON with their shapes."""
+    """Codes, names, coordinates, and how many live and work there; as GeoJSON with their shapes.
+
+    Columns are home_ and work_ with each attribute, such as home_S000: who lives, and who works there.
+    External zones, where the homes of commuters from outside are, have neither coordinates nor a shape.
+    """
+    counts = separated(attribute) or ("S000",)
 
     def written() -> Written | Response:
         catalog: Catalog = request.app.state.catalog
         found = catalog.find_usable(name, version)
         release = catalog.release(found)
-        if level not in release.levels:
+        if level not in release.kinds_of_areas:
             raise no_level(release, "level")
-        table = area_table(catalog, found, level, within, Paging(request, limit, after))
-        parts = request.app.version, found.sha256, level, within, form, limit, after
+        paging = Paging(request, limit, after)
+        table = area_table(catalog, found, level, within, paging, name=words, counts=counts)
+        parts = request.app.version, found.sha256, level, within, words, counts, form, limit, after
         headers = {"ETag": tag(*parts), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
@@ -215,10 +238,13 @@ async def get_areas(
 async def flow_question(
     work: Annotated[
         Codes,
-        Query(description="Codes of work areas, separated by commas: who works there; left out, everywhere."),
+        Query(
+            description="Work areas, codes or whole names, separated by commas: who works there; left out, "
+            "everywhere."
+        ),
     ] = [],  # noqa: B006 - FastAPI copies it
     home: Annotated[
-        Codes, Query(description="Codes of home areas: who lives there; left out, everywhere.")
+        Codes, Query(description="Home areas, as for work: who lives there; left out, everywhere.")
     ] = [],  # noqa: B006
     work_level: Annotated[
         _Level,
@@ -228,8 +254,20 @@ async def flow_question(
     ] = None,
     home_level: Annotated[_Level, Query(description="Level of the homes in the answer.")] = None,
     attribute: Annotated[
-        Codes, Query(description="Which jobs, separated by commas: S000 is all; the others are in contents.")
+        Codes,
+        Query(
+            description="Which jobs, separated by commas: S000 is all; the others are in contents. low and "
+            "high are of the first."
+        ),
     ] = ["S000"],  # noqa: B006
+    sums: Annotated[
+        list[Literal["work", "home", "work,home", "home,work"]],
+        Query(
+            alias="sum",
+            description="Sides that are added up, work, home or work,home: all areas asked for there are "
+            "one, with one interval. With both there is one row, the total.",
+        ),
+    ] = [],  # noqa: B006
     implicate: Annotated[int, Query(ge=1, le=1_000, description="Which synthetic data set.")] = 1,
 ) -> FlowQuestion:
     """Return the query of `get_flows` as a question."""
@@ -241,7 +279,13 @@ async def flow_question(
                 "of a coarser level, or ask in parts."
             )
     return FlowQuestion(
-        lists["work"], lists["home"], work_level, home_level, lists["attribute"] or ("S000",), implicate
+        tuple(work),
+        tuple(home),
+        work_level,
+        home_level,
+        lists["attribute"] or ("S000",),
+        implicate,
+        tuple(side for side in SIDES if side in separated(sums)),
     )
 
 
@@ -254,7 +298,13 @@ async def get_flows(
     version: VersionName,
     ask: Annotated[FlowQuestion, Depends(flow_question)],
     top: Annotated[
-        int | None, Query(ge=1, le=_MOST_TOP, description="Only so many, the largest first.")
+        int | None,
+        Query(
+            ge=1,
+            le=_MOST_TOP,
+            description="Only so many pairs of a work and a home area, of all that are asked for together, "
+            "those with the largest number of the first attribute first.",
+        ),
     ] = None,
     form: Annotated[_Format, Query(alias="format")] = "json",
     places: Annotated[bool, Query(description="With names and coordinates of both ends.")] = False,
@@ -265,7 +315,10 @@ async def get_flows(
 
     Jobs are added up between areas of two levels. Levels are by default that of the areas asked for (the
     coarsest that has the first code), the other side's, or the finest that is usual for the release. An area
-    may be of a coarser level than the answer: work=44007&work_level=trct asks for the tracts of a county.
+    may be of another level than the answer, if it is made of whole areas of that: work=44007&work_level=trct
+    asks for the tracts of a county. Where the publisher gave posterior draws, low and high are an interval
+    for the true number of the first attribute; the released count need not lie in it. They are missing where
+    homes are finer than those of the draws, or areas of homes cut them.
     """
 
     def written() -> Written | Response:

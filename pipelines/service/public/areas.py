@@ -11,15 +11,17 @@ import numpy as np
 import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
+from shapely import MultiPolygon
 
 from pipelines.release.reader import PublicRelease
-from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, flow_batches, select
+from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, Int64, flow_batches, select
 from pipelines.views.labels import unit_names
 from pipelines.views.maps.shapes import level_shapes
 
-__all__ = ["Areas", "Shapes", "read_areas"]
+__all__ = ["Areas", "Shapes", "area_jobs", "count_lines", "joined", "read_areas"]
 
 _DECIMALS = 6  # of a degree: a tenth of a metre
+_MOST_COUNTED = 5_000_000  # rows of a table of flows
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,36 +64,73 @@ def read_areas(release: PublicRelease, tables: FlowTables, folder: Path, level: 
     tables, folder
         Of its flows.
     level : str
-        Of ``release.levels``.
+        Of ``release.kinds_of_areas``.
     """
-    places = release.places(level)
+    places, geography = release.places(level), release.geography
     points = np.round(places[["longitude", "latitude"]].to_numpy(), _DECIMALS)
     names = unit_names(release, level)
+    # An area that cuts across levels may gather external zones; none has other blocks beside them.
+    external = np.isin(np.arange(len(places)), geography.unit_of(level, geography.external_blocks))
     columns: dict[str, Any] = {
         "code": pa.array(places["code"], pa.string()),
         "name": pa.array([name or None for name in names], pa.string()),
-        "external": pa.array(release.geography.is_external(release.geography.starts(level))),
+        "external": pa.array(external),
         "longitude": pa.array(points[:, 0], from_pandas=True),
         "latitude": pa.array(points[:, 1], from_pandas=True),
     }
-    coarsest = release.levels[0]
-    for side, question in (
-        ("home", FlowQuestion(work_level=coarsest, home_level=level)),
-        ("work", FlowQuestion(work_level=level, home_level=coarsest)),
-    ):
-        jobs = np.zeros(len(places), np.int64)
-        for flows in flow_batches(tables, folder, select(release, question)):
-            np.add.at(jobs, flows.units[side], flows.counts[0])  # type: ignore[index]
-        columns[f"{side}_S000"] = pa.array(jobs)
+    jobs = area_jobs(release, tables, folder, level, "S000")
+    columns |= {f"{side}_S000": pa.array(each) for side, each in zip(("home", "work"), jobs, strict=True)}
     return Areas(level, pa.RecordBatch.from_pydict(columns), points)
+
+
+def area_jobs(
+    release: PublicRelease, tables: FlowTables, folder: Path, level: str, count: str
+) -> tuple[Int64, Int64]:
+    """Return how many jobs have their homes, and their workplaces, in each area of a level.
+
+    Parameters
+    ----------
+    release, tables, folder, level
+        As for `read_areas`.
+    count : str
+        Which jobs, of the first synthetic data set.
+    """
+    coarsest, jobs = release.levels[0], []
+    for side, question in (
+        ("home", FlowQuestion(work_level=coarsest, home_level=level, attributes=(count,))),
+        ("work", FlowQuestion(work_level=level, home_level=coarsest, attributes=(count,))),
+    ):
+        total = np.zeros(release.geography.n_units(level), np.int64)
+        for flows in flow_batches(tables, folder, select(release, question)):
+            np.add.at(total, flows.units[side], flows.counts[0])  # type: ignore[index]
+        jobs.append(total)
+    homes, works = jobs
+    return homes, works
+
+
+def joined(homes: NDArray[np.float64], works: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Say between which pairs of points, of shape (n, 2), a line can be drawn: both are there, and differ."""
+    return np.asarray(np.isfinite(homes + works).all(axis=1) & (homes != works).any(axis=1))
+
+
+def count_lines(release: PublicRelease, tables: FlowTables, folder: Path, areas: Areas) -> int | None:
+    """Return how many flows between areas have a line; None where counting would take seconds."""
+    selection = select(release, FlowQuestion(work_level=areas.level, home_level=areas.level))
+    if tables.open(folder, selection).n_rows > _MOST_COUNTED:
+        return None
+    return sum(
+        int(joined(*(areas.points(flows.units[side]) for side in ("home", "work"))).sum())
+        for flows in flow_batches(tables, folder, selection)
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Shapes:
     """Shapes of the areas of a level, None where an area has no place.
 
-    Polygons as the release has them; for a level without its own, put together from simplified ones of a
-    finer level; without any, the point in the middle of its blocks.
+    Polygons as the release has them, all of several parts each; for a level without its own, put together
+    from simplified ones of a finer level; without any, and for areas that cut across levels, the point in the
+    middle of its blocks.
 
     Attributes
     ----------
@@ -106,7 +145,7 @@ class Shapes:
     def of(cls, release: PublicRelease, areas: Areas) -> Shapes:
         """Read them."""
         own = release.polygons(areas.level)
-        if own is None:
+        if own is None and areas.level in release.levels:
             own = level_shapes(release, [areas.level]).get(areas.level)
         shapes = np.full(len(areas.codes), None, object)
         if own is None:
@@ -115,9 +154,13 @@ class Shapes:
             shapes[placed] = shapely.points(points[placed])
             return cls(shapes, "point")
         within = (own["unit"] >= 0).to_numpy()
-        shapes[own["unit"][within]] = shapely.transform(
+        rounded = shapely.transform(
             np.asarray(own.geometry.array[within], object), lambda xy: np.round(xy, _DECIMALS)
         )
+        # All of one kind, for programs that take the kind of a layer from its first shapes.
+        single = shapely.get_type_id(rounded) == shapely.GeometryType.POLYGON
+        rounded[single] = [MultiPolygon([shape]) for shape in rounded[single]]
+        shapes[own["unit"][within]] = rounded
         return cls(shapes, "polygon")
 
     def bounds(self) -> tuple[float, float, float, float]:

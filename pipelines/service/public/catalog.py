@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,14 +25,16 @@ from pipelines.release.formats import parse_certificate
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
-from pipelines.service.public.areas import Areas, Shapes, read_areas
+from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.flow_queries import (
     Flows,
     FlowTables,
+    Int64,
     LargestFlows,
     Selection,
     flow_batches,
     largest_flows,
+    with_bounds,
 )
 from pipelines.service.public.preparation import Preparation, Prepared, draws_file
 from pipelines.service.settings import ServiceSettings
@@ -151,6 +153,8 @@ class Catalog:
         self._draws = lru_cache(maxsize=_OPEN_RELEASES)(self._read_draws)
         self._areas = lru_cache(maxsize=_OPEN_LEVELS)(self._read_areas)
         self._shapes = lru_cache(maxsize=_OPEN_LEVELS)(self._read_shapes)
+        self._jobs = lru_cache(maxsize=_OPEN_LEVELS)(self._read_jobs)
+        self._lines = lru_cache(maxsize=1024)(self._count_lines)
 
     def start(self, waiting: Callable[[], Iterable[tuple[str, Path]]] = tuple) -> None:
         """Begin to prepare, in the background, maps and tables of all that is or will be published.
@@ -280,18 +284,27 @@ class Catalog:
     def flows(
         self, version: Version, selection: Selection, after: tuple[int, int] | None = None
     ) -> Iterator[Flows]:
-        """Return the flows of a usable version, some at a time (`flow_batches`).
+        """Return the flows of a usable version, some at a time, without intervals (`flow_batches`).
 
         Raises
         ------
         ServiceError
             503 while its tables are made.
         """
-        return flow_batches(self.tables, self._flow_tables(version), selection, self.draws(version), after)
+        return flow_batches(self.tables, self._flow_tables(version), selection, after)
 
     def largest_flows(self, version: Version, selection: Selection, top: int) -> LargestFlows:
-        """Return the largest flows of a usable version; as `flows`."""
-        return largest_flows(self.tables, self._flow_tables(version), selection, top, self.draws(version))
+        """Return the largest flows of a usable version, with intervals where there are draws; as `flows`."""
+        found = largest_flows(self.tables, self._flow_tables(version), selection, top)
+        return replace(found, flows=with_bounds(found.flows, selection, self.draws(version)))
+
+    def number_of_lines(self, version: Version, level: str) -> int | None:
+        """Return how many flows of a level have a line (`count_lines`); as `flows`."""
+        return self._lines(version.folder, version.sha256, self._flow_tables(version), level)
+
+    def jobs(self, version: Version, level: str, count: str) -> tuple[Int64, Int64]:
+        """Return how many live, and how many work, in each area of a level (`area_jobs`); as `flows`."""
+        return self._jobs(version.folder, version.sha256, self._flow_tables(version), level, count)
 
     def areas(self, version: Version, level: str) -> Areas:
         """Return the areas of a level of a usable version.
@@ -399,6 +412,15 @@ class Catalog:
 
     def _read_shapes(self, folder: Path, sha256: str, flows: Path, level: str) -> Shapes:
         return Shapes.of(self._release(folder, sha256), self._areas(folder, sha256, flows, level))
+
+    def _read_jobs(
+        self, folder: Path, sha256: str, flows: Path, level: str, count: str
+    ) -> tuple[Int64, Int64]:
+        return area_jobs(self._release(folder, sha256), self.tables, flows, level, count)
+
+    def _count_lines(self, folder: Path, sha256: str, flows: Path, level: str) -> int | None:
+        areas = self._areas(folder, sha256, flows, level)
+        return count_lines(self._release(folder, sha256), self.tables, flows, areas)
 
     def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
         try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from pipelines.release.certificate import Certificate
@@ -140,8 +139,11 @@ def data_set(version: Version, release: PublicRelease, settings: ServiceSettings
         It, opened.
     settings : ServiceSettings
     """
-    certificate, address = release.certificate, settings.address
-    licence, publisher = Licence.of(release.licence), _publisher(settings)
+    certificate, about, address = release.certificate, release.description, settings.address
+    licence = Licence.of(about.licence)
+    # Who made the release, as it says itself, and who publishes it here; where only one is known, that one.
+    known = (about.publisher, about.contact), (settings.publisher, settings.contact)
+    creator, publisher = (_organization(*each) for each in known)
     described: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "Dataset",
@@ -152,8 +154,8 @@ def data_set(version: Version, release: PublicRelease, settings: ServiceSettings
         "description": in_one_sentence(certificate),
         "version": version.state.version,
         "datePublished": version.state.begun,
-        "temporalCoverage": str(certificate.release.year),
-        "keywords": ["commuting", "origin-destination", "synthetic data", "differential privacy"],
+        "temporalCoverage": str(about.year),
+        "keywords": list(about.keywords),
         "measurementTechnique": certificate.definition.words,
         "isAccessibleForFree": True,
         "variableMeasured": [
@@ -165,16 +167,16 @@ def data_set(version: Version, release: PublicRelease, settings: ServiceSettings
     }
     if licence is not None:
         described["license"] = licence.address or {"@type": "CreativeWork", "name": licence.name}
-    if publisher is not None:
-        described |= {"creator": publisher, "publisher": publisher}
-    if box := _box(release):
-        described["spatialCoverage"] = {"@type": "Place", "geo": {"@type": "GeoShape", "box": box}}
+    if creator or publisher:
+        described |= {"creator": creator or publisher, "publisher": publisher or creator}
+    if about.box is not None:
+        described["spatialCoverage"] = {"@type": "Place", "geo": {"@type": "GeoShape", "box": about.box}}
     return described
 
 
 def data_catalog(versions: Iterable[Version], settings: ServiceSettings) -> dict[str, Any]:
     """Describe the site as schema.org's DataCatalog, with the releases that are to be used."""
-    publisher = _publisher(settings)
+    publisher = _organization(settings.publisher, settings.contact)
     return {
         "@context": _CONTEXT,
         "@type": "DataCatalog",
@@ -224,28 +226,18 @@ def _files(version: Version, address: str) -> list[dict[str, str]]:
     ]
 
 
-def _publisher(settings: ServiceSettings) -> dict[str, Any] | None:
-    if settings.publisher is None:
+def _organization(name: str | None, contact: str | None) -> dict[str, Any] | None:
+    if name is None:
         return None
-    described: dict[str, Any] = {"@type": "Organization", "name": settings.publisher}
-    if settings.contact is not None:
-        kind = "url" if settings.contact.startswith("http") else "email"
+    described: dict[str, Any] = {"@type": "Organization", "name": name}
+    if contact is not None:
+        kind = "url" if contact.startswith("http") else "email"
         described["contactPoint"] = {
             "@type": "ContactPoint",
             "contactType": "customer service",
-            kind: settings.contact,
+            kind: contact,
         }
     return described
-
-
-def _box(release: PublicRelease) -> str | None:
-    """South, west, north and east of all areas."""
-    geography = release.geography
-    longitude, latitude = release.unbroken(geography.longitude), geography.latitude
-    if not np.isfinite(latitude).any():
-        return None
-    ends = (np.nanmin(latitude), np.nanmin(longitude), np.nanmax(latitude), np.nanmax(longitude))
-    return " ".join(f"{end:.4f}" for end in ends)
 
 
 def _title(version: Version) -> str:

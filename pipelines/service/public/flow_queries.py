@@ -1,5 +1,6 @@
 """Questions about the flows of a release: which areas, at which levels, which jobs; answers of any size.
 
+A level is here also a kind of areas that cut across levels, such as towns (`PublicRelease.kinds_of_areas`).
 Every answer, of the API in any format, of OGC API Features and of the pages, comes from `flow_batches`.
 """
 
@@ -11,30 +12,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.service.public.area_names import LIKE, areas_like, areas_named, find_areas, split_areas
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.store import ServiceError
 from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
 
 __all__ = [
+    "SIDES",
     "FlowQuestion",
     "FlowTables",
     "Flows",
+    "Int64",
     "LargestFlows",
     "Selection",
     "Side",
     "flow_batches",
+    "has_bounds",
     "invalid",
     "largest_flows",
+    "no_attribute",
     "no_level",
     "select",
+    "with_bounds",
 ]
 
 _OPEN = 8  # releases
@@ -42,7 +49,9 @@ _FIRST_ROWS, _MOST_ROWS = 4_000, 250_000  # of the release that are added up at 
 _SPREAD = 4  # keys for each row, up to which a place for every key is faster than sorting
 
 Side = Literal["work", "home"]
+SIDES: tuple[Side, ...] = ("work", "home")
 Int64 = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,16 +61,19 @@ class FlowQuestion:
     Attributes
     ----------
     work, home : tuple of str
-        Codes of areas, with their leading zeros: flows that end, and that begin, in one of them. Empty is
-        everywhere.
+        Codes of areas, with their leading zeros, or names; each text may be several, with commas between
+        them: flows that end, and that begin, in one of them. Empty is everywhere.
     work_level, home_level : str or None
         Levels between whose areas jobs are added up. By default that of the areas of its side (the coarsest
-        that has the first code), else that of the other side, else `usual_level`. Areas may be of coarser
-        levels: then the flows of all areas in them are meant.
+        that has the first code, then kinds of areas that cut across levels), else that of the other side,
+        else `usual_level`. Areas may be of other levels, if they are made of whole areas of this one: then
+        the flows of all of these are meant.
     attributes : tuple of str
         Of `PublicRelease.counts`: which jobs. At least one.
     implicate : int
         Which of the release's synthetic data sets.
+    sums : tuple of {"work", "home"}
+        Sides all of whose areas are added up to one.
     """
 
     work: tuple[str, ...] = ()
@@ -70,6 +82,7 @@ class FlowQuestion:
     home_level: str | None = None
     attributes: tuple[str, ...] = ("S000",)
     implicate: int = 1
+    sums: tuple[Side, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,13 @@ class Selection:
         """The unit of each block at the level of the other side."""
         return _of_blocks(self.release, self.levels[self.other])
 
+    def areas(self, side: Side) -> Int64:
+        """Return the unit of each block on a side; where that is a sum, 0 in it and -1 outside."""
+        of_block, units = _of_blocks(self.release, self.levels[side]).astype(np.int64), self.units[side]
+        if side not in self.question.sums:
+            return of_block
+        return np.zeros_like(of_block) if units is None else np.where(np.isin(of_block, units), 0, -1)
+
 
 @dataclass(frozen=True, eq=False)
 class Flows:
@@ -114,11 +134,11 @@ class Flows:
     Attributes
     ----------
     units : dict of str to array of int64, shape (n,)
-        Of both sides.
+        Of both sides; 0 where a side is a sum.
     counts : array of int64, shape (attributes, n)
         At least one of a flow is above 0.
     bounds : pair of arrays of int64, shape (n,), or None
-        Intervals of the first count, where there are draws.
+        Intervals of the first count, where there are draws (`with_bounds`); -1 of those without one.
     """
 
     units: dict[Side, Int64]
@@ -146,8 +166,10 @@ class FlowTables:
 
     def open(self, folder: Path, selection: Selection) -> FlowTable:
         """Return the file of a release that answers a question; it is opened once for all."""
-        level = selection.levels[selection.own]
-        size = selection.release.geography.n_units(level), selection.release.implicates
+        level, geography = selection.levels[selection.own], selection.release.geography
+        if level in geography.non_nesting_areas:  # which have no table: their blocks do
+            level = geography.block_level
+        size = geography.n_units(level), selection.release.implicates
         with self._lock:
             return self._open(folder, selection.own, level, *size)
 
@@ -169,8 +191,14 @@ def invalid(detail: str) -> ServiceError:
 def no_level(release: PublicRelease, name: str) -> ServiceError:
     """Return the error that a parameter names no level."""
     return ServiceError(
-        404, "not_found", f"{name}: there is no such level; there are: {', '.join(release.levels)}."
+        404, "not_found", f"{name}: there is no such level; there are: {', '.join(release.kinds_of_areas)}."
     )
+
+
+def no_attribute(release: PublicRelease) -> ServiceError:
+    """Return the error that a parameter names no count."""
+    detail = f"attribute: there is no such attribute; there are: {', '.join(release.counts)}."
+    return ServiceError(404, "not_found", detail)
 
 
 def select(release: PublicRelease, question: FlowQuestion) -> Selection:
@@ -182,49 +210,66 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
         404 if the release has no such area, level, attribute or implicate; 422 if areas are finer than the
         level at which they are asked for.
     """
-    given: dict[Side, tuple[str, ...]] = {"work": question.work, "home": question.home}
-    asked: dict[Side, str | None] = {"work": question.work_level, "home": question.home_level}
+    given = {
+        side: split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
+    }
+    asked = _sides(question.work_level, question.home_level)
     for side, level in asked.items():
-        if level is not None and level not in release.levels:
+        if level is not None and level not in release.kinds_of_areas:
             raise no_level(release, f"{side}_level")
-    counts = list(release.counts)
-    for name in question.attributes:
-        if name not in release.counts:
-            detail = f"attribute: there is no such attribute; there are: {', '.join(counts)}."
-            raise ServiceError(404, "not_found", detail)
+    if any(name not in release.counts for name in question.attributes):
+        raise no_attribute(release)
     if not 1 <= question.implicate <= release.implicates:
         detail = f"implicate: there is no such implicate; there are {release.implicates}, from 1."
         raise ServiceError(404, "not_found", detail)
     of_areas = {side: _level_of(release, side, codes[0]) for side, codes in given.items() if codes}
     known = [asked["work"] or of_areas.get("work"), asked["home"] or of_areas.get("home")]
     default = next((level for level in known if level is not None), None) or usual_level(release)
-    levels: dict[Side, str] = {"work": known[0] or default, "home": known[1] or default}
+    levels = _sides(known[0] or default, known[1] or default)
     units = {side: _units(release, side, codes, levels[side]) for side, codes in given.items()}
     return Selection(question, release, levels, units)
 
 
-def _level_of(release: PublicRelease, side: str, code: str) -> str:
-    """The coarsest level that has a code."""
-    for level in release.levels:
-        if release.geography.find_unit(level, code) >= 0:
-            return level
-    example = release.geography.codes(release.levels[0])[0]
+def _sides(work: T, home: T) -> dict[Side, T]:
+    return {"work": work, "home": home}
+
+
+def _level_of(release: PublicRelease, side: str, text: str) -> str:
+    """The coarsest level that has a code, or else the first that has a name."""
+    for find in (
+        lambda level: release.geography.find_unit(level, text) >= 0,
+        lambda level: areas_named(release, level, text),
+    ):
+        for level in release.kinds_of_areas:
+            if find(level):
+                return level
+    example, levels = release.geography.codes(release.levels[0])[0], ", ".join(release.kinds_of_areas)
+    like = areas_like(release, text)
     detail = (
-        f"{side}: there is no area of one of the codes at any level ({', '.join(release.levels)}); codes are "
-        f"text, with their leading zeros, as in {example}. All codes are at .../areas?level=LEVEL."
+        f"{side}: there is no area of one of the codes or names at any level ({levels}). "
+        + (f"In their names have it: {like}. " if like else "")
+        + f"Codes are text, with their leading zeros, as in {example}; all codes and names are at "
+        ".../areas?level=LEVEL."
     )
     raise ServiceError(404, "not_found", detail)
 
 
-def _units(release: PublicRelease, side: Side, codes: tuple[str, ...], level: str) -> Int64 | None:
+def _units(release: PublicRelease, side: Side, given: tuple[str, ...], level: str) -> Int64 | None:
     """The units of a level that are one of these areas, or lie in one."""
-    if not codes:
+    if not given:
         return None
-    left, found = codes, []
-    for each in reversed(release.levels[: release.levels.index(level) + 1]):
-        units = {code: release.geography.find_unit(each, code) for code in left}
-        found += [_inside(release, each, unit, level) for unit in units.values() if unit >= 0]
-        left = tuple(code for code, unit in units.items() if unit < 0)
+    levels = release.levels
+    coarser = levels[: levels.index(level)] if level in levels else levels
+    kinds = [level, *reversed(coarser), *release.geography.non_nesting_areas]
+    left, found = given, []
+    for kind in dict.fromkeys(kinds):
+        units = {text: find_areas(release, kind, text) for text in left}
+        for several in units.values():
+            if len(several) > 1:
+                codes = ", ".join(release.geography.codes(kind)[several[:LIKE]])
+                raise invalid(f"{side}: several areas of the level {kind} have a name. Give a code: {codes}.")
+            found += [_inside(release, side, kind, unit, level) for unit in several]
+        left = tuple(text for text, several in units.items() if not several)
     if left:
         finer = _level_of(release, side, left[0])
         raise invalid(
@@ -234,21 +279,31 @@ def _units(release: PublicRelease, side: Side, codes: tuple[str, ...], level: st
     return np.unique(np.concatenate(found))
 
 
-def _inside(release: PublicRelease, level: str, unit: int, finer: str) -> Int64:
-    """Units of a finer level, or the same, in a unit."""
-    if level == finer:
+def _inside(release: PublicRelease, side: Side, level: str, unit: int, of: str) -> Int64:
+    """Units of a level, of which a unit of another, or the same, is made."""
+    geography = release.geography
+    if level == of:
         return np.array([unit], np.int64)
-    starts = release.geography.starts(level)
-    after = starts[unit + 1] if unit + 1 < len(starts) else release.geography.n_blocks
-    first, last = release.geography.unit_of(finer, [starts[unit], after - 1])
-    return np.arange(first, last + 1, dtype=np.int64)
+    if level in release.levels and of in release.levels:
+        starts = geography.starts(level)
+        after = starts[unit + 1] if unit + 1 < len(starts) else geography.n_blocks
+        first, last = geography.unit_of(of, [starts[unit], after - 1])
+        return np.arange(first, last + 1, dtype=np.int64)
+    inside, of_block = _of_blocks(release, level) == unit, _of_blocks(release, of)
+    units = np.unique(of_block[inside])
+    if not inside[np.isin(of_block, units)].all():
+        block = geography.block_level
+        raise invalid(
+            f"{side}: {level} {geography.codes(level)[unit]} is not made of whole areas of the level {of}. "
+            f"Leave {side}_level out, or name {level} or {block}."
+        )
+    return units.astype(np.int64)
 
 
 def flow_batches(
     tables: FlowTables,
     folder: Path,
     selection: Selection,
-    draws: PosteriorDraws | None = None,
     after: tuple[int, int] | None = None,
 ) -> Iterator[Flows]:
     """Yield the flows of a question, some at a time.
@@ -262,16 +317,25 @@ def flow_batches(
     folder : Path
         Of the tables of the release.
     selection : Selection
-    draws : PosteriorDraws, optional
-        Of this release: flows get intervals, unless homes are finer than those of the draws.
     after : pair of int, optional
-        Units of the own and of the other side: only flows that come later.
+        Units of the own and of the other side: only flows that come later. Not where a side is a sum.
 
     Yields
     ------
     Flows
-        In the order of units of the own side, then of the other.
+        In the order of units of the own side, then of the other, without intervals (`with_bounds`).
     """
+    if selection.question.sums:
+        flows = _summed(_batches(tables, folder, selection), selection)
+        if flows.size:
+            yield flows
+    else:
+        yield from _batches(tables, folder, selection, after)
+
+
+def _batches(
+    tables: FlowTables, folder: Path, selection: Selection, after: tuple[int, int] | None = None
+) -> Iterator[Flows]:
     release, question, own = selection.release, selection.question, selection.own
     level = selection.levels[own]
     table = tables.open(folder, selection)
@@ -280,27 +344,59 @@ def flow_batches(
         units = np.arange(release.geography.n_units(level))
     if after is not None:
         units = units[np.searchsorted(units, after[0]) :]
-    first, last = table.rows(question.implicate, units)
-    rows = np.cumsum(last - first)
+    # What the table has for each unit, and where this begins: for areas that cut across levels, their blocks.
+    pieces, begins = units, np.arange(len(units) + 1)
+    if level in release.geography.non_nesting_areas:
+        blocks, starts = _blocks_by_area(release, level)
+        sizes = starts[units + 1] - starts[units]
+        begins = np.append(0, np.cumsum(sizes))
+        pieces = blocks[np.arange(begins[-1]) + np.repeat(starts[units] - begins[:-1], sizes)]
+    first, last = table.rows(question.implicate, pieces)
+    rows = np.append(0, np.cumsum(last - first))[begins[1:]]
     begin, most = 0, _FIRST_ROWS
     while begin < len(units):
         before = rows[begin - 1] if begin else 0
         end = max(begin + 1, int(np.searchsorted(rows, before + most, side="right")))
-        some = slice(begin, end)
-        flows = _added_up(table, units[some], first[some], last[some], selection)
+        some = slice(begins[begin], begins[end])
+        place = np.repeat(np.arange(end - begin), np.diff(begins[begin : end + 1]))
+        flows = _added_up(table, units[begin:end], place, first[some], last[some], selection)
         if after is not None and begin == 0:
             flows = flows.take((flows.units[own] != after[0]) | (flows.units[selection.other] > after[1]))
         if flows.size:
-            yield _with_bounds(flows, selection, draws)
+            yield flows
         begin, most = end, min(4 * most, _MOST_ROWS)
 
 
-def _added_up(table: FlowTable, units: Int64, first: Int64, last: Int64, selection: Selection) -> Flows:
-    """Add up the rows of these units, from the first to before the last of each."""
+@lru_cache(maxsize=4 * _OPEN)
+def _blocks_by_area(release: PublicRelease, level: str) -> tuple[Int64, Int64]:
+    """Blocks in the order of their areas, and where those of each area begin and the last ones end."""
+    of_block = _of_blocks(release, level)
+    sizes = np.bincount(of_block, minlength=release.geography.n_units(level))
+    return np.argsort(of_block, kind="stable"), np.append(0, np.cumsum(sizes))
+
+
+def _summed(batches: Iterator[Flows], selection: Selection) -> Flows:
+    """Add up all areas of the sides that are to be sums."""
+    kept = next((side for side in SIDES if side not in selection.question.sums), None)
+    width = 1 if kept is None else selection.release.geography.n_units(selection.levels[kept])
+    totals = np.zeros((len(selection.question.attributes), width), np.int64)
+    for flows in batches:
+        unit = np.zeros(flows.size, np.int64) if kept is None else flows.units[kept]
+        for total, counts in zip(totals, flows.counts, strict=True):
+            np.add.at(total, unit, counts)
+    found = np.flatnonzero(totals.any(axis=0))
+    units = {side: found if side == kept else np.zeros_like(found) for side in SIDES}
+    return Flows(units, totals[:, found])
+
+
+def _added_up(
+    table: FlowTable, units: Int64, place: Int64, first: Int64, last: Int64, selection: Selection
+) -> Flows:
+    """Add up rows of units: pieces from a first to before a last row, each of the unit at a place."""
     own, other, names = selection.own, selection.other, list(selection.release.counts)
     numbers = [names.index(name) for name in selection.question.attributes]
-    # Rows of units that are neighbours are read at once.
-    cuts = [0, *(np.flatnonzero(first[1:] != last[:-1]) + 1), len(units)]
+    # Rows of pieces that are neighbours are read at once.
+    cuts = [0, *(np.flatnonzero(first[1:] != last[:-1]) + 1), len(first)]
     runs = [(int(first[i]), int(last[j - 1])) for i, j in itertools.pairwise(cuts)]
     there, *counts = (
         np.concatenate([table.column(name, *run) for run in runs])
@@ -309,15 +405,15 @@ def _added_up(table: FlowTable, units: Int64, first: Int64, last: Int64, selecti
         for name in ("other", *(f"c{number}" for number in numbers))
     )
     there = selection.other_units[there]
-    place = np.repeat(np.arange(len(units)), last - first) if len(units) > 1 else None
+    of_row = np.repeat(place, last - first) if len(units) > 1 else None
     wanted, wide = selection.units[other], selection.release.geography.n_units(selection.levels[other])
     if wanted is not None:
         mask = np.zeros(wide, bool)
         mask[wanted] = True
         kept = mask[there]
         there, counts = there[kept], [count[kept] for count in counts]
-        place = None if place is None else place[kept]
-    key = there if place is None else place * wide + there
+        of_row = None if of_row is None else of_row[kept]
+    key = there if of_row is None else of_row * wide + there
     if len(units) * wide <= _SPREAD * key.size + 10_000:
         sums = [np.bincount(key, count) for count in counts]  # of doubles, exact up to 2**53
         found = np.flatnonzero(np.logical_or.reduce(sums))
@@ -330,16 +426,47 @@ def _added_up(table: FlowTable, units: Int64, first: Int64, last: Int64, selecti
     return Flows({own: units[found // wide], other: (found % wide).astype(np.int64)}, added)
 
 
-def _with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None) -> Flows:
-    count, levels = selection.question.attributes[0], selection.levels
-    if draws is None or not draws.has(levels["home"], count) or not flows.size:
+def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:
+    """Say whether flows of a question have intervals, at least some of them."""
+    if draws is None or not draws.tells_apart(selection.question.attributes[0]):
+        return False
+    level = selection.levels["home"]
+    across = "home" in selection.question.sums or level in selection.release.geography.non_nesting_areas
+    return across or draws.has(level)
+
+
+def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None) -> Flows:
+    """Return flows with the intervals of their first count.
+
+    Parameters
+    ----------
+    flows : Flows
+    selection : Selection
+        Of which they are.
+    draws : PosteriorDraws or None
+        Without, and where homes are finer than those of the draws, flows have none; of areas that cut across
+        levels, and of sums, those that are made of whole areas of the draws have one.
+    """
+    if draws is None or not has_bounds(selection, draws) or not flows.size:
         return flows
-    pairs = pd.DataFrame({side: flows.units[side] for side in ("work", "home")})
+    homes, works = _whole_areas(selection, draws), selection.areas("work")
+    known = np.isin(flows.units["home"], homes)
+    pairs = pd.DataFrame({side: units[known] for side, units in flows.units.items()})
+    low, high = np.full((2, flows.size), -1)
     try:
-        bounds = draws.between(pairs, levels["home"], levels["work"], count)
+        low[known], high[known] = draws.between(pairs, homes, works, selection.question.attributes[0])
     except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
         return flows
-    return Flows(flows.units, flows.counts, bounds)
+    return Flows(flows.units, flows.counts, (low, high))
+
+
+def _whole_areas(selection: Selection, draws: PosteriorDraws) -> Int64:
+    """The home area of each block; -1 for areas that cut those of the draws."""
+    areas, geography = selection.areas("home"), selection.release.geography
+    first = geography.starts(draws.home_level)[_of_blocks(selection.release, draws.home_level)]
+    cut = areas != areas[first]
+    cut_areas = np.union1d(areas[cut], areas[first][cut])
+    return np.where(np.isin(areas, cut_areas), -1, areas) if cut_areas.size else areas
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,13 +495,12 @@ def largest_flows(
     folder: Path,
     selection: Selection,
     top: int,
-    draws: PosteriorDraws | None = None,
 ) -> LargestFlows:
     """Find the largest flows of a question.
 
     Parameters
     ----------
-    tables, folder, selection, draws
+    tables, folder, selection
         As for `flow_batches`.
     top : int
         How many.
@@ -390,7 +516,7 @@ def largest_flows(
             np.hstack([best.counts, flows.counts]),
         )
         best = both.take(_largest(both.counts[0], top))
-    return LargestFlows(selection, jobs, number, _with_bounds(best, selection, draws))
+    return LargestFlows(selection, jobs, number, best)
 
 
 def _largest(jobs: Int64, top: int) -> NDArray[np.intp]:

@@ -46,12 +46,16 @@ class FlowTable:
         Of the level.
     implicates : int
         Of the release.
+
+    Attributes
+    ----------
+    n_rows : int
     """
 
     def __init__(self, folder: Path, side: str, level: str, n_units: int, implicates: int) -> None:
         with pa.memory_map(str(folder / f"{side}_{level}.arrow")) as file:
             self._table = pa.ipc.open_file(file).read_all()
-        self._n_units = n_units
+        self._n_units, self.n_rows = n_units, self._table.num_rows
         rows = np.zeros(n_units * implicates, np.int64)
         for chunk in self._table.column("key").chunks:
             rows += np.bincount(chunk.to_numpy(), minlength=rows.size)

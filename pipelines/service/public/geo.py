@@ -1,8 +1,8 @@
 """For geographic information systems: OGC API Features (Part 1, core, GeoJSON), and vector tiles.
 
-A version is a service of its own, with a collection of areas and one of flows for each level. Both hold what
-can be drawn, so that programs see at once what kind of shape they are: no external zones, and no flows that
-begin and end in one area.
+A version is a service of its own, with a collection of areas and one of flows for each level, and each kind
+of areas that cut across them. Both hold what can be drawn, so that programs see at once what kind of shape
+they are: no external zones, and no flows that begin and end in one area.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.errors import answers, not_found
-from pipelines.service.parameters import Name, VersionName, known_parameters, latest_version, separated
+from pipelines.service.parameters import Name, VersionName, known_parameters, latest_version
 from pipelines.service.public.answers import (
     Paging,
     Table,
@@ -36,18 +36,28 @@ from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.flow_queries import FlowQuestion, invalid, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Part, one_feature
 from pipelines.service.public.models import SYNTHETIC
-from pipelines.service.public.tiles import read_tile, style, tile_json
+from pipelines.service.public.tiles import archive, read_tile, style, tile_json
 from pipelines.service.store import ServiceError
 from pipelines.views.labels import plural
 
-__all__ = ["router"]
+__all__ = ["LIMIT", "MOST_FEATURES", "router"]
 
 _CONFORMS_TO = [
     f"http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/{part}" for part in ("core", "geojson")
 ]
+MOST_FEATURES = 10_000
+"""Of a page, which has as many where no `limit` is said."""
+
+LIMIT = {
+    "name": "limit",
+    "in": "query",
+    "description": "Features of a page.",
+    "schema": {"type": "integer", "minimum": 1, "maximum": MOST_FEATURES, "default": MOST_FEATURES},
+}
+"""The parameter of collections, as the document of the API names it."""
+
 _CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 _GEOJSON, _TILE = MEDIA_TYPES["geojson"], "application/vnd.mapbox-vector-tile"
-_MOST_ITEMS = 10_000
 _WORLD = shapely.box(-540, -90, 540, 90)  # what has a place: a region may go on beyond 180 degrees
 
 router = APIRouter(
@@ -150,6 +160,8 @@ class _Service:
             "areas": f"{many.capitalize()}, and how many synthetic workers live (home) and work there.",
             "flows": "Synthetic workers, as lines from home to work; not those who stay in one area.",
         }[what]
+        if self.release.geography.external_zones:
+            words += " Without the external zones, which have no place."
         return Collection(
             id=identity,
             title=title,
@@ -164,12 +176,12 @@ class _Service:
     def parts(self, identity: str) -> tuple[str, str]:
         """What a collection holds, and of which level."""
         what, _, level = identity.partition("_")
-        if what not in ("areas", "flows") or level not in self.release.levels:
+        if what not in ("areas", "flows") or level not in self.release.kinds_of_areas:
             raise not_found(f"There is no such collection; there are: {', '.join(self.names())}.")
         return what, level
 
     def names(self) -> list[str]:
-        return [f"{what}_{level}" for what in ("areas", "flows") for level in self.release.levels]
+        return [f"{what}_{level}" for what in ("areas", "flows") for level in self.release.kinds_of_areas]
 
 
 @router.get("/ogc", response_model=Landing, summary="OGC API Features: the service of a version")
@@ -226,7 +238,7 @@ async def items(
     name: Name,
     version: VersionName,
     collection: CollectionName,
-    limit: Annotated[int, Query(ge=1, le=_MOST_ITEMS, description="Features of a page.")] = 1_000,
+    limit: Annotated[int, Query(ge=1, le=MOST_FEATURES, description="Features of a page.")] = MOST_FEATURES,
     bbox: Annotated[
         str | None,
         Query(max_length=200, description="West, south, east and north, in degrees: what is in it."),
@@ -240,14 +252,12 @@ async def items(
         ),
     ] = None,
     work: Annotated[
-        str | None, Query(max_length=20_000, description="Codes of work areas; of flows only.")
+        str | None, Query(max_length=20_000, description="Work areas, as for flows; of flows only.")
     ] = None,
     home: Annotated[
-        str | None, Query(max_length=20_000, description="Codes of home areas; of flows only.")
+        str | None, Query(max_length=20_000, description="Home areas, as for flows; of flows only.")
     ] = None,
-    after: Annotated[
-        str | None, Query(min_length=1, max_length=300, description="As a next link has it.")
-    ] = None,
+    after: Annotated[str | None, Query(max_length=300, description="As a next link has it.")] = None,
 ) -> Response:
     """A page of areas or flows, as GeoJSON; flows have all counts."""
 
@@ -260,9 +270,8 @@ async def items(
             )
         box = _box(bbox)
         _check_time(time)
-        asked = FlowQuestion(
-            separated([work or ""]), separated([home or ""]), level, level, tuple(service.release.counts)
-        )
+        ends = [() if each is None else (each,) for each in (work, home)]
+        asked = FlowQuestion(ends[0], ends[1], level, level, tuple(service.release.counts))
         selection = select(service.release, asked)
         parts = service.version.sha256, collection, limit, bbox, work, home, after, service.address
         headers = {
@@ -277,6 +286,8 @@ async def items(
             if what == "areas"
             else flow_table(service.catalog, service.version, selection, paging, places=True, box=box)
         )
+        if what == "flows" and (bbox, work, home) == (None,) * 3:
+            table.tail["matched"] = service.catalog.number_of_lines(service.version, level)
         return _features(service, collection, table, request).written("geojson", headers)
 
     return await answered(request, written)
@@ -291,8 +302,10 @@ def _features(service: _Service, collection: str, table: Table, request: Request
         further = f"/collections/{collection}/items?{table.next.partition('?')[2]}"
         links += [service.link("next", further, kind=_GEOJSON)]
     table.head = {}
+    matched = table.tail.get("matched")
     table.tail = {
         "numberReturned": table.tail["returned"],
+        **({} if matched is None else {"numberMatched": matched}),
         "links": [link.model_dump(exclude_none=True) for link in links],
     }
     table.next = None
@@ -403,22 +416,18 @@ _Zoom = Annotated[int, Path(ge=0, le=22)]
 _Step = Annotated[int, Path(ge=0, le=2**22)]
 
 
-def _archive_name(level: str) -> str:
-    return f"{level}.pmtiles"
-
-
 def _archive(service: _Service, level: str) -> FilePath:
-    if level not in service.release.levels:
+    if level not in service.release.kinds_of_areas:
         raise no_level(service.release, "level")
     folder = service.catalog.prepared(service.version.sha256, service.version.folder).tiles
     if not folder.is_dir():
         raise ServiceError(503, "preparing", "Tiles of this release are being made; ask again in a minute.")
-    archive = folder / _archive_name(level)
-    if not archive.is_file():
+    path = archive(folder, level)
+    if not path.is_file():
         raise not_found(
             "The areas of this level have no tiles: they are too many, or have no place on a map."
         )
-    return archive
+    return path
 
 
 def _described(service: _Service, level: str) -> dict[str, Any]:

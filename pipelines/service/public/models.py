@@ -136,10 +136,13 @@ class LevelEntry(BaseModel):
         As parameters name it.
     one, many : str
         What its areas are called.
+    nests : bool
+        Whether its areas are made of whole areas of the next finer level; not those that cut across the
+        levels, as towns and ZIP code areas do.
     areas : int
         How many there are, external zones included.
     shapes : str
-        polygon or point: what areas are on a map.
+        polygon or point: what areas are on a map. External zones are nothing.
     href, tiles, style : str
         Where its areas are, its TileJSON, and its MapLibre style.
     """
@@ -147,6 +150,7 @@ class LevelEntry(BaseModel):
     level: str
     one: str
     many: str
+    nests: bool
     areas: int
     shapes: str
     href: str
@@ -178,34 +182,39 @@ class Contents(BaseModel):
     Attributes
     ----------
     levels : list of LevelEntry
-        Coarsest first.
+        Coarsest first; then kinds of areas that cut across them.
     attributes : list of AttributeEntry
         S000, all jobs, is the first.
     implicates : int
         Synthetic data sets.
     intervals : bool
         Whether flows have intervals, where homes are no finer than those of the publisher's draws.
+    interval_level : str or None
+        The level of the homes of these draws. Areas of homes that cut its areas have no interval.
     """
 
     levels: list[LevelEntry]
     attributes: list[AttributeEntry]
     implicates: int
     intervals: bool
+    interval_level: str | None
 
 
 class AreaEntry(BaseModel):
-    """An area; external: an external zone, which has no place.
+    """An area; external: an external zone, which has neither place nor shape.
 
-    home_S000, work_S000: who lives, and who works there, in the first synthetic data set.
+    home_S000, work_S000, and so on for each attribute: who lives, and who works there, in the first synthetic
+    data set.
     """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int]
 
     code: str
     name: str | None = None
     external: bool
     longitude: float | None = None
     latitude: float | None = None
-    home_S000: int  # noqa: N815 - as files have it
-    work_S000: int  # noqa: N815
 
 
 class AreaList(BaseModel):
@@ -218,6 +227,8 @@ class AreaList(BaseModel):
         In the order of the geography.
     returned : int
         How many these are.
+    matched : int
+        How many there are, on this page and others.
     next : str or None
         Where it goes on, if `limit` was reached.
     """
@@ -225,21 +236,23 @@ class AreaList(BaseModel):
     level: str
     areas: list[AreaEntry]
     returned: int
+    matched: int
     next: str | None = None
 
 
 class FlowEntry(BaseModel):
     """Jobs between a work area and a home area: a number for each attribute, under its name.
 
-    low, high: interval of the true number of the first attribute, of 90 % of posterior draws, where the
-    publisher gave draws. With places: names and coordinates of both ends.
+    low, high: interval of the true number of the first attribute that was asked for, of 90 % of posterior
+    draws, where the publisher gave draws and homes are no finer than theirs; the released count need not lie
+    in it. With places: names and coordinates of both ends. A side that is a sum is left out.
     """
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, int | float | str]
 
-    work: str
-    home: str
+    work: str | None = None
+    home: str | None = None
     low: int | None = None
     high: int | None = None
 
@@ -259,6 +272,8 @@ class FlowList(BaseModel):
         What the counts of a flow mean.
     implicate : int
         Of which synthetic data set.
+    sums : list of str or None
+        Sides all of whose areas are one.
     about_intervals : str or None
         What low and high are, where flows have them.
     flows : list of FlowEntry
@@ -281,6 +296,7 @@ class FlowList(BaseModel):
     home_level: str
     attributes: dict[str, str]
     implicate: int
+    sums: list[str] | None = None
     about_intervals: str | None = None
     flows: list[FlowEntry]
     returned: int

@@ -20,12 +20,15 @@ from pipelines.service.public.catalog import Catalog, File, Version
 from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
+from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
+from pipelines.service.public.tiles import zoom_levels
 from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.describing import NO_LICENCE, column_meanings
+from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
@@ -36,7 +39,7 @@ __all__ = ["add_pages"]
 _MAP_POLICY = "frame-ancestors 'none'"
 _TOP = 25
 _MATCHES, _SUGGESTIONS = 20, 400
-_ABOUT_INTERVALS = " ".join([*COVERAGE_WORDS, "The number that was released need not lie in it."])
+_ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
 
 _router = APIRouter(
     include_in_schema=False, default_response_class=HTMLResponse, dependencies=[Depends(latest_version)]
@@ -172,7 +175,7 @@ def columns(request: Request, name: Name, version: VersionName) -> Response:
         version=found,
         of_files={column.name: column.words for column in opened.description.tables[0].columns},
         of_tables=column_meanings(opened, {"home": "area", "work": "area"}),
-        levels=[(level, singular(level), opened.geography.n_units(level)) for level in opened.levels],
+        levels=[(level, singular(level), opened.geography.n_units(level)) for level in opened.kinds_of_areas],
         categories=opened.categories,
     )
 
@@ -228,7 +231,7 @@ def flows(
         try:
             said = _largest(catalog, found, area, side, level or None, attribute)
         except ServiceError as error:
-            if error.status != 404:
+            if error.status not in (404, 422):
                 raise
             matches = _matches(catalog, found, area)
             problem = None if matches else error.detail
@@ -238,7 +241,7 @@ def flows(
         request,
         "flows.html",
         version=found,
-        levels=[(each, singular(each)) for each in opened.levels],
+        levels=[(each, singular(each)) for each in opened.kinds_of_areas],
         counts=opened.counts,
         asked={"area": area, "side": side, "level": level, "attribute": attribute},
         said=said,
@@ -254,7 +257,7 @@ def flows(
 def _matches(catalog: Catalog, found: Version, words: str) -> list[dict[str, str]]:
     """Areas of this name, of the coarsest level that has it; else areas with the words in their names."""
     within: list[dict[str, str]] = []
-    for level in catalog.release(found).levels:
+    for level in catalog.release(found).kinds_of_areas:
         table = catalog.areas(found, level).table.select(["code", "name"])
         rows = table.filter(pc.match_substring(table.column("name"), words, ignore_case=True)).to_pylist()
         if exact := [row for row in rows if row["name"].casefold() == words.casefold()]:
@@ -266,7 +269,7 @@ def _matches(catalog: Catalog, found: Version, words: str) -> list[dict[str, str
 def _suggested(catalog: Catalog, found: Version) -> list[str]:
     """Names of areas to choose from while one types: of the coarsest levels that have some."""
     names: list[str] = []
-    for level in catalog.release(found).levels:
+    for level in catalog.release(found).kinds_of_areas:
         table = catalog.areas(found, level).table
         more = [name for name in table.column("name").to_pylist() if name is not None]
         if len(names) + len(more) > _SUGGESTIONS:
@@ -283,13 +286,16 @@ def _largest(
     other: Side = "home" if side == "work" else "work"
     question = {side: (area,), f"{other}_level": level, "attributes": (attribute,)}
     selection = select(catalog.release(found), FlowQuestion(**question))  # type: ignore[arg-type]
+    units = selection.units[own_side]
+    if units is None or units.size != 1:
+        raise ServiceError(404, "not_found", "Name one area: its code, with leading zeros, or its name.")
     largest = catalog.largest_flows(found, selection, _TOP)
     areas = {each: catalog.areas(found, selection.levels[each]).table for each in ("work", "home")}
-    (own,) = areas[side].take(selection.units[own_side]).to_pylist()
+    (own,) = areas[side].take(units).to_pylist()
     flows = areas[other].take(largest.flows.units[other]).to_pylist()
-    low, high = largest.flows.bounds or ([None] * len(flows),) * 2
+    low, high = largest.flows.bounds or ([-1] * len(flows),) * 2
     for flow, jobs, *bounds in zip(flows, largest.flows.counts[0], low, high, strict=True):
-        flow.update(jobs=jobs, low=bounds[0], high=bounds[1])
+        flow.update(jobs=jobs, bounds=None if min(bounds) < 0 else bounds)
     return {
         "area": own,
         "other_level": selection.levels[other],
@@ -311,8 +317,40 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    usable = (version for version in catalog.versions() if version.status == "complete")
-    return _page(request, "api.html", routes=routes, example=next(usable, None))
+    usable = [version for version in catalog.versions() if version.status == "complete"]
+    shown = next((shown for version in usable if (shown := _shown(catalog, version))), None)
+    return _page(
+        request,
+        "api.html",
+        routes=routes,
+        example=shown and shown["version"],
+        levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
+        level=usual_level(shown["release"]) if shown else None,
+        about_intervals=_ABOUT_INTERVALS,
+        areas=_examples(catalog, shown) if shown else [],
+        zooms=_zooms(catalog, shown) if shown else None,
+        most_features=MOST_FEATURES,
+    )
+
+
+def _examples(catalog: Catalog, shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """The two areas with most jobs of a level whose areas have names, towns before counties; [] without."""
+    release = shown["release"]
+    for level in dict.fromkeys((*release.geography.non_nesting_areas, *release.kinds_of_areas)):
+        try:
+            rows = catalog.areas(shown["version"], level).table.to_pylist()
+        except ServiceError:  # until its tables are made
+            return []
+        named = [row | {"level": level} for row in rows if row["name"] and not row["external"]]
+        if len(named) > 1:
+            return sorted(named, key=lambda row: -row["work_S000"])[:2]
+    return []
+
+
+def _zooms(catalog: Catalog, shown: dict[str, Any]) -> tuple[int, int] | None:
+    """The first and the last zoom level of the tiles of the usual level, once they are made."""
+    version, level = shown["version"], usual_level(shown["release"])
+    return zoom_levels(catalog.prepared(version.sha256, version.folder).tiles, level)
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:

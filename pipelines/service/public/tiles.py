@@ -16,7 +16,16 @@ from pipelines.service.public.areas import Areas, Shapes, read_areas
 from pipelines.service.public.flow_queries import FlowTables
 from pipelines.storage.durable import sync_tree
 
-__all__ = ["CLOSEST_ZOOM", "LAYER", "read_tile", "style", "tile_json", "write_tiles"]
+__all__ = [
+    "CLOSEST_ZOOM",
+    "LAYER",
+    "archive",
+    "read_tile",
+    "style",
+    "tile_json",
+    "write_tiles",
+    "zoom_levels",
+]
 
 LAYER = "areas"
 """The layer of a tile."""
@@ -30,7 +39,7 @@ _COLORS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")  # ColorBrewer
 
 
 def write_tiles(release: PublicRelease, flows: Path, folder: Path) -> None:
-    """Write an archive for each level.
+    """Write an archive for each level, and each kind of areas that cut across them.
 
     Parameters
     ----------
@@ -42,7 +51,7 @@ def write_tiles(release: PublicRelease, flows: Path, folder: Path) -> None:
     """
     folder.mkdir()
     tables = FlowTables()
-    for level in release.levels:
+    for level in release.kinds_of_areas:
         if release.geography.n_units(level) <= _MOST_AREAS:
             areas = read_areas(release, tables, flows, level)
             frame = gpd.GeoDataFrame(
@@ -52,7 +61,7 @@ def write_tiles(release: PublicRelease, flows: Path, folder: Path) -> None:
             )
             placed = frame[frame.geometry.notna()]
             if len(placed):
-                _write(placed, folder / f"{level}.pmtiles")
+                _write(placed, archive(folder, level))
     tables.close()
     sync_tree(folder)
 
@@ -72,6 +81,21 @@ def _write(frame: gpd.GeoDataFrame, path: Path) -> None:
         MAX_SIZE=_LARGEST_TILE,
         MAX_FEATURES=len(frame),
     )
+
+
+def archive(folder: Path, level: str) -> Path:
+    """Return where the tiles of a level are in the folder that `write_tiles` made, if it has any."""
+    return folder / f"{level}.pmtiles"
+
+
+def zoom_levels(folder: Path, level: str) -> tuple[int, int] | None:
+    """Return the first and the last zoom level of the tiles of a level; None if it has none."""
+    try:
+        with archive(folder, level).open("rb") as file:
+            header = Reader(MmapSource(file)).header()
+    except FileNotFoundError:
+        return None
+    return int(header["min_zoom"]), int(header["max_zoom"])
 
 
 def read_tile(path: Path, z: int, x: int, y: int) -> bytes | None:
@@ -129,19 +153,22 @@ def style(described: dict[str, Any], areas: Areas, kind: str) -> dict[str, Any]:
     """
     jobs = areas.table.column("work_S000").to_numpy()
     steps = np.unique(np.quantile(jobs, [0.2, 0.4, 0.6, 0.8], method="higher") if jobs.size else [])
-    color: list[Any] = ["step", ["get", "work_S000"], _COLORS[0]]
-    for step, shade in zip(steps.tolist(), _COLORS[1:], strict=False):
-        color += [step, shade]
-    if len(color) == 3:
-        color = [*color, 1, _COLORS[-1]]
-    about = {"source": LAYER, "source-layer": LAYER}
-    layers: list[dict[str, Any]] = [
-        {"id": "fill", "type": "fill", **about, "paint": {"fill-color": color, "fill-opacity": 0.8}},
-        {"id": "line", "type": "line", **about, "paint": {"line-color": "#555555", "line-width": 0.5}},
-    ]
-    if kind == "point":
-        layers = [
-            {"id": "point", "type": "circle", **about, "paint": {"circle-color": color, "circle-radius": 3}}
+    # Classes without numbers below their first step are left out.
+    starts = [0, *steps[steps > 0].tolist()]
+    about, value = {"source": LAYER, "source-layer": LAYER}, ["get", "work_S000"]
+    layers: list[dict[str, Any]] = []
+    # A layer for each class, with a filter: QGIS 3.22 draws no colours that depend on a number.
+    for k, (least, below, color) in enumerate(zip(starts, [*starts[1:], None], _COLORS, strict=False)):
+        within = ["all", [">=", value, least], *([] if below is None else [["<", value, below]])]
+        paint: dict[str, Any] = {"fill-color": color, "fill-opacity": 0.8}
+        if kind == "point":
+            paint = {"circle-color": color, "circle-radius": 3, "circle-stroke-color": "#555555"}
+            paint["circle-stroke-width"] = 0.5
+        drawn = "circle" if kind == "point" else "fill"
+        layers += [{"id": f"{drawn}-{k + 1}", "type": drawn, **about, "filter": within, "paint": paint}]
+    if kind == "polygon":
+        layers += [
+            {"id": "line", "type": "line", **about, "paint": {"line-color": "#555555", "line-width": 0.5}}
         ]
     west, south, east, north = described["bounds"]
     return {

@@ -46,15 +46,18 @@ DRAWS_FORMAT = "odsynth draws 1"
 COVERAGE_WORDS = (
     "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of",
     "what the truth may be, given what was published and the public model. It holds the truth as often where",
-    "that model is right. How often it does was measured, by table and by size; for some it is less often",
-    "than in 90 % of cases: docs/intervals.md of the program says for which.",
+    "that model is right. As was measured where the truth is known, it does so least often in sums over many",
+    "places, as between counties, in residents by attributes of areas that have few of them, and in tables",
+    "of which the release holds nothing. The released count need not lie in it: it has noise, or was drawn",
+    "once.",
 )
 """What every place that shows intervals says of them."""
 
-Areas = str | Mapping[str, str] | pd.Series
-"""A level of the release, a kind of its non-nesting areas, or the area of each unit of a level, by code."""
-
 Int64 = NDArray[np.int64]
+
+Areas = str | Mapping[str, str] | pd.Series | Int64
+"""A level of the release, a kind of its non-nesting areas, or the area of each unit of a level, by code; in
+place of these the number of the area of each block, -1 for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +193,13 @@ class PosteriorDraws:
 
     def has(self, home_level: str, count: str = "S000") -> bool:
         """Say whether there are intervals of homes of a level, and of a count of the release."""
-        levels, attribute = self.release.levels, self._attribute(count)
-        told_apart = attribute is None or attribute[0] in self.attributes
-        return told_apart and levels.index(home_level) <= levels.index(self.home_level)
+        levels = self.release.levels
+        return self.tells_apart(count) and levels.index(home_level) <= levels.index(self.home_level)
+
+    def tells_apart(self, count: str) -> bool:
+        """Say whether the draws tell the jobs of a count of the release from others."""
+        attribute = self._attribute(count)
+        return attribute is None or attribute[0] in self.attributes
 
     @property
     def between_draws(self) -> tuple[int, int]:
@@ -208,15 +215,17 @@ class PosteriorDraws:
         return int(low), int(high)
 
     def between(
-        self, pairs: pd.DataFrame, home_level: str, work_level: str, count: str = "S000"
+        self, pairs: pd.DataFrame, home: str | Int64, work: str | Int64, count: str = "S000"
     ) -> tuple[Int64, Int64]:
-        """Return the intervals of the flows between pairs of units.
+        """Return the intervals of the flows between pairs of areas.
 
         Parameters
         ----------
         pairs : DataFrame
-            ``work`` and ``home``: codes of areas of the levels, or the numbers of `PublicRelease.unit_flows`.
-        home_level, work_level : str
+            ``work`` and ``home``: codes of areas of the levels, or the numbers of `PublicRelease.unit_flows`;
+            where areas are given by block, their numbers.
+        home, work : str or ndarray
+            A level, as for `flows`, or the number of the area of each block, -1 for none.
         count : str
             Of ``release.counts``: which jobs.
 
@@ -231,16 +240,16 @@ class PosteriorDraws:
         """
         geography, attribute = self.release.geography, self._attribute(count)
         names = () if attribute is None else (attribute[0],)
-        wide = geography.n_units(home_level)
-        pairs = with_units(pairs, geography, home_level, work_level)
+        if isinstance(home, str) and isinstance(work, str):
+            pairs = with_units(pairs, geography, home, work)
+        wide = int(np.append(self._area(home, self.home_level, "homes"), pairs["home"]).max()) + 1
         key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
         order = np.argsort(key)
         low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
-        blocks = np.flatnonzero(
-            np.isin(geography.unit_of(work_level, np.arange(geography.n_blocks)), pairs["work"].unique())
-        )
+        work_area = self._area(work, geography.block_level, "workplaces")
+        blocks = np.flatnonzero(np.isin(work_area, pairs["work"].unique()))
         self._check_draws(LEVEL)
-        for cells in self.cells(home_level, work_level, names, blocks, pairs["home"].unique()):
+        for cells in self.cells(home, work, names, blocks, pairs["home"].unique()):
             own = np.ones(cells.home.size, bool)
             if attribute is not None:
                 own = cells.categories[0] == attribute[1]
@@ -340,6 +349,11 @@ class PosteriorDraws:
         geography, levels = self.release.geography, self.release.levels
         known = levels[: levels.index(finest) + 1]
         starts = geography.starts(finest)
+        if isinstance(areas, np.ndarray):
+            of_unit = np.asarray(areas, np.int64)[starts]
+            if not np.array_equal(of_unit[geography.unit_of(finest, np.arange(geography.n_blocks))], areas):
+                raise PublicReleaseError(f"{side} are known by {finest}, and areas cut some of its units")
+            return of_unit
         if isinstance(areas, str):
             others = [kind for kind in geography.non_nesting_areas if geography.lie_within(finest, kind)]
             if areas not in (*known, *others):
@@ -403,27 +417,25 @@ class PosteriorDraws:
             table = file.read_row_group(number, columns=["jobs", "homes", *attributes]).combine_chunks()
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
-            homes = lists.flatten().to_numpy()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
                 raise ValueError("a row has not one home for each of its jobs in each draw")
-            if homes.size and int(homes.max()) >= home_area.size:
-                raise ValueError("there are homes that the release does not have")
             row_cell = work_area[work]
             keep = row_cell >= 0 if only is None else (row_cell >= 0) & np.isin(work, only)
+            jobs, homes = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
+            if homes.size and int(homes.max()) >= home_area.size:
+                raise ValueError("there are homes that the release does not have")
             for name, width in zip(attributes, widths, strict=True):
                 values = pa.array(self.release.categories[name], pa.string())
                 code = pc.index_in(table[name].cast(pa.string()), value_set=values)
                 if code.null_count:
                     raise ValueError(f"there are categories of {name} that the release does not have")
                 row_cell = row_cell * width + code.to_numpy()
-        first, local = np.unique(row_cell[keep], return_inverse=True)
-        of_row = np.full(work.size, -1, np.int64)
-        of_row[keep] = local
-        row = np.repeat(np.arange(work.size), jobs * self.draws)
+        first, of_row = np.unique(row_cell[keep], return_inverse=True)
+        row = np.repeat(np.arange(jobs.size), jobs * self.draws)
         start = np.append(0, np.cumsum(jobs * self.draws))[:-1]
         draw = (np.arange(homes.size) - start[row]) // jobs[row]
         home = home_area[homes]
-        some = (of_row[row] >= 0) & (home >= 0)
+        some = home >= 0
         cell = of_row[row[some]] * wide + home[some]
         position, found = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
         flat = draw[some] * found.size + position

@@ -238,6 +238,11 @@ def test_places_across_the_antimeridian(release: PublicRelease) -> None:
         moved = far.places(level)["longitude"] - release.places(level)["longitude"] - shift
         np.testing.assert_allclose(moved % 360, moved.iloc[0] % 360, atol=1e-9)
         assert np.ptp(moved) < 1e-9  # all go on from one another
+    extent, before = far.description.extent, release.description.extent
+    assert extent is not None
+    assert before is not None
+    assert extent[2] - extent[0] == pytest.approx(before[2] - before[0])
+    assert (extent[1], extent[3]) == (before[1], before[3])
 
 
 def test_outside_areas_have_no_place(with_aux: PublicRelease) -> None:

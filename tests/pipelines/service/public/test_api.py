@@ -197,16 +197,23 @@ def test_areas_have_names_places_and_shapes(client: TestClient, base: str, relea
             np.testing.assert_allclose(areas[axis], places[axis], atol=1e-6)
         names = unit_names(release, level)
         assert list(areas["name"].fillna("") if "name" in areas else names) == list(names)
-        flows = release.unit_flows(level, level)
+        flows, several = release.unit_flows(level, level, ["S000", "SE03"]), f"{query}&attribute=SE03,S000"
+        columns = list(pd.read_csv(BytesIO(client.get(f"{several}&format=csv").content)).columns)
+        assert columns[-4:] == ["home_SE03", "work_SE03", "home_S000", "work_S000"]
+        others = pd.DataFrame(client.get(several).json()["areas"])
         for side in ("home", "work"):
-            jobs = flows.groupby(side)["S000"].sum().reindex(range(len(areas)), fill_value=0)
-            assert list(areas[f"{side}_S000"]) == list(jobs)
+            jobs = flows.groupby(side).sum().reindex(range(len(areas)), fill_value=0)
+            assert list(areas[f"{side}_S000"]) == list(jobs["S000"])
+            assert list(others[f"{side}_SE03"]) == list(jobs["SE03"])
+        assert "home_SE03" not in areas
+        named = [area for area in areas.to_dict("records") if "ounty" in str(area.get("name"))]
+        assert client.get(f"{query}&name=oUNTY").json()["areas"] == named
         features = client.get(f"{query}&format=geojson").json()["features"]
         assert [feature["id"] for feature in features] == list(areas["code"])
         kinds = {feature["geometry"]["type"] for feature in features if feature["geometry"]}
         (said,) = (each for each in client.get(f"{base}/contents").json()["levels"] if each["level"] == level)
         assert said["areas"] == len(areas)
-        assert kinds <= ({"Point"} if said["shapes"] == "point" else {"Polygon", "MultiPolygon"})
+        assert kinds <= {"Point" if said["shapes"] == "point" else "MultiPolygon"}
         if level not in ("st", "cty"):
             within = [each["code"] for each in client.get(f"{query}&within={county}").json()["areas"]]
             unit = release.geography.unit_of("cty", release.geography.starts(level))
@@ -219,7 +226,9 @@ def test_the_contents(client: TestClient, base: str, release: PublicRelease) -> 
     assert {each["attribute"]: each["meaning"] for each in contents["attributes"]} == release.counts
     known = {(each["variable"], each["category"]) for each in contents["attributes"] if each["variable"]}
     assert known == {(name, value) for name, values in release.categories.items() for value in values}
+    assert (contents["intervals"], contents["interval_level"]) == (False, None)
     for level in contents["levels"]:
+        assert level["nests"] is True
         for address in ("href", "tiles", "style"):
             assert client.get(level[address]).status_code == 200
 
@@ -299,8 +308,11 @@ def test_refusals_of_a_question(client: TestClient, base: str, release: PublicRe
         ("flows?attribute=S999", 404, "attribute: there is no such attribute"),
         ("flows?implicate=2", 404, "implicate: there is no such implicate"),
         ("areas", 422, "query.level"),
+        ("areas?level=cty&attribute=S999", 404, "attribute: there is no such attribute"),
+        ("flows?sum=home&limit=1", 422, "sum: "),
+        ("flows?sum=everything", 422, "query.sum"),
         ("areas?level=nowhere", 404, "level: there is no such level"),
-        ("areas?level=trct&within=nowhere", 404, "within: no level coarser than trct"),
+        ("areas?level=trct&within=nowhere", 404, "within: no level of st, cty has an area"),
         ("areas?level=trct&after=nowhere", 422, "after: "),
         ("tiles/nowhere", 404, "level: there is no such level"),
         ("tiles/cty/1/2/0.mvt", 404, "There is no such tile"),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
+from geo_data.geography import Partition
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.service.public import flow_queries
+from pipelines.service.public.areas import Shapes, read_areas
 from pipelines.service.public.flow_queries import (
     FlowQuestion,
     Flows,
@@ -20,12 +24,14 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
     select,
+    with_bounds,
 )
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.preparation import prepare
 from pipelines.service.store import ServiceError
 from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.labels import unit_names
 
 from ..helpers import NAME
 
@@ -42,6 +48,21 @@ def folder(release: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("tables") / "flows"
     write_flow_tables(release, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def crossed(release: PublicRelease) -> PublicRelease:
+    """The release with areas of two kinds that cut across its levels; tracts lie in those of the second."""
+    geography = release.geography
+    blocks, tract = np.arange(geography.n_blocks), geography.unit_of("trct", np.arange(geography.n_blocks))
+    kinds = {
+        "strip": Partition(np.array(["", "s1", "s2", "s3"], object), (blocks % 4).astype(np.int32)),
+        "town": Partition(np.array(["t1", "t2"], object), (tract % 2).astype(np.int32)),
+    }
+    found = replace(release, geography=replace(geography, non_nesting_areas=kinds))
+    names = {"strip": ["", "Upper, ME", "Lower", "Lower"], "town": ["Lower", "Old Town"]}
+    found.__dict__["names"] = release.names | {kind: np.array(those, object) for kind, those in names.items()}
+    return found
 
 
 Rows = list[tuple[int, ...]]
@@ -100,6 +121,107 @@ def test_areas_of_a_coarser_level_stand_for_those_in_them(release: PublicRelease
             question = FlowQuestion(**levels, **{side: (geography.codes("cty")[1],)})
             mine = [r for r in expected(release, finer, finer, "S000") if of[r[side == "home"]] == 1]
             assert sorted(all_rows(release, folder, question)) == mine
+
+
+def test_areas_that_cut_across_levels(
+    crossed: PublicRelease, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their flows are those of their blocks, on either side, of some or all, in one part and in many."""
+    geography = crossed.geography
+    blocks = crossed.unit_flows("tabblk2010", "tabblk2010", ["S000", "SE03"])
+    for most in (1, 250_000):
+        monkeypatch.setattr(flow_queries, "_FIRST_ROWS", most)
+        monkeypatch.setattr(flow_queries, "_MOST_ROWS", most)
+        for work, home in (("strip", "strip"), ("strip", "cty"), ("tabblk2010", "town"), ("town", "strip")):
+            units = {
+                "work": geography.unit_of(work, blocks["work"]),
+                "home": geography.unit_of(home, blocks["home"]),
+            }
+            table = blocks.assign(**units).groupby(["work", "home"], as_index=False).sum()
+            rows = list(table.itertuples(index=False, name=None))
+            asked = {"work_level": work, "home_level": home, "attributes": ("S000", "SE03")}
+            assert all_rows(crossed, folder, FlowQuestion(**asked)) == rows
+            for side, level, column in (("work", work, 0), ("home", home, 1)):
+                codes = tuple(geography.codes(level)[[-1, 1]])
+                mine = [row for row in rows if row[column] in (1, len(geography.codes(level)) - 1)]
+                mine.sort(key=lambda row: row[column])
+                found = all_rows(crossed, folder, FlowQuestion(**asked, **{side: codes}))
+                assert found == (mine if column else sorted(mine))
+                for k in range(0, len(mine), 7):
+                    after = (found[k][column], found[k][1 - column])
+                    rest = FlowQuestion(**asked, **{side: codes})
+                    assert all_rows(crossed, folder, rest, after=after) == found[k + 1 :]
+    of = geography.unit_of("town", geography.starts("trct"))
+    question = FlowQuestion(home=("t2",), home_level="trct", work_level="st")
+    mine = [row for row in expected(crossed, "trct", "st", "S000") if of[row[1]] == 1]
+    assert all_rows(crossed, folder, question) == sorted(mine, key=lambda row: row[1])
+
+
+def test_rows_of_areas_that_cut_across_levels(crossed: PublicRelease, folder: Path) -> None:
+    strips = read_areas(crossed, FlowTables(), folder, "strip")
+    geography, places = crossed.geography, crossed.places("strip")
+    blocks = crossed.unit_flows("tabblk2010", "tabblk2010")
+    expected = {
+        "code": ["", "s1", "s2", "s3"],
+        "name": ["outside the region", "Upper, ME", "Lower", "Lower"],
+        "external": [False] * 4,
+        "longitude": places["longitude"].round(6).tolist(),
+        "latitude": places["latitude"].round(6).tolist(),
+        **{
+            f"{side}_S000": blocks["S000"].groupby(geography.unit_of("strip", blocks[side])).sum().tolist()
+            for side in ("home", "work")
+        },
+    }
+    assert strips.table.to_pydict() == expected
+    shapes = Shapes.of(crossed, strips)
+    assert (shapes.kind, [shape.x for shape in shapes.shapes]) == ("point", expected["longitude"])
+
+
+def test_sums_over_sides(crossed: PublicRelease, folder: Path) -> None:
+    rows = np.array(expected(crossed, "trct", "cty", "S000", "SE03"))
+    codes = tuple(crossed.geography.codes("trct")[:3])
+    rows = rows[rows[:, 1] < 3]
+    asked = {"home": codes, "work_level": "cty", "attributes": ("S000", "SE03")}
+    for sums, column in ((("home",), 0), (("work",), 1), (("work", "home"), None)):
+        keys = np.zeros(len(rows), int) if column is None else rows[:, column]
+        mine = []
+        for key in np.unique(keys):
+            ends = [0, 0]
+            if column is not None:
+                ends[column] = int(key)
+            mine.append((*ends, *rows[keys == key, 2:].sum(axis=0).tolist()))
+        assert all_rows(crossed, folder, FlowQuestion(**asked, sums=sums)) == mine
+        said = largest_flows(FlowTables(), folder, select(crossed, FlowQuestion(**asked, sums=sums)), 1)
+        assert rows_of(said.flows) == [max(mine, key=lambda row: row[2])]
+
+
+def test_areas_have_names(crossed: PublicRelease, folder: Path) -> None:
+    county = unit_names(crossed, "cty")[1], crossed.geography.codes("cty")[1]
+    for names, codes in (("old town", "t2"), ("UPPER, me", "s1"), ("Old Town,t1", "t2,t1"), county):
+        found = [all_rows(crossed, folder, FlowQuestion(work=(given,))) for given in (names, codes)]
+        assert found[0] == found[1] != []
+    for question, status, message in (
+        (
+            FlowQuestion(work=("Lower",), work_level="strip"),
+            422,
+            "work: several areas of the level strip have a name. Give a code: s2, s3",
+        ),
+        (FlowQuestion(work=("old t",)), 404, "work: there is no area of one of the codes or names"),
+        (
+            FlowQuestion(work=("s1",), work_level="trct"),
+            422,
+            "work: strip s1 is not made of whole areas of the level trct",
+        ),
+        (
+            FlowQuestion(work=("s1",), work_level="town"),
+            422,
+            "work: strip s1 is not made of whole areas of the level town",
+        ),
+    ):
+        with pytest.raises(ServiceError) as error:
+            select(crossed, question)
+        assert (error.value.status, error.value.detail[: len(message)]) == (status, message)
+        assert ("t2 (Old Town; town)" in error.value.detail) == (status == 404)
 
 
 def test_the_largest_flows(release: PublicRelease, folder: Path) -> None:
@@ -181,7 +303,7 @@ def test_data_of_another_geography_are_refused(public_copy: Path, tmp_path: Path
 
 
 def test_flows_have_intervals_where_draws_lie_beside_the_version(
-    new_state: Path, make_app: Callable[..., FastAPI], base: str, page: str
+    new_state: Path, make_app: Callable[..., FastAPI], base: str, page: str, crossed: PublicRelease
 ) -> None:
     folder = new_state / "published" / NAME / "v1"
     query = {"work_level": "cty", "home_level": "trct", "attribute": "SE03", "top": 3}
@@ -199,12 +321,24 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         said = said[(said["work"] == code) & (said["SE"] == "SE03")].set_index("home")
         for flow in answer.json()["flows"]:
             assert (flow["low"], flow["high"]) == tuple(said.loc[flow["home"], ["low", "high"]])
-        assert "docs/intervals.md" in answer.json()["about_intervals"]
+        assert "need not lie in it" in answer.json()["about_intervals"]
         assert "low" in client.get(f"{base}/flows", params={"home": home}).json()["flows"][0]
         fine = {"work": code, "home_level": "tabblk2010"}
         assert "low" not in client.get(f"{base}/flows", params=fine).json()["flows"][0]
+        some = pipelines.read_public_release(folder).geography.codes("trct")[:3]
+        of_some = (
+            pipelines.intervals(folder, beside).flows(dict.fromkeys(some, "all"), "cty").set_index("work")
+        )
+        contents = client.get(f"{base}/contents").json()
+        assert (contents["intervals"], contents["interval_level"]) == (True, "bgrp")
+        summed = {"home": ",".join(some), "work_level": "cty", "sum": "home"}
+        flows = client.get(f"{base}/flows", params=summed).json()["flows"]
+        assert [tuple(flow[k] for k in ("low", "high")) for flow in flows] == list(
+            of_some.loc[[flow["work"] for flow in flows], ["low", "high"]].itertuples(index=False, name=None)
+        )
+        check_areas_across(PosteriorDraws(crossed, beside), crossed)
         shown = client.get(f"{page}/flows", params={"area": code, "level": "trct"}).text
-        assert "docs/intervals.md" in shown
+        assert "need not lie in it" in shown
         assert interval_of_largest(pipelines.intervals(folder, beside)) in home_page(client, folder)
         beside.write_bytes(beside.read_bytes()[:-50])
         assert "Interval:" not in home_page(client, folder)
@@ -212,6 +346,31 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         assert broken.json() == before.json()
         assert str(new_state) not in broken.text
     assert [version["version"] for version in client.get("/api/v1/releases").json()["releases"]] == ["v1"]
+
+
+def check_areas_across(draws: PosteriorDraws, crossed: PublicRelease) -> None:
+    """Areas of homes have intervals if they are made of whole areas of the level of the draws."""
+    geography = crossed.geography
+    towns = dict(
+        zip(
+            geography.codes("trct"),
+            geography.codes("town")[geography.unit_of("town", geography.starts("trct"))],
+            strict=True,
+        )
+    )
+    assert not geography.lie_within(draws.home_level, "strip")
+    expected = draws.flows(towns, "strip").set_index(["work", "home"])[["low", "high"]]
+    for home in ("town", "strip"):
+        selection = select(crossed, FlowQuestion(work_level="strip", home_level=home))
+        units = {side: np.array([1, 2]) for side in ("work", "home")} if home == "strip" else None
+        units = units or {"work": np.array([1, 3, 3]), "home": np.array([0, 0, 1])}
+        found = with_bounds(Flows(units, np.ones((1, len(units["work"])), int)), selection, draws)
+        assert found.bounds is not None
+        pairs = [
+            (f"s{work}", f"t{town + 1}") for work, town in zip(units["work"], units["home"], strict=True)
+        ]
+        ends = [(-1, -1)] * 2 if home == "strip" else [tuple(expected.loc[pair]) for pair in pairs]
+        assert list(zip(*found.bounds, strict=True)) == ends
 
 
 def interval_of_largest(draws: PosteriorDraws) -> str:

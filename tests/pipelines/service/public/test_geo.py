@@ -27,7 +27,8 @@ PYTHON_OF_QGIS = "/usr/bin/python3"  # QGIS brings its modules to the system's o
 QGIS = """\
 import json, sys
 from qgis.core import QgsApplication, QgsDataProvider, QgsProviderRegistry, QgsVectorLayer, QgsVectorTileLayer
-from qgis.core import QgsMapRendererParallelJob, QgsMapSettings, QgsRectangle, QgsWkbTypes
+from qgis.core import QgsCoordinateReferenceSystem, QgsCoordinateTransform, QgsMapRendererParallelJob
+from qgis.core import QgsMapSettings, QgsProject, QgsRectangle, QgsWkbTypes
 from qgis.PyQt.QtCore import QSize
 from qgis.PyQt.QtGui import QColor
 app = QgsApplication([], False)
@@ -42,9 +43,9 @@ for name in ("areas_trct", "flows_trct"):
     assert layer.isValid(), name
     values = [each["S000" if "flows" in name else "code"] for each in layer.getFeatures()]
     found["layers"][name] = QgsWkbTypes.displayString(layer.wkbType()), values
-zoom, x, y = (int(each) for each in sys.argv[2:])
+zoom, west, south, east, north = (float(each) for each in sys.argv[2:])
 source = f"{address}/tiles/trct".replace("/latest/", "/v1/")  # QGIS 3.22 is not led on from tiles
-where = f"styleUrl={source}/style&type=xyz&url={source}/{{z}}/{{x}}/{{y}}.mvt&zmin={zoom}&zmax=10"
+where = f"styleUrl={source}/style&type=xyz&url={source}/{{z}}/{{x}}/{{y}}.mvt&zmin={int(zoom)}&zmax=10"
 tiles = QgsVectorTileLayer(where, "tiles")
 assert tiles.isValid(), tiles.error().message()
 found["style"] = tiles.loadDefaultStyle()[1]
@@ -52,15 +53,18 @@ settings = QgsMapSettings()
 settings.setLayers([tiles])
 settings.setDestinationCrs(tiles.crs())
 settings.setOutputSize(QSize(400, 400))
-side = 2 * 20037508.342789244 / 2**zoom
-west, north = x * side - 20037508.342789244, 20037508.342789244 - y * side
-settings.setExtent(QgsRectangle(west, north - side, west + side, north))
+to_mercator = QgsCoordinateTransform(
+    QgsCoordinateReferenceSystem("EPSG:4326"), tiles.crs(), QgsProject.instance()
+)
+settings.setExtent(to_mercator.transformBoundingBox(QgsRectangle(west, south, east, north)))
 settings.setBackgroundColor(QColor("white"))
 job = QgsMapRendererParallelJob(settings)
 job.start()
 job.waitForFinished()
 image = job.renderedImage()
-found["drawn"] = sum(image.pixelColor(i, j) != QColor("white") for i in range(400) for j in range(400))
+drawn = [image.pixelColor(i, j).name() for i in range(400) for j in range(400)]
+found["drawn"] = {color: drawn.count(color) for color in set(drawn)}
+found["classes"] = [style.filterExpression() for style in tiles.renderer().styles()]
 print(json.dumps(found))
 """
 
@@ -111,6 +115,8 @@ def test_gdal_reads_features(address: str, release: PublicRelease, monkeypatch: 
     for level in release.levels[:-1]:
         codes, places = release.geography.codes(level), release.places(level)
         areas = pyogrio.read_dataframe(source, layer=f"areas_{level}")
+        assert pyogrio.read_info(source, layer=f"areas_{level}")["features"] == len(areas)
+        assert set(areas.geom_type) <= {"Point", "MultiPolygon"}
         assert areas["code"].tolist() == list(codes[places["latitude"].notna()])
         expected, point = release.unit_flows(level, level), places[["longitude", "latitude"]].to_numpy()
         ends = point[expected["home"]], point[expected["work"]]
@@ -119,6 +125,7 @@ def test_gdal_reads_features(address: str, release: PublicRelease, monkeypatch: 
             continue
         flows = pyogrio.read_dataframe(source, layer=f"flows_{level}")
         assert set(flows.geom_type) == {"LineString"}
+        assert pyogrio.read_info(source, layer=f"flows_{level}")["features"] == len(flows)
         for side in ("work", "home"):
             assert flows[side].tolist() == list(codes[expected[side]][drawn])
         assert flows["S000"].tolist() == expected["S000"][drawn].tolist()
@@ -141,6 +148,7 @@ def test_pages_of_features_are_followed(client: TestClient, base: str, release: 
             assert answer.headers["Content-Type"] == "application/geo+json"
             page = answer.json()
             assert page["numberReturned"] == len(page["features"]) <= 7
+            assert page["numberMatched"] == len(whole)
             rows += page["features"]
             links = {link["rel"]: link["href"] for link in page["links"]}
             assert {"self", "collection"} <= links.keys()
@@ -231,7 +239,7 @@ def test_tiles_hold_the_areas(client: TestClient, base: str, release: PublicRele
 def test_a_level_without_tiles_says_so(
     client: TestClient, base: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(geo, "_archive_name", lambda level: "nothing")
+    monkeypatch.setattr(geo, "archive", lambda folder, level: folder / "nothing")
     answer = client.get(f"{base}/tiles/cty")
     assert (answer.status_code, "have no tiles" in answer.json()["detail"]) == (404, True)
 
@@ -266,10 +274,11 @@ def test_qgis_reads_features_and_tiles(
         or subprocess.run([PYTHON_OF_QGIS, "-c", "import qgis.core"], capture_output=True).returncode
     ):
         pytest.skip("QGIS (Debian: python3-qgis) is not installed")
-    tile = first_tile(client, base, "trct")
+    described = client.get(f"{base}/tiles/trct").json()
+    where = described["minzoom"], *described["bounds"]
     (tmp_path / "read.py").write_text(QGIS)
     environment = {"QT_QPA_PLATFORM": "offscreen", "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
-    command = [PYTHON_OF_QGIS, str(tmp_path / "read.py"), address, *map(str, tile)]
+    command = [PYTHON_OF_QGIS, str(tmp_path / "read.py"), address, *map(str, where)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -278,5 +287,10 @@ def test_qgis_reads_features_and_tiles(
         key = "S000" if "flows" in name else "code"
         assert sorted(found_there[1]) == sorted(each["properties"][key] for each in features)
         assert found_there[0] == features[0]["geometry"]["type"]
-    assert found["drawn"] > 100
     assert found["style"] is True
+    styled = client.get(f"{base}/tiles/trct/style").json()["layers"]
+    classes = [layer for layer in styled if "filter" in layer]
+    assert 1 < len(classes) == len([each for each in found["classes"] if "work_S000" in each])
+    # A colour for each class, and the background.
+    shown = {color for color, times in found["drawn"].items() if times > 20}
+    assert len(shown) > len(classes)

@@ -24,6 +24,7 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.service.public import pages
 from pipelines.service.public.describing import Licence
+from pipelines.views.exports.source import usual_level
 
 from ..helpers import NAME, Page, at_once
 
@@ -185,7 +186,26 @@ DATASET = {
 }
 
 
-def test_search_engines_read_what_it_is(client: TestClient, page: str) -> None:
+def test_examples_of_the_api_answer(client: TestClient, page: str, service_state: Path) -> None:
+    """Every address on its page, with what it names of the newest release."""
+    text = html.unescape(client.get("/api").text)
+    found = re.findall(r'"(?:OAPIF:)?http://127\.0\.0\.1:8765(/api[^"]*)"', text)
+    assert {address.removeprefix(f"/api/v1{page}/").partition("?")[0] for address in found} == {
+        "areas",
+        "flows",
+        "ogc",
+    }
+    for address in found:
+        answer = client.get(address)
+        assert answer.status_code == 200, (address, answer.text)
+    assert {address.partition("sum=")[2] for address in found if "sum=" in address} == {"home,work"}
+    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    assert all(f"<code>{level}</code>" in text for level in release.kinds_of_areas)
+    described = client.get(f"/api/v1{page}/tiles/{usual_level(release)}").json()
+    assert f"zoom levels {described['minzoom']} to {described['maxzoom']}" in text
+
+
+def test_search_engines_read_what_it_is(client: TestClient, page: str, service_state: Path) -> None:
     described = Page(client.get(page).text).described
     jsonschema.validate(described, DATASET)
     formats = set()
@@ -200,9 +220,9 @@ def test_search_engines_read_what_it_is(client: TestClient, page: str) -> None:
         "application/gzip",
         "application/vnd.apache.parquet",
     } <= formats
-    south, west, north, east = map(float, described["spatialCoverage"]["geo"]["box"].split())
-    assert south < north
-    assert west < east
+    about = pipelines.read_public_release(service_state / "published" / NAME / "v1").description
+    assert described["spatialCoverage"]["geo"]["box"] == about.box
+    assert described["keywords"] == list(about.keywords)
     catalog = Page(client.get("/").text).described
     assert catalog["@type"] == "DataCatalog"
     assert [each["url"] for each in catalog["dataset"]] == [described["url"]]

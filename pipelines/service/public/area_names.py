@@ -1,0 +1,75 @@
+"""Areas as those who ask name them: by code, or by name, whole or in part."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from heapq import nsmallest
+
+import numpy as np
+
+from pipelines.release.reader import PublicRelease
+from pipelines.service.parameters import separated
+from pipelines.views.labels import unit_names
+
+__all__ = ["LIKE", "areas_like", "areas_named", "find_areas", "names_with", "split_areas"]
+
+_KEPT = 64  # levels of releases whose names are kept
+_LEAST_WORD = 3  # letters
+LIKE = 5
+"""Areas that an error names."""
+
+
+def split_areas(release: PublicRelease, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the codes and names that texts have: what is between commas, but for a name with commas."""
+    parts: list[str] = []
+    for text in texts:
+        is_name = "," in text and any(areas_named(release, kind, text) for kind in release.kinds_of_areas)
+        parts += [text] if is_name else separated([text])
+    return tuple(dict.fromkeys(parts))
+
+
+@lru_cache(maxsize=_KEPT)
+def _names(release: PublicRelease, level: str) -> dict[str, list[int]]:
+    """Units of each name, without case."""
+    found: dict[str, list[int]] = {}
+    for unit, name in enumerate(unit_names(release, level)):
+        if name:
+            found.setdefault(name.casefold(), []).append(unit)
+    return found
+
+
+def areas_named(release: PublicRelease, level: str, text: str) -> list[int]:
+    """Return the units of a level that have a name, in any case."""
+    return _names(release, level).get(text.strip().casefold(), [])
+
+
+def find_areas(release: PublicRelease, level: str, text: str) -> list[int]:
+    """Return the unit of a level that has a code, or else those that have a name."""
+    unit = release.geography.find_unit(level, text)
+    return [unit] if unit >= 0 else areas_named(release, level, text)
+
+
+def names_with(release: PublicRelease, level: str, words: str) -> list[int]:
+    """Return the units of a level with some words in their names, in order."""
+    words = words.strip().casefold()
+    return sorted(unit for name, units in _names(release, level).items() if words in name for unit in units)
+
+
+def areas_like(release: PublicRelease, words: str) -> str:
+    """Return, for an error, a few areas with these words in their names; "" without any."""
+    words = words.strip().casefold()
+    if len(words) < _LEAST_WORD:
+        return ""
+    found = [
+        (not name.startswith(words), rank, unit)
+        for rank, level in enumerate(release.kinds_of_areas)
+        for name, units in _names(release, level).items()
+        if words in name
+        for unit in units
+    ]
+    best = []
+    for _, rank, unit in nsmallest(LIKE, found):
+        level = release.kinds_of_areas[rank]
+        (name,) = unit_names(release, level, np.array([unit]))
+        best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
+    return ", ".join(best) + (", and others" if len(found) > LIKE else "")
