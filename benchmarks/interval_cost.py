@@ -44,8 +44,8 @@ def main(public: Path, before: str, draws: int) -> None:
         found = {}
         for name, code in (("before", folder / "before"), ("now", ROOT)):
             cost(code, public, folder / f"compiled-{name}", 19)
-            found[name] = cost(code, public, folder / name, draws)
-            size = (folder / name / "draws.parquet").stat().st_size / 1e6
+            found[name] = cost(code, public, folder / f"draws-{name}", draws)
+            size = (folder / f"draws-{name}" / "draws.parquet").stat().st_size / 1e6
             click.echo(
                 f"{name}: {found[name].processor:.0f} s of processor time, {found[name].gigabytes:.2f} GB, "
                 f"draws of {size:.1f} MB"
