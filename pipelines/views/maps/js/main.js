@@ -219,7 +219,7 @@ function render() {
   const { values: own, ...ways } = partners;
   const endsBy = ([name, lists]) => [name, (at) => data.draws.ends(lists[at])];
   const intervals = Object.fromEntries(Object.entries(between || !own ? ways : { values: own }).map(endsBy));
-  shown = { values, intervals, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  shown = { values, intervals, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) {
@@ -370,15 +370,15 @@ function listen() {
   });
   const fileName = () => ["map", state.side, state.level.id].join("-");
   const downloads = {
-    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),
+    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state, otherMap)), "text/csv"),
     "save-flows": () => {
       const flows = [...shown.drawn];
       const table = csvOf(flowRows(state, flows, endsOfFlows(data, state, shown, flows)), sourceOf(data, state), FLOW_COLUMNS);
       save(`flows-${fileName()}.csv`, table, "text/csv");
     },
     "save-geojson": () =>
-      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state)), "application/geo+json"),
-    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state), data.meta.attribution), "image/png"),
+      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state, otherMap)), "application/geo+json"),
+    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state, otherMap), data.meta.attribution), "image/png"),
   };
   Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
   byId("save-png").hidden = !view;

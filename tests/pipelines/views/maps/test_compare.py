@@ -250,6 +250,17 @@ def test_intervals_of_two_releases(
                 assert [numbers(cell.replace("−", "-"))[1:] for cell in row[1:]] == three(
                     here, there, side, chosen, area
                 )
+        with page.expect_download() as waiting:  # of who comes and goes, the last of them
+            page.click("#save-csv")
+        saved = pd.read_csv(waiting.value.path(), dtype={"code": str}).set_index("code")
+        for area, row in saved[saved["level"] == "trct"].iterrows():
+            assert row["difference"] == row["come_from_here"] + row["go_to_here"] - row["in_other_map"]
+            limits = [
+                row[f"{name}_{end}"] for name in ("in_other_map", "difference") for end in ("low", "high")
+            ]
+            _, theirs, less = three(here, there, "both", code, str(area))
+            assert limits == [*theirs, *less]
+        assert saved["other_map"].str.startswith(later.certificate.release.name).all()
         page.keyboard.press("Escape")
         page.select_option("#level", "tabblk2010")
         reader.pick_side("home")
