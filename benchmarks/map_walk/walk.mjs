@@ -217,6 +217,11 @@ const STEPS = {
     await hand.type("#search", TRACT.code);
     return hand.answer("#comparison-table");
   },
+  "beside another tract, with intervals of differences": async (hand) => {
+    await hand.press("#keep");
+    await hand.type("#search", "44007000600");
+    return hand.answer("#comparison-table");
+  },
   "an outline": async (hand) => {
     await hand.press("#end-comparison");
     await hand.press("#clear");
@@ -304,7 +309,7 @@ const STEPS = {
 };
 
 /** Steps of which pictures are taken, with the part of the panel that they show. */
-const PICTURES = { "beside another choice": "#comparison", "five kilometres around a tract": "#chosen", "dark colours": "#other" };
+const PICTURES = { "beside another tract, with intervals of differences": "#comparison", "five kilometres around a tract": "#chosen", "dark colours": "#other" };
 
 async function walk(browser, name, way, answers, wrong) {
   const page = await browser.newPage();

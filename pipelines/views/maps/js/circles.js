@@ -119,6 +119,7 @@ class Circles {
       gl.attachShader(program, shader);
     }
     gl.linkProgram(program);
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
     this.lists = gl.createVertexArray();
     gl.bindVertexArray(this.lists);
     const attribute = (name, size, type, normalized, each) => {
