@@ -29,7 +29,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from geo_data.errors import InputError
-from pipelines.release.reader import PublicReleaseError, read_public_release
+from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
@@ -110,17 +110,18 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         Where to put it.
     """
     prepared.folder.mkdir(exist_ok=True)
+    release = read_public_release(folder)
     if not prepared.flows.is_dir():
         with whole_file(prepared.flows, mode=None) as made:
-            write_flow_tables(read_public_release(folder), made)
+            write_flow_tables(release, made)
     if not prepared.tiles.is_dir():
         with whole_file(prepared.tiles, mode=None) as made:
-            write_tiles(read_public_release(folder), prepared.flows, made)
+            write_tiles(release, prepared.flows, made)
     if not prepared.picture.is_file():
-        write_picture(read_public_release(folder), prepared.flows, prepared.picture)
+        write_picture(release, prepared.flows, prepared.picture)
     if prepared.map.is_file() and prepared.figures.is_file():
         return
-    draws = _draws(folder, prepared)
+    draws = _draws(release, prepared.draws)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
@@ -128,18 +129,18 @@ def prepare(folder: Path, prepared: Prepared) -> None:
                 prepared.map, _map(folder, prepared.draws if draws else None, prepared.backdrop), mode=None
             )
     if not prepared.figures.is_file():
-        figures = key_figures(read_public_release(folder), draws)
+        figures = key_figures(release, draws)
         write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
 
 
-def _draws(folder: Path, prepared: Prepared) -> PosteriorDraws | None:
+def _draws(release: PublicRelease, file: Path | None) -> PosteriorDraws | None:
     """Return the draws, if there are any that can be used."""
-    if prepared.draws is None:
+    if file is None:
         return None
     try:
-        return PosteriorDraws(read_public_release(folder), prepared.draws)
+        return PosteriorDraws(release, file)
     except (PublicReleaseError, OSError) as error:
-        _log.warning("%s is not used: %s", prepared.draws.name, type(error).__name__)
+        _log.warning("%s is not used: %s", file.name, type(error).__name__)
         return None
 
 
