@@ -44,8 +44,9 @@ class Draws {
   }
 }
 
-/** Number by number of two lists, as many as both have. */
+/** Number by number of two lists. */
 const added = (a, b) => a.map((value, at) => value + b[at]);
+/** As many as both have. */
 const less = (a, b) => Float64Array.from({ length: Math.min(a.length, b.length) }, (_, at) => a[at] - b[at]);
 const quotients = (a, b) => a.map((value, at) => (b[at] ? value / b[at] : 0));
 /** The unit of a coarser level, or the same, that each unit of a level is in. */
@@ -224,7 +225,8 @@ function mediansOf({ counts }, { cell, part, km }, seen, jobs) {
 
 /**
  * The jobs of each cell of a table of flows in parts that are as the released ones between its two areas, or, where there are none,
- * as from centroid to centroid: {cell, part: of its jobs, km, atWork, atHome: direction as seen from there}, nearest first.
+ * as from centroid to centroid: {cell, part: of its jobs, km, atWork, atHome: direction as seen from there}, in the order of
+ * the steps of medians.
  */
 function partsOfCells(data, table) {
   if (data.draws.parts?.table === table) return data.draws.parts;
@@ -257,7 +259,7 @@ function partsOfCells(data, table) {
   };
   const far = new Float32Array(found);
   for (let at = 0; at < found; at++) far[at] = row[at] < 0 ? distanceKm(...places(at)) : kmOf[row[at]];
-  const order = orderBy(far.map(stepOf)); // exact enough for medians
+  const order = orderBy(far.map(stepOf));
   const parts = {
     table,
     cell: order.map((at) => cell[at]),
