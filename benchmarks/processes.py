@@ -21,13 +21,14 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process took: wall seconds, peak resident memory in GB, and how it ended.
+    """What a process took: wall seconds, seconds of processors, peak resident memory in GB; and how it ended.
 
     The status is negative for a signal, as in `subprocess`; `timed_out` says that the time limit ended it;
     `errors` is the end of what it wrote to standard error.
     """
 
     seconds: float
+    processor: float
     gigabytes: float
     status: int
     timed_out: bool
@@ -41,8 +42,7 @@ def measured(
     with_limits = json.dumps([list(command), seconds, gigabytes])
     launcher = [sys.executable, "-I", "-S", __file__, with_limits]
     done = subprocess.run(launcher, check=True, capture_output=True, text=True)
-    took, peak, status, timed_out = json.loads(done.stdout)
-    return Usage(took, peak, status, timed_out, done.stderr[-2000:].strip())
+    return Usage(*json.loads(done.stdout), done.stderr[-2000:].strip())
 
 
 def _launch(command: list[str], seconds: float | None, gigabytes: float | None) -> None:
@@ -59,7 +59,8 @@ def _launch(command: list[str], seconds: float | None, gigabytes: float | None) 
     status, usage = os.wait4(process.pid, 0)[1:]
     took = time.perf_counter() - begin
     timed_out = seconds is not None and took >= seconds
-    print(json.dumps([took, usage.ru_maxrss * 1024 / GB, os.waitstatus_to_exitcode(status), timed_out]))
+    processor, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / GB
+    print(json.dumps([took, processor, peak, os.waitstatus_to_exitcode(status), timed_out]))
 
 
 if __name__ == "__main__":

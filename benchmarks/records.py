@@ -1,19 +1,45 @@
-"""Have the programs that records are for read those of releases: mlcroissant and frictionless.
+"""Have the programs that records are for read those of releases: mlcroissant, frictionless, a JSON Schema.
 
-    python benchmarks/records.py out/demo/public out/leeds/public
+    python benchmarks/records.py                                 every example, released into out/records
+    python benchmarks/records.py examples/leeds.toml             one of them
+    python benchmarks/records.py out/demo/public                 a release that there is
 
-A row for each release: for Croissant errors, warnings, and tables whose first row was read; for the Data
-Package errors, and rows of CSV that were read and checked against it.
+An example is released with a licence, a publisher and a contact, which DCAT-US asks for. A row for each
+release: for Croissant errors, warnings, and tables whose first row was read; for the Data Package errors, and
+rows of CSV that were read and checked against it; for DCAT-US errors against what its schema asks.
 """
 
 import json
 import logging
+import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import frictionless
+import jsonschema
 import mlcroissant
+
+import geo_data
+import pipelines
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+SCHEMA = json.loads(Path(__file__).with_name("dcat_us.schema.json").read_text(encoding="utf-8"))
+ABOUT = '[release]\nlicence = "CC-BY-4.0"\npublisher = "Office of Statistics"\ncontact = "data@example.org"\n'
+
+
+def released(example: Path) -> Path:
+    """Release an example into out/records, unless it is there, and return its public folder."""
+    out = ROOT / "out" / "records" / example.stem
+    if not out.exists():
+        if example.stem == "demo":
+            geo_data.write_demo_region(ROOT / "out" / "demo-inputs")
+        if example.stem == "workplaces":
+            subprocess.run([sys.executable, example.with_suffix(".py")], check=True, capture_output=True)
+        text = example.read_text(encoding="utf-8").replace("[release]\n", ABOUT, 1)
+        pipelines.run(pipelines.parse_config(text, example.parent, example.name).with_out(out))
+    return out / "public"
 
 
 def croissant(folder: Path) -> str:
@@ -40,12 +66,22 @@ def data_package(folder: Path) -> str:
     return f"{errors} errors; {rows:,} rows of CSV"
 
 
+def dcat_us(folder: Path) -> str:
+    """Check the record against the schema; a release without publisher and contact has none."""
+    path = folder / "dcat-us.json"
+    if not path.is_file():
+        return "none: no publisher or contact"
+    checker = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return f"{len([*checker.iter_errors(document)])} errors; {len(document['distribution'])} files"
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    print("| release | croissant.json, by mlcroissant | datapackage.json, by frictionless |")
-    print("| --- | --- | --- |")
-    for given in sys.argv[1:]:
-        public = Path(given)
+    print("| release | croissant.json, by mlcroissant | datapackage.json, by frictionless | dcat-us.json |")
+    print("| --- | --- | --- | --- |")
+    for given in map(Path, sys.argv[1:] or sorted(EXAMPLES.glob("*.toml"))):
+        public = released(given.resolve()) if given.suffix == ".toml" else given
         title = json.loads((public / "datapackage.json").read_text(encoding="utf-8"))["title"]
-        print(f"| {title} | {croissant(public)} | {data_package(public)} |", flush=True)
+        print(f"| {title} | {croissant(public)} | {data_package(public)} | {dcat_us(public)} |", flush=True)

@@ -27,7 +27,7 @@ from geo_data._model_tables import in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
 from geo_data.tree import Tree
-from synth.exact import exact
+from synth.rationals import exact
 
 __all__ = [
     "SHARE_SCALE",

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._events import best_event, observe
-from synth.exact import decimal_down, exact
 from synth.randomness import RunKey, WordStream
+from synth.rationals import decimal_down, exact
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 

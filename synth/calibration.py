@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.errors import ShownError
-from synth.exact import decimal_up
 from synth.few_cells import FEW, loss_bound
 from synth.losses import PoolClass
 from synth.plan import GuaranteeName
 from synth.pruning import pruning_gain
+from synth.rationals import decimal_up
 from synth.record import presence_delta_bound, record_delta_bound
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 

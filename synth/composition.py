@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.exact import decimal_down, exact
 from synth.plan import Pools
+from synth.rationals import decimal_down, exact
 from synth.tails import exp_up
 
 __all__ = ["compose", "compose_curves", "group_privacy", "one_urn_implicates", "record_share"]

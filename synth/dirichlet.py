@@ -19,7 +19,6 @@ from synth.calibration import (
     group_pools,
     smallest_epsilon,
 )
-from synth.exact import decimal_up, exact
 from synth.few_cells import loss_bound
 from synth.losses import PoolClass, empty_threshold
 from synth.mechanism import Guarantee, Presence, check_workers
@@ -33,6 +32,7 @@ from synth.parameters import (
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.pruning import pruning_gain
 from synth.randomness import WordStream
+from synth.rationals import decimal_up, exact
 from synth.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import BudgetTooSmallError
-from synth.exact import decimal_down, decimal_up, exact
 from synth.mechanism import ClassGuarantee, Guarantee, Presence
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.projection import MAX_MASS
 from synth.randomness import WordStream
+from synth.rationals import decimal_down, decimal_up, exact
 from synth.tails import rigorous, upper_fraction
 from synth.two_sided import two_sided_noise
 

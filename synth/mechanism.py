@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.composition import compose
-from synth.exact import decimal_up
 from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRange
 from synth.randomness import WordStream
+from synth.rationals import decimal_up
 
 __all__ = ["ClassGuarantee", "Guarantee", "Mechanism", "Presence", "SamplingMechanism", "check_workers"]
 

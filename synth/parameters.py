@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import MAX_WEIGHT
-from synth.exact import exact
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee
 from synth.plan import Plan
+from synth.rationals import exact
 
 __all__ = [
     "DirichletClass",

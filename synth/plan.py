@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from synth._arrays import integers
 from synth._searching import last_at_most
-from synth.exact import exact
+from synth.rationals import exact
 
 __all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange", "Table"]
 

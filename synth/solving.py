@@ -8,9 +8,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from synth.calibration import BudgetTooSmallError
-from synth.exact import decimal_up
 from synth.mechanism import Mechanism
 from synth.plan import Domains, GuaranteeName, Plan, Pools
+from synth.rationals import decimal_up
 
 __all__ = ["smallest_delta_plan", "smallest_epsilon_plan"]
 

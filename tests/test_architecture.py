@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("synth", "geo_data", "pipelines")
-THIRD_PARTY_OF_SYNTH = {"numpy", "numba", "flint", "cryptography"}
+THIRD_PARTY_OF_SYNTH = {"lazy_loader", "numpy", "numba", "flint", "cryptography"}
 
 MODULES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"), filename=str(path))

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 import pipelines
-from pipelines.running.folder import RunFolder
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError, private_message
 
 __all__ = ["FILE", "FOLDER", "PATH", "implicate_option", "kept_for_resume", "one_clear_error", "say"]
@@ -58,6 +57,8 @@ def kept_for_resume(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        from pipelines.running.folder import RunFolder
+
         if not isinstance(error, pipelines.ConfigError) and RunFolder.of(out).begun:
             say(f"What was drawn is kept in {RunFolder.of(out).folder}. Continue with: odsynth resume {out}")
         raise

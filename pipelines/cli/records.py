@@ -11,7 +11,6 @@ import click
 import geo_data
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, say
-from pipelines.cli.summary import ledger_account
 
 __all__ = ["RECORDS"]
 
@@ -164,6 +163,8 @@ _LEDGER = click.argument("file", type=FILE)
 @_LEDGER
 def show(file: Path) -> None:
     """Show budgets and what is left of them in the ledger FILE."""
+    from pipelines.cli.summary import ledger_account
+
     for account in pipelines.Ledger(file).accounts():
         click.echo(ledger_account(account))
 

@@ -1,4 +1,4 @@
-"""The verbs that plan, make and check a release."""
+"""The verbs that plan, make and check a release; what only one of them needs it imports when it is called."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, kept_for_resume, say
-from pipelines.cli.summary import comparison, planned_summary, release_summary, unfinished_summary
-from pipelines.views.attackers import STUBBORNNESS
+from pipelines.views.choices import STUBBORNNESS
 
 __all__ = ["RELEASES"]
 
@@ -26,6 +25,8 @@ def demo(out: Path | None) -> None:
     Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
     looked at; an earlier demo is replaced. Ends with a map of the release.
     """
+    from pipelines.cli.summary import comparison, release_summary
+
     release = pipelines.demo(out, report=say)
     click.echo(release_summary(release))
     click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
@@ -47,6 +48,8 @@ def plan(config: Path, out: Path | None) -> None:
     Checks that the signing key and the ledger can be used, and says what is left of the budget.
     Writes the plan, this report, and a picture of the cells of a few workplaces.
     """
+    from pipelines.cli.summary import planned_summary
+
     loaded = pipelines.load_config(config)
     planned = pipelines.plan(loaded, out, report=say)
     click.echo(planned_summary(planned, loaded.ledger))
@@ -141,6 +144,8 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
     everything has succeeded, and not otherwise. What an interruption leaves can be continued with resume.
     With --plan, what odsynth plan wrote is released, and nothing is planned again.
     """
+    from pipelines.cli.summary import release_summary
+
     loaded = pipelines.load_config(config)
     loaded = loaded if out is None else loaded.with_out(out)
     with kept_for_resume(loaded.release.out):
@@ -155,6 +160,8 @@ def resume(out: Path, scheduler: str | None) -> None:
 
     The result is what it would have been, byte for byte, and costs nothing more. No input is read again.
     """
+    from pipelines.cli.summary import release_summary
+
     with kept_for_resume(out.absolute()):
         click.echo(release_summary(pipelines.resume(out.absolute(), report=say, scheduler=scheduler)))
 
@@ -169,6 +176,8 @@ def runs(place: Path, wipe: bool) -> None:
     one. A run at work is shown, and never touched. To remove a run that has been paid for, its name has to be
     typed: what it has spent stays spent.
     """
+    from pipelines.cli.summary import unfinished_summary
+
     found = pipelines.unfinished_runs(place)
     for run in found:
         click.echo(unfinished_summary(run))

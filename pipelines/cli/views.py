@@ -9,15 +9,11 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, implicate_option, say
-from pipelines.views.exports.exporting import FORMATS
-from pipelines.views.figures import KINDS
-from pipelines.views.intervals.reading import COVERAGE_WORDS
-from pipelines.views.intervals.writing import DRAWS, FEWEST
-from pipelines.views.maps.backdrop import Backdrop
+from pipelines.views.choices import DRAWS, FEWEST, FORMATS, KINDS
 
 __all__ = ["VIEWS"]
 
-_MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.items())
+_MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS.items())
 
 
 @click.command("map")
@@ -43,6 +39,8 @@ def map_command(
     drawn = water is not None or roads is not None
     if drawn != bool(attribution and attribution.strip()):
         raise click.UsageError("--attribution goes with --water or --roads, and they with it")
+    from pipelines.views.maps import Backdrop
+
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
     path = pipelines.write_map(public, target, implicate, intervals, backdrop)
     click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
@@ -153,6 +151,8 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     And a file of posterior draws, from which any sum of areas has its interval (pipelines.intervals in
     Python, --intervals of `odsynth export`). Only the public folder is read; everybody gets the same draws.
     """
+    from pipelines.views.intervals import COVERAGE_WORDS
+
     say("Drawing; this takes minutes where there are hundreds of thousands of jobs ...")
     for what, path in pipelines.write_intervals(public, to, draws=draws).items():
         click.echo(f"{path}: {what}, {path.stat().st_size / 1e6:.2f} MB")

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 import synth
-from synth.exact import decimal_up, exact
+from synth.rationals import decimal_up, exact
 
 __all__ = [
     "MOST",

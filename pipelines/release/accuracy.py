@@ -34,17 +34,22 @@ _FORMAT = "odsynth accuracy 1"
 _HOW = (
     "This is a forecast: the plan of this release was tried on {jobs:,} jobs whose homes were drawn at "
     "random from public data. No confidential home was read for it, so it is as good as these data. "
-    "`odsynth verify` checks its form, not its numbers. `{file}` has all of it."
+    "`odsynth verify` checks its form, not its numbers. `{file}` has all of it. A table A to B counts who "
+    "lives in an A and works in a B. Tables that are not listed were not tried: no row is about them."
 )
 _NOISE = (
     "A table is **noise** where at least half of its jobs are expected to be counted where they are not; or "
     "more than a tenth of them, and public data alone would do as well or nearly as well. Before relying on "
     "a number of it, look below for numbers of its size."
 )
+_SIZES = (
+    "By the size of a released number: to know how sure a number is, look for its table and its size. On "
+    "average it is expected to be off by so many jobs, either way."
+)
 SIZE_COLUMNS = (
     "table",
     "a number of",
-    "so many",
+    "there are",
     "off by, on average",
     "nine in ten off by at most",
     "errors, as share of their jobs",
@@ -145,7 +150,7 @@ def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:
             "| table | jobs counted elsewhere than in truth | by public data alone | |",
             "| --- | --- | --- | --- |",
             f"{tables}\n{noise}",
-            "By the size of a released number:\n",
+            f"{textwrap.fill(_SIZES, 110)}\n",
             f"| {' | '.join(SIZE_COLUMNS)} |",
             "| --- | --- | --- | --- | --- | --- | --- |",
             sizes,

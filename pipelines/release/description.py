@@ -47,6 +47,19 @@ _LODES_ATTRIBUTES = {
     "SI": ("industry of the employer", None),
 }
 
+# What the columns of the crosswalk of LODES are, which has these names for blocks.
+_LODES_BLOCKS = ("tabblk2010", "tabblk2020")
+_LODES_AREAS = {
+    "st": "state",
+    "cty": "county",
+    "trct": "census tract",
+    "bgrp": "census block group",
+    "cbsa": "metropolitan or micropolitan area (CBSA)",
+    "zcta": "ZIP code tabulation area",
+    "stplc": "place (city, town or other)",
+    "ctycsub": "county subdivision",
+}
+
 _KEYWORDS = ("commuting", "jobs", "origin-destination", "synthetic data", "differential privacy")
 
 JOBS = "jobs"
@@ -361,10 +374,14 @@ def _of_blocks(geography: Geography) -> tuple[Column, ...]:
     code, place = "code of the block", "of its centroid, WGS84"
     if geography.external_zones:
         code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
+    known = _LODES_AREAS if geography.block_level in _LODES_BLOCKS else {}
     return (
         Column(geography.block_level, code),
-        *(Column(level, f"code of its {level}") for level in geography.levels),
-        *(Column(area, f"code of its {area}, or empty") for area in geography.non_nesting_areas),
+        *(Column(level, f"code of its {known.get(level, level)}") for level in geography.levels),
+        *(
+            Column(area, f"code of its {known.get(area, area)}, or empty")
+            for area in geography.non_nesting_areas
+        ),
         Column("latitude", place, "number", "degrees"),
         Column("longitude", place, "number", "degrees"),
         Column("weight", "public weight with which homes are spread over blocks", "integer"),

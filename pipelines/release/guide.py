@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 
+from geo_data.geography import Geography
 from pipelines.config.implicates import Implicates
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
@@ -18,9 +19,22 @@ __all__ = [
     "implicates_in_words",
     "pools_in_words",
     "terms_in_words",
+    "terms_of_columns",
 ]
 
 _WIDTH = 110
+
+
+def terms_of_columns(description: ReleaseDescription, geography: Geography) -> str:
+    """Say what jobs and blocks are in a release, and which of its files the tables of columns leave out."""
+    words = (
+        f"The jobs are of {description.year}. Numbers count jobs: somebody with several in the records is "
+        f"counted with each. A **block** is the smallest area of this release, `{geography.block_level}`. "
+        "Codes are text, and zeros at their beginning belong to them. The other tables in `plan/`, and "
+        "`measurements/` where there are some, are for who computes the certificate again: their columns are "
+        "in docs/plan-format.md and docs/formats.md of the project odsynth."
+    )
+    return f"{textwrap.fill(words, _WIDTH)}\n"
 
 
 def columns_in_words(description: ReleaseDescription) -> str:
@@ -72,16 +86,22 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool) -> str
             f'names = names[names["level"] == {_quoted(level)}].set_index("code")["name"]',
             'flows = flows.assign(home_name=flows["home"].map(names), work_name=flows["work"].map(names))',
         ]
+    unit = _quoted(str(geography.codes(level)[0]))
+    of_unit = f'(flows["home"] == {unit}) & (flows["work"] == {unit})'
+    lines.append(f'print(flows.loc[{of_unit}, "S000"].sum())  # of these two areas')
     if shapes:
-        lines.insert(0, "import geopandas")
         lines += [
+            "",
+            "import geopandas  # for maps",
+            "",
             f"shapes = geopandas.read_parquet({_quoted(polygon_file(level))}).set_index({_quoted(level)})",
             'shapes["jobs"] = flows.groupby("work")["S000"].sum()',
         ]
     code = "\n".join(lines)
     return (
         f"How many live in one `{level}` and work in another, with pandas:\n\n```python\n{code}\n```\n\n"
-        "A row of `flows` is a number of synthetic workers. Other levels are columns of `blocks`.\n"
+        "A row of `flows` is a number of synthetic workers; a pair without a row has none. Other levels are "
+        "columns of `blocks`.\n"
     )
 
 
@@ -96,22 +116,23 @@ def pools_in_words(plan: ReleasePlan) -> str:
     parts = [some if shared else "Every work block has pools of its own: no two share one."]
     if plan.measures:
         tables = "; ".join(words for words, _ in plan.tables)
+        such = "the work blocks of a shared pool or other attributes" if shared else "other attributes"
         parts.append(
             f"Homes were drawn from an estimate that was made of these measured tables: {tables}. What none "
-            "of them tells apart, such as the work blocks of a shared pool or other attributes, differs in "
-            "homes by chance and by public data only."
+            f"of them tells apart, such as {such}, differs in homes by chance and by public data only."
         )
     else:
+        between = "between the work blocks of a shared pool, and " if shared else ""
         parts.append(
-            "Homes were drawn for a pool, and which of its jobs has which of them is chance. So between the "
-            "work blocks of a shared pool, and between jobs of a pool with other attributes, homes differ by "
-            "chance only."
+            "Homes were drawn for a pool, and which of its jobs has which of them is chance. So "
+            f"{between}between jobs of a pool with other attributes, homes differ by chance only."
         )
         if by:
             parts.append(f"Each category of {by} has pools of its own.")
+    place = "the work block or the first block of a shared pool; `shared`" if shared else "the work block"
     parts.append(
-        "`plan/pools.parquet` has the pools (`place`, the work block or the first block of a shared pool; "
-        "`shared`; `n`, jobs), and `plan/slots.parquet` the work blocks of each."
+        f"`plan/pools.parquet` has the pools (`place`, {place}; `n`, jobs), and `plan/slots.parquet` the "
+        "work blocks of each."
     )
     return textwrap.fill(" ".join(parts), _WIDTH) + "\n"
 
@@ -140,9 +161,9 @@ def implicates_in_words(implicates: Implicates) -> str:
 
 def terms_in_words(description: ReleaseDescription) -> str:
     """Say under which licence the release may be used, who answers for it, and how to cite it."""
-    unsaid = "not stated in this release: ask who published it"
+    unsaid = "not stated in this release: ask whoever gave it to you"
     rows = {
-        "Licence": description.licence or unsaid,
+        "Licence": description.licence or f"{unsaid}, before you pass it on or build on it",
         "Publisher": description.publisher or unsaid,
         "Contact": description.contact or unsaid,
         "Cite as": description.citation,

@@ -19,6 +19,7 @@ from pipelines.release.guide import (
     implicates_in_words,
     pools_in_words,
     terms_in_words,
+    terms_of_columns,
 )
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
@@ -43,12 +44,14 @@ LATEST_WORDING = 2
 WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
+_WIDTH = 110
+_MEASURED = f"{MEASUREMENT_FOLDER}/"
 # Of files by what is in their names, the first that fits.
 _FILES = {
     "_od_main_": "jobs counted by work block and home block, in the layout of LODES",
     "_od_aux_": "those of workers who live in external zones, whose codes end in 9s",
     "_jobs_main_": "one row a synthetic worker, with the attributes of the job",
-    f"{MEASUREMENT_FOLDER}/": "the noisy counts that homes were estimated from",
+    _MEASURED: "the noisy counts that homes were estimated from",
     ACCURACY_FILE: "how far numbers are expected to be from the truth",
     NAME_FILE: "names of public units, for maps",
     f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
@@ -67,7 +70,8 @@ _FILES = {
 
 
 _NOT_THIS_COPY = (
-    "Whoever can change the data can change this copy too: take the file from the project instead"
+    "in this folder. Whoever can change the data can change this copy too:\n  take the file from the project "
+    "instead"
 )
 
 FILE_MEANINGS = tuple(dict.fromkeys((*_FILES.values(), "another file")))
@@ -115,91 +119,42 @@ def release_readme(
     str
         Markdown.
     """
-    run, user = certificate.run, certificate.user_level
-    columns = [
-        ("w_geocode", "work block, text"),
-        ("h_geocode", "home block of the synthetic workers, text"),
-        *count_meanings(plan.pools.slots.categories, plan.configuration).items(),
-    ]
-    columns.append(("createdate", "day of this release, YYYYMMDD"))
-    table = "| column | meaning |\n| --- | --- |\n"
-    table += "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns) + "\n"
-    where = "outside, in coarse areas whose codes" if wording == 1 else "in external zones, whose codes"
-    signature = "" if wording == 1 else f"\n{textwrap.fill(SIGNED if signed else UNSIGNED, 110)}\n"
-    aux = (
-        f"- {_files(names, 'aux')}: those of workers who live {where} end in 9s;\n  the totals of a work "
-        "block are those of main and aux together\n"
-        if "aux_parquet" in names
-        else ""
+    run, user, first = certificate.run, certificate.user_level, wording == 1
+    files = _files_in_words(
+        plan, names, named=named, verifier=verifier, accuracy=accuracy is not None, first=first
     )
-    jobs = f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}\n" if "jobs_parquet" in names else ""
-    noisy = (
-        f"- `{MEASUREMENT_FOLDER}/`: the noisy counts that homes were estimated from; nothing else was\n"
-        "  computed from confidential homes\n"
-        if plan.measures and wording != 1
-        else ""
-    )
-    implicates = plan.implicates
-    several = (
-        f"\n{implicates.number} **implicates**, synthetic data sets of the same jobs, are in the folders "
-        f"`{implicates.folders[0]}` to\n`{implicates.folders[-1]}`, each with the data files below. An "
-        "analysis is done on each, and the results are\ncombined (`pipelines.combine`). The guarantee is of "
-        "all of them together.\n"
-        if implicates.number > 1
-        else ""
-    )
-    records = use = terms = ""
-    if wording != 1:
+    if first:
+        signature = use = trust = terms = ""
+        columns = _first_columns(plan)
+    else:
         about = describe_plan(plan, certificate, names, named=named)
-        several += f"\n{implicates_in_words(implicates)}" if several else ""
-        table = f"{columns_in_words(about)}\n"
+        signature = f"\n## Who answers for it\n\n{textwrap.fill(SIGNED if signed else UNSIGNED, _WIDTH)}\n"
+        columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
         use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
-        use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}\n"
+        use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}"
+        trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n"
         terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
-        listed = ", ".join(f"`{name}`" for name in record_files(plan.configuration))
-        records = f"- {listed}: {_FILES[RECORDS[0]]}\n"
-    levels = polygon_levels(plan.configuration)
-    polygons = [polygon_file(level) for level in levels]
-    shapes = (
-        f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}\n" if polygons else ""
-    )
-    words = f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}\n" if named else ""
-    sheet = f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}\n" if accuracy else ""
-    alone = f"- `{VERIFIER}`: {_FILES[VERIFIER]}.\n  {_NOT_THIS_COPY}\n" if verifier else ""
-    trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
-    status = (
-        "Every check of the program passed: this release is **for publication**."
-        if certificate.for_release
-        else "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
-    )
     totals = "the public number of jobs, by every attribute"
     if presence := presence_in_words(certificate):
         totals = "the number of jobs of a public table, by every attribute, whatever the records' own is"
         presence = f"\n{presence}\n"
     residents = population_in_words(certificate.population, protected=certificate.presence is not None)
-    population = f"\n{textwrap.fill(residents, 110)}\n" if residents else ""
+    population = f"\n{textwrap.fill(residents, _WIDTH)}\n" if residents else ""
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
 a real person. Work blocks have exactly {totals}; the homes were drawn at
 random from {plan.mechanism.words}.
 {population}
-{status}
+{_status_in_words(certificate, first=first)}
 
 ## Files
-{several}
-- {_files(names, "od")}: {_FILES["_od_main_"]}
-{aux}{jobs}{noisy}\
-- `certificate.json`: {_FILES["certificate.json"]}; `certificate.schema.json` describes its fields
-- `plan/`: {_FILES["plan/"]}
-{shapes}{words}{sheet}{alone}{records}\
-- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
-
+{files}
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}
 ## Columns
 
-{table}{use}{trust}
+{columns}{use}{trust}
 ## What is guaranteed
 
 Epsilon {run.epsilon}, delta {run.delta}.
@@ -213,6 +168,78 @@ Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
 {terms}"""
+
+
+def _files_in_words(
+    plan: ReleasePlan, names: dict[str, str], *, named: bool, verifier: bool, accuracy: bool, first: bool
+) -> str:
+    """Return the list of files, a line each, below what there is to say of implicates."""
+    implicates, levels = plan.implicates, polygon_levels(plan.configuration)
+    polygons = [polygon_file(level) for level in levels]
+    where = "outside, in coarse areas whose codes" if first else "in external zones, whose codes"
+    lines = [f"- {_files(names, 'od')}: {_FILES['_od_main_']}"]
+    if "aux_parquet" in names:
+        lines.append(
+            f"- {_files(names, 'aux')}: those of workers who live {where} end in 9s;\n  the totals of a work "
+            "block are those of main and aux together"
+        )
+    if "jobs_parquet" in names:
+        lines.append(f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}")
+    if plan.measures and not first:
+        lines.append(
+            f"- `{_MEASURED}`: {_FILES[_MEASURED]}; nothing else was\n  computed from confidential homes"
+        )
+    lines += [
+        f"- `certificate.json`: {_FILES['certificate.json']}; `certificate.schema.json` describes its fields",
+        f"- `plan/`: {_FILES['plan/']}",
+    ]
+    if polygons:
+        lines.append(f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}")
+    if named:
+        lines.append(f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}")
+    if accuracy:
+        lines.append(f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}")
+    if verifier:
+        lines.append(f"- `{VERIFIER}`: {_FILES[VERIFIER]}:\n  `python {VERIFIER} .` {_NOT_THIS_COPY}")
+    if not first:
+        listed = ", ".join(f"`{name}`" for name in record_files(plan.configuration))
+        lines.append(f"- {listed}: {_FILES[RECORDS[0]]}")
+    lines.append("- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)")
+    several = ""
+    if implicates.number > 1:
+        several = (
+            f"\n{implicates.number} **implicates**, synthetic data sets of the same jobs, are in the folders "
+            f"`{implicates.folders[0]}` to\n`{implicates.folders[-1]}`, each with the data files below. An "
+            "analysis is done on each, and the results are\ncombined (`pipelines.combine`). The guarantee is "
+            "of all of them together.\n"
+        )
+        several += "" if first else f"\n{implicates_in_words(implicates)}"
+    return f"{several}\n" + "\n".join(lines) + "\n"
+
+
+def _first_columns(plan: ReleasePlan) -> str:
+    """Return the table of columns of wording 1."""
+    columns = {
+        "w_geocode": "work block, text",
+        "h_geocode": "home block of the synthetic workers, text",
+        **count_meanings(plan.pools.slots.categories, plan.configuration),
+        "createdate": "day of this release, YYYYMMDD",
+    }
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns.items())
+    return f"| column | meaning |\n| --- | --- |\n{rows}\n"
+
+
+def _status_in_words(certificate: Certificate, *, first: bool) -> str:
+    """Say whether a release is fit for publication, and that this is not about rights."""
+    if not certificate.for_release:
+        return "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
+    fit = "Every check of the program passed: this release is **for publication**"
+    if first:
+        return f"{fit}."
+    return (
+        f"{fit}, as far as the privacy\nof those whose jobs it was made from goes. What others may do with "
+        "it is said under its licence, at the end."
+    )
 
 
 def describe_plan(

@@ -15,6 +15,8 @@ Exit status: 0 all checks that could be carried out passed; 1 one failed; 2 a ch
 from __future__ import annotations
 
 import argparse
+import base64
+import functools
 import gzip
 import hashlib
 import itertools
@@ -25,11 +27,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     import pyarrow as pa
@@ -47,8 +48,8 @@ FACTOR = Fraction(100_001, 100_000)
 UP = Context(prec=50, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN)
 DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emax=MAX_EMAX, Emin=MIN_EMIN)
 ZERO, ONE = Decimal(0), Decimal(1)
-_TINY = Decimal("1e-20")  # share of a sum at which a bound of its rest takes the place of further terms
 Value = Callable[[int], Decimal]
+Coins = tuple[Fraction, Fraction, int]  # prior, retention and number of cells
 
 
 class WrongError(Exception):
@@ -65,7 +66,14 @@ def need(true: bool, otherwise: str) -> None:
         raise WrongError(otherwise)
 
 
-# --- arithmetic: upper and lower ends
+def must(where: str, be: dict[str, bool]) -> None:
+    """Fail with the first of some reasons that is not kept."""
+    for otherwise, true in be.items():
+        need(true, f"{where}: {otherwise}")
+
+
+# --- arithmetic: `check_guarantee` sets the context UP, so operators of decimals round up; what has to be
+# --- rounded down says DOWN
 
 
 def up(x: Fraction | int) -> Decimal:
@@ -90,24 +98,6 @@ def log(x: Decimal, to: Context) -> Decimal:
     return UP.next_plus(UP.ln(x)) if to is UP else DOWN.next_minus(DOWN.ln(x))
 
 
-def power(x: Decimal, n: int, to: Context) -> Decimal:
-    """Return x^n for x >= 0, every multiplication rounded up or down."""
-    result = ONE
-    while n:
-        if n & 1:
-            result = to.multiply(result, x)
-        x, n = to.multiply(x, x), n >> 1
-    return result
-
-
-def total(values: Iterable[Decimal]) -> Decimal:
-    """Return the sum, rounded up."""
-    result = ZERO
-    for value in values:
-        result = UP.add(result, value)
-    return result
-
-
 def twelve_digits(x: Fraction) -> str:
     """Return the smallest decimal of twelve digits that is at least x, as certificates have it."""
     rounded = Context(prec=12, rounding=ROUND_CEILING).divide(Decimal(x.numerator), Decimal(x.denominator))
@@ -126,67 +116,52 @@ def rising(y: int, q: int, k: int, to: Context) -> Decimal:
         factor = Decimal(residue + 1 + i * q)
         low.append(DOWN.multiply(low[-1], factor))
         high.append(UP.multiply(high[-1], factor))
-    if to is UP:
-        return UP.divide(high[before + k], low[before])
-    return DOWN.divide(low[before + k], high[before])
+    over, under = (high, low) if to is UP else (low, high)
+    return to.divide(over[before + k], under[before])
 
 
 # --- draws from an urn (Lemmas 3, 5 and 6); weights are whole numbers over q
 
 
-def mass(m: int, s: int, w: int, rest: int, q: int) -> Decimal:
-    """Return P(s) of a beta-binomial with m draws and weights w and rest, rounded up."""
+def draws(m: int, w: int, rest: int, q: int, first: int = 0) -> Iterator[tuple[int, Decimal]]:
+    """Yield s and P(s), rounded up, from `first` on: a beta-binomial of m draws and weights w and rest."""
+    if first > m:
+        return
     if rest == 0:
-        return ONE if s == m else ZERO
-    ways = UP.divide(rising(1, 1, m, UP), DOWN.multiply(rising(1, 1, s, DOWN), rising(1, 1, m - s, DOWN)))
-    drawn = UP.multiply(rising(w, q, s, UP), rising(rest, q, m - s, UP))
-    return UP.divide(UP.multiply(ways, drawn), rising(w + rest, q, m, DOWN))
-
-
-def next_mass(p: Decimal, m: int, s: int, w: int, rest: int, q: int) -> Decimal:
-    """Return P(s + 1) from P(s)."""
-    ahead, behind = (m - s) * (w + q * s), (q * (m - s - 1) + rest) * (s + 1)
-    return UP.divide(UP.multiply(p, Decimal(ahead)), Decimal(behind))
+        yield m, ONE
+        return
+    ways = rising(1, 1, m, UP) / DOWN.multiply(rising(1, 1, first, DOWN), rising(1, 1, m - first, DOWN))
+    p = ways * (rising(w, q, first, UP) * rising(rest, q, m - first, UP)) / rising(w + rest, q, m, DOWN)
+    for s in range(first, m):
+        yield s, p
+        p = p * ((m - s) * (w + q * s)) / ((q * (m - s - 1) + rest) * (s + 1))
+    yield m, p
 
 
 def tail(m: int, w: int, rest: int, q: int, first: int, value: Value | None = None) -> Decimal:
     """Bound E[value(s); s >= first], by default P(s >= first); `value` is at most 1 (Lemma 5)."""
-    if first > m:
-        return ZERO
-    if rest <= 0:
-        return ONE if value is None else value(m)
-    result, p = ZERO, mass(m, first, w, rest, q)
-    for s in range(first, m + 1):
-        result = UP.add(result, p if value is None else UP.multiply(p, value(s)))
-        if s == m:
-            break
-        if rest >= q and (s - first) % 8 == 7:
-            second = max(Fraction(1), Fraction(w + q * s, q * (s + 1)))
-            r = Fraction(q * (m - s), q * (m - s - 1) + rest) * second
-            if r < 1 and (more := UP.multiply(p, up(r / (1 - r)))) <= UP.multiply(result, _TINY):
-                return UP.add(result, more)
-        p = next_mass(p, m, s, w, rest, q)
+    result = ZERO
+    for s, p in draws(m, w, rest, q, first):
+        result += p if value is None else p * value(s)
+        if rest >= q and s < m and (s - first) % 8 == 7:
+            r = Fraction(q * (m - s), q * (m - s - 1) + rest) * max(q * (s + 1), w + q * s) / (q * (s + 1))
+            # A bound of all further terms takes their place once it is a negligible share.
+            if r < 1 and (more := p * up(r / (1 - r))) <= result * Decimal("1e-20"):
+                return result + more
     return min(ONE, result)
 
 
-def large_counts(t: Fraction, w: Fraction, r: Fraction, step: Fraction) -> Decimal:
-    """Bound P(s >= t + step j) for weight w + j and all j >= 0 (Lemma 6); 1 where it does not apply."""
-    z = Fraction(float(t * (1 + r) / (r * (w + t)))).limit_denominator(10**6)
-    if z <= 1 or r * (z - 1) >= 1:
-        return ONE
-    of_z, of_w = log(down(z), DOWN), log(down(1 - r * (z - 1)), DOWN)
-    if DOWN.add(DOWN.multiply(down(step), of_z), of_w) <= 0:
-        return ONE
-    exponent = DOWN.add(DOWN.multiply(down(t), of_z), DOWN.multiply(up(w), of_w))
-    return min(ONE, exp(exponent.copy_negate(), UP))
+def surplus(odds: Decimal, base: int, q: int, s: int, b: int = 1, other: int = 0) -> Decimal:
+    """Return (1 - odds (1 + other/b)/(1 + s/base))^+, rounded up; weights are over q."""
+    kept = DOWN.divide(DOWN.multiply(odds, Decimal(base * (b + q * other))), Decimal(b * (base + q * s)))
+    return max(ZERO, 1 - kept)
 
 
-# --- Dirichlet resampling: one class of pools
+# --- Dirichlet resampling: one class of pools (docs/plan-format.md)
 
 
-@dataclass(frozen=True)
-class Stratum:
-    """Cells of one prior and retention in the pools of a class; weights are whole numbers over q."""
+class Stratum(NamedTuple):
+    """Cells of one prior (over q) and retention in the pools of a class."""
 
     prior: int
     retention: Fraction
@@ -209,28 +184,27 @@ class PoolClass:
     @classmethod
     def of(cls, row: dict[str, Any], retention: list[Fraction], q: int) -> PoolClass:
         """Read a class of plan.json."""
-        numbers = zip(row["prior"], retention, row["cells"], row["cells_min"], row["kept"])
-        strata = tuple(Stratum(*one) for one in numbers if one[2])
-        made = cls(row["n_min"], row["n_max"], row["m_max"], Fraction(row["gain"]), q, strata)
-        whole = [x for s in strata for x in (s.prior, s.most, s.fewest, s.kept)]
-        need(
-            all(type(x) is int for x in [made.n_min, made.n_max, made.m, q, *whole])
-            and 1 <= made.n_min <= made.n_max
-            and made.m >= 1
-            and made.gain > 1
-            and all(
-                s.prior > 0 and 0 < s.retention <= 1 and s.most >= s.fewest >= s.kept >= 0 for s in strata
-            )
-            and len({len(row[name]) for name in ("prior", "cells", "cells_min", "kept")}) == 1
-            and len(row["prior"]) == len(retention),
-            "plan.json: a class of pools has numbers that no class can have",
-        )
-        return made
+        columns = [row["prior"], retention, row["cells"], row["cells_min"], row["kept"]]
+        strata = tuple(Stratum(*one) for one in zip(*columns) if one[2])
+        n_min, n_max, m, gain = row["n_min"], row["n_max"], row["m_max"], Fraction(row["gain"])
+        whole = [n_min, n_max, m, q, *(x for s in strata for x in (s.prior, s.most, s.fewest, s.kept))]
+        fits = all(type(x) is int for x in whole) and 1 <= n_min <= n_max and m >= 1 and gain > 1
+        fits = fits and all(len(column) == len(retention) for column in columns)
+        for s in strata:
+            fits = fits and s.prior > 0 and 0 < s.retention <= 1 and s.most >= s.fewest >= s.kept >= 0
+        need(fits, "plan.json: a class of pools has numbers that no class can have")
+        return cls(n_min, n_max, m, gain, q, strata)
 
     @property
     def pruned(self) -> bool:
         """Whether some cell may be left out."""
         return any(s.retention < 1 for s in self.strata)
+
+    @property
+    def ratio(self) -> Decimal:
+        """What no ratio of probabilities is above (Lemma 11)."""
+        worst = max((1 + Fraction(self.m * self.q, s.prior)) / s.retention for s in self.strata)
+        return pruning(self) * up(worst)
 
     def weight(self, s: Stratum, x: int) -> int:
         """Return the least likely weight of an urn that holds a cell with x workers (Lemmas 3 and 4)."""
@@ -240,38 +214,38 @@ class PoolClass:
 
     def fine(self, s: Stratum, x: int, gain: Fraction) -> int:
         """Return the largest number of draws from a cell with x workers whose loss is not above ln gain."""
-        base = Fraction(s.prior, self.q)
-        if x >= 2:
-            return max(0, math.floor((gain - 1) * (x - 1 + base)))
-        return max(0, math.floor((s.retention * gain - 1) * base))
+        base, kept = (x - 1, Fraction(1)) if x >= 2 else (0, s.retention)
+        return max(0, math.floor((kept * gain - 1) * (base + Fraction(s.prior, self.q))))
 
-    def bad(self, s: Stratum, x: int, gain: Fraction, value: Value | None = None) -> Decimal:
-        """Bound the probability T_c(x) of more draws than that, or what `value` expects of them."""
-        w = self.q * x + s.prior
+    def bad(self, s: Stratum, x: int, gain: Fraction, lost: bool = False) -> Decimal:
+        """Bound the probability T_c(x) of more draws than that, or what they lose, E[(1 - gain/g)^+]."""
+        w, coin = self.q * x + s.prior, down(gain * (s.retention if x == 1 else 1))
+        value = (lambda n: surplus(coin, w - self.q, self.q, n)) if lost else None
         return tail(self.m, w, self.weight(s, x) - w, self.q, self.fine(s, x, gain) + 1, value)
 
-    def counts_from(self, s: Stratum, x: int, gain: Fraction) -> Decimal:
-        """Bound T_c of x >= 2 and of all larger counts."""
-        base = Fraction(s.prior, self.q)
-        lightest = min(self.weight(s, y) for y in (x, max(x, self.n_min)))
-        ratio = Fraction(self.m * self.q, lightest)
-        return large_counts((gain - 1) * (x - 1 + base), x + base, ratio, gain - 1)
+    def later(self, s: Stratum, x: int, gain: Fraction) -> Decimal:
+        """Bound T_c of x >= 2 and of all larger counts (Lemma 6); 1 where it does not apply."""
+        t, w = (gain - 1) * (x - 1 + Fraction(s.prior, self.q)), x + Fraction(s.prior, self.q)
+        r = Fraction(self.m * self.q, min(self.weight(s, y) for y in (x, max(x, self.n_min))))
+        z = Fraction(float(t * (1 + r) / (r * (w + t)))).limit_denominator(10**6)
+        if z <= 1 or r * (z - 1) >= 1:
+            return ONE
+        of_z, of_w = log(down(z), DOWN), log(down(1 - r * (z - 1)), DOWN)
+        if DOWN.add(DOWN.multiply(down(gain - 1), of_z), of_w) <= 0:
+            return ONE
+        return min(ONE, exp(-DOWN.add(DOWN.multiply(down(t), of_z), DOWN.multiply(up(w), of_w)), UP))
 
-    def occupied(
-        self, s: Stratum, gain: Fraction, value: Callable[[int], Value] | None = None
-    ) -> Iterator[tuple[int, Decimal]]:
-        """Yield counts x >= 1 and their T_c(x), until all that follow are below what there was."""
-        most = share = ZERO
+    def occupied(self, s: Stratum, gain: Fraction, lost: bool = False) -> dict[int, Decimal]:
+        """Return T_c(x), or what is lost, for x >= 1, until all that follow are below what there was."""
+        found, most, share = {}, ZERO, ZERO
         for x in range(1, self.n_max + 1):
             if x > 1 and self.fine(s, x, gain) >= self.m:
-                return
-            if x > 1 and most:
-                rest = self.counts_from(s, x, gain)
-                if rest <= most and UP.divide(rest, Decimal(x)) <= share:
-                    return
-            found = self.bad(s, x, gain, value and value(x))
-            yield x, found
-            most, share = max(most, found), max(share, DOWN.divide(found, Decimal(x)))
+                break
+            if x > 1 and self.later(s, x, gain) <= min(most, DOWN.multiply(share, Decimal(x))):
+                break
+            found[x] = self.bad(s, x, gain, lost)
+            most, share = max(most, found[x]), max(share, DOWN.divide(found[x], Decimal(x)))
+        return found
 
 
 def shortfall(c: PoolClass) -> Decimal:
@@ -279,119 +253,96 @@ def shortfall(c: PoolClass) -> Decimal:
     result = ZERO
     for s in c.strata:
         if s.retention < 1 and s.kept:
-            k, p = s.fewest, Fraction(s.kept - 1, s.fewest)
+            p = Fraction(s.kept - 1, s.fewest)
             if p >= s.retention:
                 return ONE
             # exp(-k KL(p, f)) = (f/p)^(kp) ((1-f)/(1-p))^(k(1-p)), and both exponents are whole.
-            light = power(up(s.retention / p), s.kept - 1, UP) if s.kept > 1 else ONE
-            heavy = power(up((1 - s.retention) / (1 - p)), k - s.kept + 1, UP)
-            result = UP.add(result, UP.multiply(light, heavy))
+            light = (s.kept - 1) * log(up(s.retention / p), UP) if p else ZERO
+            heavy = (s.fewest - s.kept + 1) * log(up((1 - s.retention) / (1 - p)), UP)
+            result += exp(light + heavy, UP)
     return result
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def failure(c: PoolClass) -> Decimal:
     """Return F, a bound of the probability of a bad cell for any histogram (Lemma 7)."""
     empty = per_worker = per_cell = ZERO
     gains = [ZERO] * (c.n_max + 1 if c.n_max <= 16 else 0)
     for s in c.strata:
-        coin = UP.multiply(up(s.retention), c.bad(s, 0, c.gain))
-        empty = UP.add(empty, UP.multiply(Decimal(s.most), coin))
-        largest = coin
-        for x, found in c.occupied(s, c.gain):
-            largest = max(largest, found)
-            per_worker = max(per_worker, UP.divide(found, Decimal(x)))
-        per_cell = UP.add(per_cell, UP.multiply(Decimal(s.most), largest))
+        coin = up(s.retention) * c.bad(s, 0, c.gain)
+        occupied = c.occupied(s, c.gain)
+        empty += s.most * coin
+        per_worker = max(per_worker, *(found / x for x, found in occupied.items()))
+        per_cell += s.most * max(coin, *occupied.values())
         for x in range(1, len(gains)):  # of these every one: the sum of several small ones may be large
-            gains[x] = max(gains[x], UP.subtract(c.bad(s, x, c.gain), coin))
-    if gains:
-        best = [ZERO] * len(gains)
-        for n in range(1, len(gains)):
-            best[n] = max([best[n - 1], *(UP.add(best[n - x], gains[x]) for x in range(1, n + 1))])
-        by_workers = UP.add(empty, best[-1])
-    else:
-        by_workers = UP.add(empty, UP.multiply(Decimal(c.n_max), per_worker))
-    return min(ONE, UP.add(shortfall(c), min(by_workers, per_cell)))
+            gains[x] = max(gains[x], c.bad(s, x, c.gain) - coin)
+    best = [ZERO] * len(gains)
+    for n in range(1, len(gains)):
+        best[n] = max(best[n - 1], *(best[n - x] + gains[x] for x in range(1, n + 1)))
+    by_workers = empty + (best[-1] if gains else c.n_max * per_worker)
+    return min(ONE, shortfall(c) + min(by_workers, per_cell))
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def pruning(c: PoolClass) -> Decimal:
     """Return e^V, V the pruning loss (Lemma 2)."""
     result = ONE
     for j, i in itertools.product(c.strata, c.strata):
-        if j.retention == 1 or (i is j and i.most < 2):
-            continue
-        others = [(s, max(0, s.fewest - (s is i) - (s is j))) for s in c.strata]
-        sure = sum(s.prior * k for s, k in others if s.retention == 1)
-        base = c.n_min + Fraction(i.prior + sure, c.q)
-        coins = [(Fraction(s.prior, c.q), s.retention, k) for s, k in others if s.retention < 1 and k]
-        moment = inverse_moment(base, c.m, coins, Fraction(j.prior, c.q))
-        result = max(result, UP.add(up(j.retention), UP.multiply(up(1 - j.retention), moment)))
+        if j.retention < 1 and (i is not j or i.most >= 2):
+            others = [(s, max(0, s.fewest - (s is i) - (s is j))) for s in c.strata]
+            sure = sum(s.prior * k for s, k in others if s.retention == 1)
+            coins = [(Fraction(s.prior, c.q), s.retention, k) for s, k in others if s.retention < 1 and k]
+            base = c.n_min + Fraction(i.prior + sure, c.q)
+            moment = inverse_moment(base, c.m, coins, Fraction(j.prior, c.q))
+            result = max(result, up(j.retention) + up(1 - j.retention) * moment)
     return result
 
 
-def inverse_moment(
-    base: Fraction, m: int, coins: list[tuple[Fraction, Fraction, int]], a: Fraction
-) -> Decimal:
+def inverse_moment(base: Fraction, m: int, coins: list[Coins], a: Fraction) -> Decimal:
     """Return 1/E[x^a] for the density of Lemma 2, rounded up, by the sums of Lemma 25."""
-    whole = base + sum((b * k for b, _, k in coins), Fraction(0))
+    whole = base + sum(b * k for b, _, k in coins)
     more = whole + a
-    size = UP.add(
-        UP.multiply(Decimal(m), log(up(1 + more / m), UP)), UP.multiply(up(more), log(up(1 + m / more), UP))
-    )
+    size = m * log(up(1 + more / m), UP) + up(more) * log(up(1 + m / more), UP)
     d = Fraction(min(1.2, math.sqrt(60 / float(size)))).limit_denominator(10**6)
     c = 1 - d * d / 2
-    bound = UP.divide(exp(UP.multiply(up(1 - c), size), UP), down(c))  # C
+    bound = exp(up(1 - c) * size, UP) / down(c)  # C
     # Steps and points have few digits, so that points are at exactly equal distances.
     t = Fraction(f"{6.28 * float(d) / (float(log(bound, UP)) + 35):.8g}")
-    turns = down(Fraction("6.2831853") * d / t)
-    e = UP.divide(UP.multiply(Decimal(2), bound), DOWN.subtract(exp(turns, DOWN), ONE))
+    e = 2 * bound / DOWN.subtract(exp(down(Fraction("6.2831853") * d / t), DOWN), ONE)
 
     def number(x: Fraction, to: Context) -> Decimal:
         return up(x) if to is UP else down(x)
 
-    def outermost(w: Decimal, to: Context, back: Context) -> Decimal:
-        """Return a point up to which f rises (w from below, rounded down) or from which it falls."""
-        for _ in range(64):
-            of_x = log(to.divide(w, back.add(w, Decimal(m))), to)
-            w = number(base, to)
-            for b, f, k in coins:
-                kept = to.multiply(number(f, to), exp(to.multiply(number(b, back), of_x), to))  # of_x <= 0
-                part = to.divide(kept, back.add(number(1 - f, back), kept))
-                w = to.add(w, to.multiply(part, number(b * k, to)))
-        return log(to.divide(w, Decimal(m)), to)
-
     def at(u: Decimal, extra: Fraction, to: Context, back: Context) -> Decimal:
         """Return f(u) x^extra, rounded up or down."""
         # near = -ln x = ln(1 + e^-u), and -ln(1 - x) = near + u.
-        near = log(back.add(ONE, exp(u.copy_negate(), back)), back)
+        near = log(back.add(ONE, exp(-u, back)), back)
         lost = back.add(back.multiply(number(base + extra + m, back), near), back.multiply(Decimal(m), u))
-        result = exp(lost.copy_negate(), to)
+        result = -lost
         for b, f, k in coins:
-            x = exp(back.multiply(number(b, back), near).copy_negate(), to)
+            x = exp(-back.multiply(number(b, back), near), to)
             coin = to.add(number(1 - f, to), to.multiply(number(f, to), x))
-            result = to.multiply(result, power(coin, k, to))
-        return result
+            result = to.add(result, to.multiply(Decimal(k), log(coin, to)))
+        return exp(result, to)
 
-    rises, falls = outermost(down(base), DOWN, UP), outermost(up(whole), UP, DOWN)
+    # f rises up to the one, and falls from the other.
+    rises, falls = log(down(base / m), DOWN), log(up(whole / m), UP)
     middle = Fraction(f"{float(rises + falls) / 2:.8f}")
     above = below = ZERO
     for sign, rate in ((1, Fraction(m)), (-1, base)):
-        geometric = UP.divide(ONE, DOWN.subtract(ONE, exp(down(t * rate / 2).copy_negate(), UP)))
+        geometric = 1 / DOWN.subtract(ONE, exp(-down(t * rate / 2), UP))
         # v: from here on it certainly falls as fast as that.
         v = log(up((2 * whole + m) / m), UP) if sign > 0 else log(down(base / (base + 2 * m)), DOWN)
         for point in itertools.count(0 if sign > 0 else 1):
             u = down(middle + sign * point * t)
             f = at(u, Fraction(0), UP, DOWN)
-            above, below = UP.add(above, f), DOWN.add(below, at(u, a, DOWN, UP))
+            above, below = above + f, DOWN.add(below, at(u, a, DOWN, UP))
             if u >= falls if sign > 0 else u <= rises:
-                distance = max(ZERO, UP.subtract(v, u) if sign > 0 else UP.subtract(u, v))
-                rest = UP.add(UP.add(ONE, UP.divide(distance, down(t))), geometric)
-                if (left := UP.multiply(f, rest)) <= UP.multiply(above, Decimal("1e-14")):
-                    above = UP.add(above, left)
+                left = f * (1 + max(ZERO, sign * (v - u)) / down(t) + geometric)
+                if left <= above * Decimal("1e-14"):
+                    above += left
                     break
-    ratio = UP.divide(UP.add(ONE, e), DOWN.subtract(ONE, e))
-    return UP.multiply(ratio, UP.divide(above, below))
+    return (1 + e) / DOWN.subtract(ONE, e) * (above / below)
 
 
 # --- one record (Lemmas 10 to 12)
@@ -405,45 +356,29 @@ def record_deltas(c: PoolClass, epsilon: Fraction, presence: bool) -> Iterator[D
         yield pairs_delta(c, epsilon)
 
 
-def losing(c: PoolClass, s: Stratum, odds: Decimal) -> Callable[[int], Value]:
-    """Return what a record loses with n draws from its cell of x workers: (1 - e^epsilon/(e^V g))^+."""
-
-    def value(x: int) -> Value:
-        before, keep = s.prior + c.q * (x - 1), s.retention if x == 1 else Fraction(1)
-        of = DOWN.multiply(odds, down(keep * before))
-        return lambda n: max(ZERO, UP.subtract(ONE, DOWN.divide(of, Decimal(before + c.q * n))))
-
-    return value
-
-
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def record_delta(c: PoolClass, epsilon: Fraction, presence: bool) -> Decimal:
     """Bound delta by what one cell loses (Lemma 10; Lemma 30 for one record more or less)."""
     e_v, asked = pruning(c), exp(down(epsilon), DOWN)
     odds = DOWN.divide(asked, e_v)
     if odds <= 1:
         return ONE
-    found = (c.occupied(s, Fraction(odds), losing(c, s, odds)) for s in c.strata)
-    bound = UP.add(shortfall(c), max(delta for one in found for _, delta in one))
+    bound = shortfall(c) + max(max(c.occupied(s, Fraction(odds), lost=True).values()) for s in c.strata)
     if presence and c.pruned:
         sure = sum(s.prior * s.kept for s in c.strata if s.retention == 1)
-        gained = UP.multiply(e_v, up(1 + Fraction(c.m * c.q, c.n_min * c.q + sure)))
-        bound = max(bound, UP.subtract(ONE, DOWN.divide(asked, gained)))
+        gained = e_v * up(1 + Fraction(c.m * c.q, c.n_min * c.q + sure))
+        bound = max(bound, 1 - DOWN.divide(asked, gained))
     return min(ONE, bound)
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def pairs_delta(c: PoolClass, epsilon: Fraction) -> Decimal:
     """Bound delta by the worst pair of cells, without pruning (Lemma 12)."""
     odds, exact = exp(down(epsilon), DOWN), ZERO
-    gain = Fraction(odds)
     for s in c.strata:
-        value = losing(c, s, odds)
-        for x in range(1, c.n_max + 1):
-            if c.fine(s, x, gain) >= c.m or (x > 1 and c.counts_from(s, x, gain) <= exact):
-                break
-            if c.bad(s, x, gain, value(x)) > exact:  # no pair has more than its first cell by itself
-                exact = max([exact, *(pair(c, x, s, other, odds) for other in c.strata)])
+        for x, alone in c.occupied(s, Fraction(odds), lost=True).items():
+            if alone > exact:  # no pair has more than its first cell by itself
+                exact = max(exact, *(pair(c, x, s, other, odds) for other in c.strata))
     return exact
 
 
@@ -451,62 +386,48 @@ def pair(c: PoolClass, x: int, i: Stratum, j: Stratum, odds: Decimal) -> Decimal
     """Bound the divergence of neighbours, a worker going from a cell with x to one of another (Lemma 12)."""
     if i is j and i.most < 2:
         return ZERO
-    others = sum(s.prior * max(0, s.fewest - (s is i) - (s is j)) for s in c.strata)
-    more = c.q * max(0, c.n_min - x)
-    third = max(others, min(s.prior for s in c.strata) if more else 0)  # where the other workers are
+    others = [(s.prior, max(0, s.fewest - (s is i) - (s is j))) for s in c.strata]
+    known, more = sum(prior * k for prior, k in others), c.q * max(0, c.n_min - x)
+    third = max(known, min(s.prior for s in c.strata) if more else 0)  # where the other workers are
     cases = [(0, more + third)] if sum(s.most for s in c.strata) > 2 else []
-    if sum(max(0, s.fewest - (s is i) - (s is j)) for s in c.strata) == 0:
-        cases.append((more, 0))
+    cases += [(more, 0)] if not any(k for _, k in others) else []
     return max(divergence(c, c.q * x + i.prior, more_j + j.prior, rest, odds) for more_j, rest in cases)
 
 
 def divergence(c: PoolClass, w: int, b: int, rest: int, odds: Decimal) -> Decimal:
     """Return E[(1 - e^epsilon (1 + s_j/b)/(1 + s_i/(w - 1)))^+], rounded up."""
-    q, m, base, result = c.q, c.m, w - c.q, ZERO
-    first = math.floor((Fraction(odds) - 1) * Fraction(base, q)) + 1
-    p = mass(m, first, w, b + rest, q) if first <= m else ZERO
-    for s in range(first, m + 1):
-        part, left = ZERO, m - s
-        # Not all: value <= 0 from here on.
+    q, base, result = c.q, w - c.q, ZERO
+    for s, p in draws(c.m, w, b + rest, q, math.floor((Fraction(odds) - 1) * Fraction(base, q)) + 1):
         last = math.ceil((Fraction(base + q * s, base) / Fraction(odds) - 1) * Fraction(b, q))
-        if rest == 0:
-            part = surplus(odds, base, b, q, s, left) if left <= last else ZERO
-        else:
-            given = mass(left, 0, b, rest, q)
-            for other in range(min(left, last) + 1):
-                part = UP.add(part, UP.multiply(given, surplus(odds, base, b, q, s, other)))
-                if other < left:
-                    given = next_mass(given, left, other, b, rest, q)
-        result = UP.add(result, UP.multiply(p, part))
-        if s < m:
-            p = next_mass(p, m, s, w, b + rest, q)
+        for other, given in draws(c.m - s, b, rest, q):
+            if other > last:  # no value is above 0 from here on
+                break
+            result += p * given * surplus(odds, base, q, s, b, other)
     return result
-
-
-def surplus(odds: Decimal, base: int, b: int, q: int, s: int, other: int) -> Decimal:
-    """Return (1 - e^epsilon (1 + other/b)/(1 + s/base))^+, rounded up."""
-    kept = DOWN.divide(DOWN.multiply(odds, Decimal(base * (b + q * other))), Decimal(b * (base + q * s)))
-    return max(ZERO, UP.subtract(ONE, kept))
 
 
 # --- pools of few cells (Lemma 32)
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def few_cells(c: PoolClass) -> Decimal:
     """Bound the probability of a bad loss of pools that all have these slots, draws and cells."""
     cells = [s for s in c.strata for _ in range(s.most)]
     found = []
     for h in histograms(c.n_max, cells):
-        parts = list(urns(c, cells, h))
-        found.append((total(UP.multiply(up(p), alone(c, cells, h, inside)) for p, inside in parts), h, parts))
+        alone = ZERO
+        for p, w in urns(c, cells, h):
+            first = {i: c.fine(cells[i], h[i], c.gain) + 1 for i in w}
+            bad = (tail(c.m, w[i], sum(w.values()) - w[i], c.q, first[i]) for i in w)
+            alone += up(p) * sum(bad, ZERO)
+        found.append((alone, h))
         if len(found) > 20_000:
             return ONE
     largest = ZERO
-    for bound, h, parts in sorted(found, key=lambda one: one[0], reverse=True):
-        if bound <= largest:  # each cell by itself is never less likely to be bad than together with others
+    for alone, h in sorted(found, reverse=True):
+        if alone <= largest:  # each cell by itself is never less likely to be bad than together with others
             break
-        largest = max(largest, total(UP.multiply(up(p), together(c, cells, h, r)) for p, r in parts))
+        largest = max(largest, sum((up(p) * together(c, cells, h, w) for p, w in urns(c, cells, h)), ZERO))
     return min(ONE, largest)
 
 
@@ -521,119 +442,83 @@ def histograms(n: int, cells: list[Stratum]) -> Iterator[tuple[int, ...]]:
                 yield (x, *others)
 
 
-def urns(c: PoolClass, cells: list[Stratum], h: tuple[int, ...]) -> Iterator[tuple[Fraction, list[int]]]:
-    """Yield which cells are in the urn, and how likely that is."""
-    choices = [(True,) if x or s.retention == 1 else (True, False) for x, s in zip(h, cells)]
-    for kept in itertools.product(*choices):
-        p = Fraction(1)
-        for choice, keep, s in zip(choices, kept, cells):
-            if len(choice) == 2:
-                p *= s.retention if keep else 1 - s.retention
-        yield p, [i for i, keep in enumerate(kept) if keep]
+def urns(c: PoolClass, cells: list[Stratum], h: tuple[int, ...]) -> Iterator[tuple[Fraction, dict[int, int]]]:
+    """Yield how likely it is that these cells are in the urn, and their weights."""
+    coins = [(Fraction(1), Fraction(0)) if x else (s.retention, 1 - s.retention) for x, s in zip(h, cells)]
+    for left_out in itertools.product((False, True), repeat=len(cells)):
+        p = math.prod((coin[out] for coin, out in zip(coins, left_out)), start=Fraction(1))
+        if p:
+            yield p, {i: c.q * h[i] + cells[i].prior for i, out in enumerate(left_out) if not out}
 
 
-def alone(c: PoolClass, cells: list[Stratum], h: tuple[int, ...], inside: list[int]) -> Decimal:
-    """Return how likely the cells of an urn are bad, each by itself."""
-    w = {i: c.q * h[i] + cells[i].prior for i in inside}
-    return total(
-        tail(c.m, w[i], sum(w.values()) - w[i], c.q, c.fine(cells[i], h[i], c.gain) + 1) for i in inside
-    )
-
-
-def together(c: PoolClass, cells: list[Stratum], h: tuple[int, ...], inside: list[int]) -> Decimal:
+def together(c: PoolClass, cells: list[Stratum], h: tuple[int, ...], w: dict[int, int]) -> Decimal:
     """Return the sum of Lemma 32 for an urn."""
-    w = {i: c.q * h[i] + cells[i].prior for i in inside}
     whole, result = sum(w.values()), ZERO
 
     def factor(i: int, s: int, arrives: bool) -> Fraction:
         """Return r_i(s) if a worker arrives, and else l_i(s)."""
         before = c.q * (h[i] if arrives else max(0, h[i] - 1)) + cells[i].prior
-        coin = cells[i].retention if s and h[i] == (0 if arrives else 1) else Fraction(1)
+        coin = cells[i].retention if s and h[i] == (0 if arrives else 1) else 1
         return Fraction(before + c.q * s, before) / coin
 
-    for i in inside:
-        first = c.fine(cells[i], h[i], c.gain) + 1
+    for i in w:
         partners = [d for d in range(len(cells)) if d != i and (h[i] or h[d])]
-        if first > c.m or not partners:
-            continue
-        p = mass(c.m, first, w[i], whole - w[i], c.q)
-        for s in range(first, c.m + 1):
+        for s, p in draws(c.m, w[i], whole - w[i], c.q, c.fine(cells[i], h[i], c.gain) + 1):
             limit, share = factor(i, s, not h[i]) / c.gain, ZERO
             for d in partners:
-                if share >= 1:
-                    break
-                rest, left = whole - w[i] - w.get(d, 0), c.m - s
-                if d not in w:
+                if share >= 1 or d not in w:
                     share = ONE
-                elif rest == 0:
-                    share = UP.add(share, ONE if factor(d, left, h[i] > 0) < limit else ZERO)
-                else:
-                    given = mass(left, 0, w[d], rest, c.q)
-                    for other in range(left + 1):
-                        if factor(d, other, h[i] > 0) >= limit:
-                            break
-                        share = UP.add(share, given)
-                        if other < left:
-                            given = next_mass(given, left, other, w[d], rest, c.q)
-            result = UP.add(result, UP.multiply(p, min(ONE, share)))
-            if s < c.m:
-                p = next_mass(p, c.m, s, w[i], whole - w[i], c.q)
+                    break
+                for other, given in draws(c.m - s, w[d], whole - w[i] - w[d], c.q):
+                    if factor(d, other, h[i] > 0) >= limit:
+                        break
+                    share += given
+            result += p * min(ONE, share)
     return result
 
 
-# --- what a certificate says of its plan
+# --- what a certificate says of its plan (docs/formats.md, Certificate)
 
-
-LODES = {kind: [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
-
-# SHA-256 (its first half) of what has ever been said in words, as `digest` computes it, by format, mechanism,
-# whether there is a `presence`, and population. Other words could promise anything.
-DEFINITIONS = {
-    ("1", "dirichlet", False, None): "01e780c29afec4dfec3af1682823b37f",
-    ("1", "geometric", False, None): "68b4fb3a08314cc529b5b2ea07d39ea3",
-    ("2", "dirichlet", False, None): "2d690712eafb4853cd26ed8961de8b17",
-    ("2", "dirichlet", False, "residents"): "3e5a92776ece03381b9a1b39d4cbe2d9",
-    ("2", "dirichlet", True, None): "9ba321a0400e65b87fd6a0df981aa7e0",
-    ("2", "dirichlet", True, "residents"): "7fd6ebd4c4accb374f06bf597a7890df",
-    ("2", "geometric", False, None): "026c06e22d5be3cef4c417c780e70644",
-    ("2", "geometric", False, "residents"): "e27adde094220eea0ed611c81665aa5b",
-    ("2", "geometric", True, None): "24868bfb22b8377f7ccf29f5d074d9ec",
-    ("2", "geometric", True, "residents"): "4f69375d3a994c6e986c3d29d0fb38d5",
-}
-# Of the other sentences, with N for the number of records of a person or of implicates.
-WORDS = {
-    "pdp": "dbddf81c2b6777e5ab7e60a8443eca17",
-    "dp": "09906e78d99f41859c3c824b50dcb8ee",
-    "user": "403077f8721d79556d9f29be76708110",
-    "presence": "b52f0f2ee82dab7f56626b0283ea3131",
-    "one": "daae48cf014b8f752d6475f6d8e5635f",
-    "one-urn": "fa332fb1aac188108bcb3a58201fff25",
-    "independent-runs": "ff2872ae58b9476fdbdee8c9c8909b6f",
-    "arithmetic": "fc67d992f889a21ead99009b780b574c",
-}
-SOURCES = {True: "the operating system's generator", False: "a seed (tests only)"}
-TABLES = ("blocks", "domains", "pools", "shares", "slots")
+# SHA-256 (its first half) of all sentences of certificates, as `said` takes it: with what it is said of, and
+# N for the number of records of a person or of implicates. Other words could promise anything.
+WORDS = """
+    6dba803102f65934b2b35aefac42518d 600eae1338a2df1f5e044f7c00bac3a2 96d97f1fccae2c7ce94fe3db98d79640
+    ba1be0842067d4c8914ca68c1dfd4707 7edbb78ac1b9ec6d0b18efea43ab9430 96f888b205f9a95def452defc4c7b510
+    bfdc7f27678887e7e70f0674735ea3b9 90adeb4f5d75aba2296220b8032b9488 ee7b0c1e55e083f6e1fc33617d44ccd6
+    713e6831f9da839e4fef35b2e4acd100 21bacc3d9e290f5464ad319479f5f880 86f5a9d32bff4a9be338217528de56f1
+    334b73256f0940c481a3296d7593ee57 8a510bc3ef75f7c8de1a4b8b340eda3f 99445f30b65af8f6a58d71befbe9d30f
+    d492b89c66b7d6d91b9e690ec72746ce 1ab90362bf141506474c1bec73e9e4ab 53dc44cad1e7b5db54e667df7944300f
+"""
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
+TABLES = ("blocks", "domains", "pools", "shares", "slots")
 
 
-def digest(document: Any) -> str:
-    """Return a digest of words."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
+def said(words: Any, *of: Any, number: int | None = None) -> Any:
+    """Return words, which must be known to be said of something; a number may be in them, of things."""
+    general = words if number is None else re.sub(rf"\b{number} (?=[a-z])", "N ", words)
+    found = hashlib.sha256(json.dumps([*of, general], sort_keys=True).encode()).hexdigest()[:32]
+    need(found in WORDS.split(), f"certificate.json: {of[0]}: not in words that are known here")
+    return words
 
 
-def read_json(path: Path) -> Any:
-    """Read a document; a name that stands there twice is an error."""
+def read_json(path: Path, written: bool = True, in_order: bool = False) -> Any:
+    """Read a document, in which no name may stand twice, and which odsynth may have to have written."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         need(len({name for name, _ in pairs}) == len(pairs), f"{path.name} says a thing twice")
         return dict(pairs)
 
-    return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+    text = path.read_text(encoding="utf-8")
+    document = json.loads(text, object_pairs_hook=once)
+    due = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=in_order) + "\n"
+    need(text == due or not written, f"{path.name} is not written as odsynth does")
+    return document
 
 
-def same(where: str, stated: Any, expected: Any) -> None:
-    """Fail unless what is stated is what it should be."""
-    need(stated == expected and type(stated) is type(expected), f"{where} is not what the plan gives")
+def same(where: str, stated: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Fail unless fields of a document are what they should be, names inside them in the same order."""
+    for name, value in expected.items():
+        need(json.dumps(stated[name]) == json.dumps(value), f"{where}: {name} is not what the plan gives")
 
 
 class Claims:
@@ -644,7 +529,7 @@ class Claims:
 
     def check(self, name: str, stated: str, bounds: Iterable[Decimal]) -> Decimal:
         """Return the first bound that a number reaches; it must be no more than `FACTOR` above it."""
-        need(re.fullmatch(r"\d+(\.\d+)?", stated) is not None, f"certificate.json: {name} is not a number")
+        need(stated == twelve_digits(Fraction(stated)), f"certificate.json: {name} has not twelve digits")
         value, bound = Decimal(stated), ZERO
         for bound in bounds:
             if value >= bound:
@@ -655,17 +540,23 @@ class Claims:
                 return bound
         raise WrongError(f"certificate.json: {name} is {stated}, and the plan gives only {bound:.12g}")
 
+    def pair(self, name: str, stated: dict[str, str], epsilon: Decimal, delta: Decimal) -> dict[str, str]:
+        """Check an epsilon and a delta, and return them as they are stated."""
+        self.check(f"{name}.epsilon", stated["epsilon"], [epsilon])
+        self.check(f"{name}.delta", stated["delta"], [delta])
+        return {"epsilon": stated["epsilon"], "delta": stated["delta"]}
+
 
 @dataclass
 class Plan:
-    """A plan and its tables."""
+    """A plan and its tables (docs/plan-format.md)."""
 
     document: dict[str, Any]
     tables: dict[str, pa.Table]
 
     def column(self, table: str, name: str) -> list[Any]:
         """Return a column."""
-        return self.tables[table].column(name).to_pylist()
+        return self.tables[table][name].to_pylist()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -675,279 +566,230 @@ class Plan:
     @property
     def implicates(self) -> tuple[int, int]:
         """The number of implicates, and of independent runs that they come from."""
-        release = self.config["release"]
-        number = int(release["implicates"])
-        return number, number if release["implicate_source"] == "independent-runs" else 1
+        number, source = (self.config["release"][name] for name in ("implicates", "implicate_source"))
+        return number, number if source == "independent-runs" else 1
 
     @property
-    def records(self) -> int:
-        """How many records a person may have."""
-        return int(self.config["jobs"].get("records_per_worker", 1))
+    def classes(self) -> list[PoolClass]:
+        """The classes of pools of Dirichlet resampling."""
+        parameters = self.document["parameters"]
+        retention = [Fraction(f) for f in parameters["retention"]]
+        return [PoolClass.of(row, retention, parameters["denominator"]) for row in parameters["classes"]]
+
+    @property
+    def external_codes(self) -> pa.Array:
+        """Codes of the blocks that are external zones: prefixes filled up with 9s."""
+        geography = self.document["geography"]
+        longest = max(map(len, self.column("blocks", geography["block"])))
+        return pa.array([zone.ljust(longest, "9") for zone in geography["external_zones"]], pa.string())
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Names of the data files of each implicate (docs/formats.md, Data)."""
+        release, jobs = self.config["release"], self.config["jobs"]
+        kinds = {"od_main": True, "od_aux": bool(self.document["geography"]["external_zones"])}
+        kinds["jobs_main"] = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
+        tail = f"{release['job_type']}_{release['year']}"
+        return {kind: f"{release['state']}_{kind}_{tail}" for kind, there in kinds.items() if there}
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the implicates, each with a slash at its end."""
+        number, _ = self.implicates
+        return [f"implicate-{i + 1:02}/" for i in range(number)] if number > 1 else [""]
+
+    @property
+    def counts(self) -> dict[str, dict[str, str]]:
+        """The columns that count jobs, by attribute and category."""
+        lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
+        attributes = self.document["attributes"].items()
+        return {n: {c: c if lodes.get(n) == of else f"{n}_{c}" for c in of} for n, of in attributes}
 
 
-@dataclass
-class Bounds:
-    """What is proved of one run: upper ends. Those of `at` are of delta at an epsilon."""
-
-    epsilon: Decimal
-    delta: Decimal
-    pure: Decimal
-    at: Callable[[Fraction, Decimal], Decimal]
+# Of a class of pools or a measured table: its limits, bounds, exact numbers, and the parts of its loss.
+Row = tuple[dict[str, Any], dict[str, Iterable[Decimal]], dict[str, list[str]], dict[str, list[Decimal]]]
 
 
 def check_guarantee(plan: Plan, stated: dict[str, Any]) -> Claims:
-    """Compute every bound of a certificate again from the plan."""
-    first = stated["format"] == "odsynth certificate 1"
-    claims, document = Claims(), plan.document
-    number, runs = plan.implicates
-    records = plan.records
-    asked, allowed = Fraction(document["epsilon"]), Fraction(document["delta"])
-    user = stated["person"] if first else stated["user_level"]
-    curve = user["curve"] if first else stated["record_level"]["curve"]
-    presence = None if first else stated["presence"]
-    check_words(plan, stated, user, presence)
-    dirichlet = document["mechanism"] == "dirichlet"
-    bounds = (dirichlet_rows if dirichlet else geometric_rows)(plan, stated, claims, presence is not None)
-    times = Decimal(runs)
-    pure = UP.multiply(times, bounds.pure)
-    tight = not first and bounds.pure < bounds.epsilon  # Lemma 26
-    epsilon = pure if tight else UP.multiply(times, bounds.epsilon)
-    delta = ZERO if tight else min(ONE, UP.multiply(times, bounds.delta))
-    requested = twelve_digits(runs * asked), twelve_digits(runs * allowed)
-    given = stated["requested"]["epsilon"], stated["requested"]["delta"]
-    same("certificate.json: requested", given, requested)
-
-    def pair(name: str, one: dict[str, Any], e: Decimal, d: Decimal) -> None:
-        claims.check(f"{name}.epsilon", one["epsilon"], [e])
-        claims.check(f"{name}.delta", one["delta"], [d])
-
-    pair("run", stated["run"], epsilon, delta)
-
-    # One record, at what was asked for, and at the other points of the curve.
-    def of_record(name: str, part: Fraction, one: dict[str, Any]) -> tuple[Decimal, Decimal]:
-        e, share = part * asked, DOWN.divide(Decimal(one["delta"]), times)
-        same(f"certificate.json: {name}.epsilon", one["epsilon"], twelve_digits(runs * e))
-        d = min(ONE, UP.multiply(times, bounds.at(e, share)))
-        claims.check(f"{name}.delta", one["delta"], [d])
-        return up(runs * e), d
-
-    parts = [Fraction(k, 4) for k in ((2, 3, 5, 6) if first else (2, 3, 4, 5, 6))] if dirichlet else []
-    points = [part for part in parts if up(part * asked) < bounds.pure]
-    need(len(curve) == len(points) + 1, "certificate.json: curve has not the points that the plan gives")
-    own = None
-    for part, one in zip(points, curve):
-        found = of_record("curve", part, one)
-        own = found if part == 1 else own
-    pair("curve", curve[-1], pure, ZERO)
-    if not first and own is None:
-        own = (pure, ZERO)
-        pair("record_level", stated["record_level"], *own)
-    elif not first:
-        point = curve[points.index(Fraction(1))]
-        same("certificate.json: record_level", {**point, "curve": curve}, stated["record_level"])
-    elif dirichlet:
-        e = runs * asked
-        largest = max(Decimal(row["person_delta"]) for row in stated["classes"])
-        own = up(e), min(ONE, UP.multiply(times, bounds.at(asked, largest)))
-    else:
-        own = pure, ZERO
-
-    def of_person(name: str, one: dict[str, Any], e: Decimal, d: Decimal) -> None:
-        factor = total(exp(UP.multiply(Decimal(k), e), UP) for k in range(1, records))  # Lemma 14
-        pair(name, one, UP.multiply(Decimal(records), e), min(ONE, UP.multiply(d, UP.add(ONE, factor))))
-
-    assert own is not None
-    of_person("person" if first else "user_level", user, *own)
-    if presence is not None:  # Lemmas 28 and 29
-        half = Decimal(1 if dirichlet else 2)
-        pair("presence.run", presence["run"], UP.divide(epsilon, half), delta)
-        pair("presence.record_level", presence["record_level"], UP.divide(own[0], half), own[1])
-        of_person("presence.user_level", presence["user_level"], UP.divide(own[0], half), own[1])
-    shown, d = own if document["guarantee"] == "dp" else (epsilon, delta)
-    need(shown <= up(runs * asked) and d <= up(runs * allowed), "the plan costs more than was requested")
-    n, cuts, drawn = plan.column("pools", "n"), plan.column("domains", "cuts"), sum(plan.column("pools", "m"))
-    values = len(n), sum(n), drawn * runs // number, len(cuts), sum(map(len, cuts))
-    names = ("pools", "records", "synthetic_workers", "domains", "cells")
-    same("certificate.json: totals", stated["totals"], dict(zip(names, values)))
+    """Compute every bound of a certificate again from the plan, and compare its fields with what follows."""
+    claims = Claims()
+    with localcontext(UP):
+        same("certificate.json", stated, expected_guarantee(plan, stated, claims))
     return claims
 
 
-def check_words(plan: Plan, stated: dict[str, Any], user: dict[str, Any], presence: Any) -> None:
-    """Compare what is said in words, and what stands in the plan as it is, with what is known."""
-    version, document, (number, _) = stated["format"][-1], plan.document, plan.implicates
-    records, guarantee = plan.records, document["guarantee"]
-    case = version, document["mechanism"], presence is not None, stated.get("population")
-    known = digest(stated["definition"]) == DEFINITIONS.get(case)
-    need(known, "certificate.json: definition is not in words that are known here")
-    source = plan.config["release"]["implicate_source"]
-    said = {
-        guarantee: stated["requested"]["words"],
-        "user": user["statement"].replace(f"at most {records} job", "at most N job"),
-        source if number > 1 else "one": re.sub(rf"\b{number}\b", "N", stated["implicates"]["words"]),
-        "arithmetic": stated["arithmetic"],
-    }
-    if presence is not None:
-        said["presence"] = presence["statement"].replace(f"at most {records} job", "at most N job")
-    for name, words in said.items():
-        need(digest(words) == WORDS[name], f"certificate.json: {name}: not in words that are known here")
-    facts = stated["mechanism"], stated["requested"]["guarantee"], user["records"]
-    same(
-        "certificate.json: mechanism, guarantee or records",
-        facts,
-        (document["mechanism"], guarantee, records),
-    )
-    implicates = {"number": number, "source": source, "words": stated["implicates"]["words"]}
-    same("certificate.json: implicates", stated["implicates"], implicates)
+def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> dict[str, Any]:
+    """Return what a certificate must say of its plan; numbers as it states them, once they are proved."""
+    document, (number, runs), pair = plan.document, plan.implicates, claims.pair
+    first, dirichlet = stated["format"][-1] == "1", document["mechanism"] == "dirichlet"
+    asked, allowed = Fraction(document["epsilon"]), Fraction(document["delta"])
+    user, record = (stated["person"], "person_delta") if first else (stated["user_level"], "record_delta")
+    curve = (user if first else stated["record_level"])["curve"]
+    presence, records = stated.get("presence"), plan.config["jobs"].get("records_per_worker", 1)
 
-
-def dirichlet_rows(plan: Plan, stated: dict[str, Any], claims: Claims, presence: bool) -> Bounds:
-    """Check the classes of Dirichlet resampling."""
-    parameters, asked = plan.document["parameters"], Fraction(plan.document["epsilon"])
-    q, retention = parameters["denominator"], [Fraction(f) for f in parameters["retention"]]
-    rows = parameters["classes"]
-    classes = [PoolClass.of(row, retention, q) for row in rows]
-    check_membership(plan, classes, rows, presence)
-    pools = Counter(plan.column("pools", "class"))
-    draws: dict[int, set[int]] = {}
-    for number, m in zip(plan.column("pools", "class"), plan.column("pools", "m")):
-        draws.setdefault(number, set()).add(m)
-    need(len(stated["classes"]) == len(rows), "certificate.json: classes are not those of the plan")
-    record = "person_delta" if stated["format"][-1] == "1" else "record_delta"
-    losses: dict[str, Decimal] = {"block_loss_U": ZERO, "pruning_loss_V": ZERO}
-    epsilon = delta = gain = ZERO
-    for number, (c, row, one) in enumerate(zip(classes, rows, stated["classes"])):
-        _TABLES.clear()
-        expected = {name: row[name] for name in ("n_min", "n_max", "m_max", "cells")}
-        expected["pools"] = pools[number]
-        expected["prior"] = [str(Fraction(a, q)) for a in row["prior"]]
-        expected["retention"] = [str(f) for f in retention]
-        computed = {"epsilon", "delta", record, *losses}
-        same("certificate.json: classes", {k: v for k, v in one.items() if k not in computed}, expected)
-        e_v = pruning(c)
-        parts = log(up(c.gain), UP), log(e_v, UP)
-        for name, loss in zip(losses, parts):
-            losses[name] = max(losses[name], claims.check(f"classes.{name}", one[name], [loss]))
-        own = log(UP.multiply(up(c.gain), e_v), UP)
-        epsilon = max(epsilon, claims.check("classes.epsilon", one["epsilon"], [own]))
-        alike = c.n_min == c.n_max and row["cells"] == row["cells_min"] and draws.get(number) == {c.m}
-        few = alike and not presence and 2 <= sum(row["cells"]) <= 5 and c.m <= 400
-        found = itertools.chain([failure(c)], (few_cells(c) for _ in range(few)))
-        fails = claims.check("classes.delta", one["delta"], found)
-        delta = UP.add(delta, UP.multiply(Decimal(pools[number]), fails))
-        claims.check(f"classes.{record}", one[record], record_deltas(c, asked, presence))
-        worst = max((1 + Fraction(c.m * q, s.prior)) / s.retention for s in c.strata)
-        gain = max(gain, UP.multiply(e_v, up(worst)))  # Lemma 11
-    need(set(stated["losses"]) == set(losses), "certificate.json: losses are not those of the mechanism")
+    # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26 and 33).
+    made = dirichlet_rows(plan, record, presence) if dirichlet else table_rows(plan, record)
+    further = document["parameters"].get("further", [])
+    due = len(document["parameters"]["classes"]) if dirichlet else 1 + len(further)
+    need(len(stated["classes"]) == due, "certificate.json: classes are not those of the plan")
+    rows, reached, delta = [], [], ZERO
+    for one, (limits, bounds, exact, parts) in zip(stated["classes"], made):
+        found = {n: claims.check(f"classes.{n}", one[n], of) for n, of in {**bounds, **parts}.items()}
+        rows.append({**limits, **{n: one[n] for n in bounds}, **exact, **{n: one[n] for n in parts}})
+        delta += limits["pools"] * found["delta"]
+        reached.append(found)
+    together: Callable[..., Decimal] = max if dirichlet else sum
+    losses = {n: together(found[n] for found in reached) for n in ("epsilon", *parts)}
+    epsilon, delta = runs * losses.pop("epsilon"), min(ONE, runs * delta)
     for name, loss in losses.items():
         claims.check(f"losses.{name}", stated["losses"][name], [loss])
+    classes = plan.classes if dirichlet else []
+    pure = runs * log(max(c.ratio for c in classes), UP) if dirichlet else epsilon
+    if pure < epsilon and not first:
+        epsilon, delta = pure, ZERO
 
-    def at(e: Fraction, enough: Decimal) -> Decimal:
-        """Return the largest delta of any class; what is no more than enough is not looked at closer."""
-        largest = ZERO
-        for c in classes:
-            _TABLES.clear()
-            bound = ONE
-            for bound in record_deltas(c, e, presence):
-                if bound <= enough:
-                    break
-            largest = max(largest, bound)
-        return largest
+    # One record: at what was asked for, and at other points of the curve.
+    own = up(runs * asked), min(ONE, runs * max(found[record] for found in reached))
+    at = [asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet and not (first and k == 4)]
+    at = [e for e in at if up(runs * e) < pure]
+    if not (asked in at or (first and dirichlet)):
+        own = pure, ZERO
+    need(len(curve) == len(at) + 1, "certificate.json: curve has not the points that the plan gives")
+    points = []
+    for e, one in zip(at, curve):
+        enough = DOWN.divide(Decimal(one["delta"]), Decimal(runs))
+        d = own[1] if e == asked else min(ONE, runs * delta_at(classes, e, enough, presence is not None))
+        claims.check("curve.delta", one["delta"], [d])
+        points.append({"epsilon": twelve_digits(runs * e), "delta": one["delta"]})
+    points.append(pair("curve", curve[-1], pure, ZERO))
+    shown, d = own if document["guarantee"] == "dp" else (epsilon, delta)
+    need(shown <= up(runs * asked) and d <= up(runs * allowed), "the plan costs more than was requested")
 
-    return Bounds(epsilon, min(ONE, delta), log(gain, UP), at)
+    def of_person(name: str, one: dict[str, Any], e: Decimal, d: Decimal) -> dict[str, str]:
+        more = sum((exp(k * e, UP) for k in range(1, records)), ONE)  # Lemma 14
+        return pair(name, one, records * e, min(ONE, d * more))
+
+    guarantee, n, m = document["guarantee"], plan.column("pools", "n"), plan.column("pools", "m")
+    cuts, source = plan.column("domains", "cuts"), plan.config["release"]["implicate_source"]
+    totals = len(n), sum(n), sum(m) * runs // number, len(cuts), sum(map(len, cuts))
+    words = said(user["statement"], "user_level", number=records)
+    holder = {**of_person("user_level", user, *own), "records": records, "statement": words}
+    case = stated["format"][-1], document["mechanism"], presence is not None, stated.get("population")
+    words = said(stated["implicates"]["words"], source if number > 1 else "one", number=number)
+    expected = {
+        "mechanism": document["mechanism"],
+        "definition": said(stated["definition"], "definition", *case),
+        "requested": {
+            "epsilon": twelve_digits(runs * asked),
+            "delta": twelve_digits(runs * allowed),
+            "guarantee": guarantee,
+            "words": said(stated["requested"]["words"], guarantee),
+        },
+        "run": pair("run", stated["run"], epsilon, delta),
+        "losses": {name: stated["losses"][name] for name in losses},
+        "implicates": {"number": number, "source": source, "words": words},
+        "totals": dict(zip(("pools", "records", "synthetic_workers", "domains", "cells"), totals)),
+        "classes": rows,
+        "arithmetic": said(stated["arithmetic"], "arithmetic"),
+    }
+    if first:
+        return {**expected, "person": {**holder, "curve": points}}
+    level = points[at.index(asked)] if asked in at else pair("record_level", stated["record_level"], *own)
+    expected.update(user_level=holder, record_level={**level, "curve": points})
+    if presence is not None:  # Lemmas 28 and 29
+        half = Decimal(1 if dirichlet else 2)
+        expected["presence"] = {
+            "statement": said(presence["statement"], "presence", number=records),
+            "run": pair("presence.run", presence["run"], epsilon / half, delta),
+            "record_level": pair("presence.record_level", presence["record_level"], own[0] / half, own[1]),
+            "user_level": of_person("presence.user_level", presence["user_level"], own[0] / half, own[1]),
+        }
+    return expected
 
 
-def geometric_rows(plan: Plan, stated: dict[str, Any], claims: Claims, presence: bool) -> Bounds:
-    """Check the measured tables of geometric noise (Lemmas 20 and 33)."""
-    parameters, record = plan.document["parameters"], "record_delta"
-    record = "person_delta" if stated["format"][-1] == "1" else record
-    n, cells = plan.column("pools", "n"), [len(cuts) for cuts in plan.column("domains", "cuts")]
-    sizes = [(n, max(plan.column("pools", "m")), max(cells[d] for d in plan.column("pools", "domain")))]
+def delta_at(classes: list[PoolClass], epsilon: Fraction, enough: Decimal, presence: bool) -> Decimal:
+    """Return the largest delta of any class; what is no more than enough is not looked at closer."""
+    largest = bound = ZERO
+    for c in classes:
+        _TABLES.clear()
+        for bound in record_deltas(c, epsilon, presence):
+            if bound <= enough:
+                break
+        largest = max(largest, bound)
+    return largest
+
+
+def dirichlet_rows(plan: Plan, record: str, presence: Any) -> Iterator[Row]:
+    """Yield what is true of each class of Dirichlet resampling."""
+    parameters, asked = plan.document["parameters"], Fraction(plan.document["epsilon"])
+    classes, of_pools = plan.classes, plan.column("pools", "class")
+    check_membership(plan, classes)
+    pools, of_m = Counter(of_pools), Counter(zip(of_pools, plan.column("pools", "m")))
+    for number, (c, row) in enumerate(zip(classes, parameters["classes"])):
+        _TABLES.clear()
+        alike = of_m[number, c.m] == pools[number] and c.n_min == c.n_max and row["cells"] == row["cells_min"]
+        few = alike and not presence and 2 <= sum(row["cells"]) <= 5 and c.m <= 400
+        limits = {name: row[name] for name in ("n_min", "n_max", "m_max", "cells")}
+        bounds: dict[str, Iterable[Decimal]] = {
+            "epsilon": [log(up(c.gain) * pruning(c), UP)],
+            "delta": itertools.chain([failure(c)], (few_cells(c) for _ in range(few))),
+            record: record_deltas(c, asked, presence is not None),
+        }
+        prior = [str(Fraction(a, c.q)) for a in row["prior"]]
+        exact = {"prior": prior, "retention": [str(Fraction(f)) for f in parameters["retention"]]}
+        losses = {"block_loss_U": [log(up(c.gain), UP)], "pruning_loss_V": [log(pruning(c), UP)]}
+        yield {"pools": pools[number], **limits}, bounds, exact, losses
+
+
+def check_membership(plan: Plan, classes: list[PoolClass]) -> None:
+    """Check that every pool is inside the limits of its class (Lemmas 9 and 29)."""
+    parameters, known = plan.document["parameters"], plan.config.get("workplaces")
+    strata = range(len(parameters["retention"]))
+    counts = [[own.count(s) for s in strata] for own in plan.column("domains", "stratum")]
+    sizes = [len(cuts) for cuts in plan.column("domains", "cuts")]
+    need([*map(sum, counts)] == sizes, "plan: a cell is of a stratum that there is not")
+    for n, m, domain, number in zip(*(plan.column("pools", name) for name in ("n", "m", "domain", "class"))):
+        need(0 <= number < len(classes), "plan: a pool is of a class that there is not")
+        c, row, least, most = classes[number], parameters["classes"][number], Fraction(n), Fraction(n)
+        if known is not None:
+            least, most = Fraction(known["fewest"]) * n, Fraction(known["most"]) * n
+        inside = c.n_min <= max(1, math.floor(least)) and math.ceil(most) <= c.n_max and m <= c.m
+        limits = zip(row["cells_min"], counts[domain], row["cells"])
+        need(inside and all(a <= k <= b for a, k, b in limits), "plan: a pool is outside its class's limits")
+
+
+def table_rows(plan: Plan, record: str) -> Iterator[Row]:
+    """Yield what is true of each measured table of geometric noise (Lemmas 20 and 33)."""
+    parameters = plan.document["parameters"]
     need(set(plan.column("pools", "class")) == {0}, "plan: a pool is of a class that there is not")
+    sizes, n = [len(cuts) for cuts in plan.column("domains", "cuts")], plan.column("pools", "n")
+    tables = [(n, max(plan.column("pools", "m")), max(sizes[d] for d in plan.column("pools", "domain")))]
     for table in plan.document["choices"].get("tables", []):
-        jobs = [*groups(plan, table).values()]
-        sizes.append((jobs, max(jobs), len(set(plan.column("blocks", table["home"])))))
+        jobs = groups(plan, table)
+        tables.append((jobs, max(jobs), len(set(plan.column("blocks", table["home"])))))
     noises = [parameters, *parameters.get("further", [])]
-    same("certificate.json: classes", len(stated["classes"]), len(noises))
-    same("plan.json: parameters.further", len(noises), len(sizes))
-    loss = ZERO
-    for one, noise, (sizes_of, most, k) in zip(stated["classes"], noises, sizes):
+    need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
+    for (n, most, cells), noise in zip(tables, noises):
         p, q = noise["numerator"], noise["denominator"]
         need(type(p) is int and type(q) is int and 0 < p < q, "plan.json: a ratio is not between 0 and 1")
-        ratio = Fraction(p, q)
-        expected = {
-            "pools": len(sizes_of),
-            "n_min": min(sizes_of),
-            "n_max": max(sizes_of),
-            "m_max": most,
-            "cells": [k],
-            "delta": "0",
-            record: "0",
-            "ratio": [str(ratio)],
-        }
-        own = UP.multiply(Decimal(2), log(up(1 / ratio), UP))
-        for name in ("epsilon", "noise_loss"):
-            claims.check(f"classes.{name}", one[name], [own])
-        same(
-            "certificate.json: classes",
-            {k: v for k, v in one.items() if k not in ("epsilon", "noise_loss")},
-            expected,
-        )
-        loss = UP.add(loss, own)
-    need(set(stated["losses"]) == {"noise_loss"}, "certificate.json: losses are not those of the mechanism")
-    claims.check("losses.noise_loss", stated["losses"]["noise_loss"], [loss])
-    return Bounds(loss, ZERO, loss, lambda e, enough: ZERO)
+        loss = 2 * log(up(Fraction(q, p)), UP)
+        limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [cells]}
+        ratio = {"ratio": [str(Fraction(p, q))]}
+        yield limits, {"epsilon": [loss], "delta": [ZERO], record: [ZERO]}, ratio, {"noise_loss": [loss]}
 
 
-def groups(plan: Plan, table: dict[str, Any]) -> Counter[tuple[str, ...]]:
+def groups(plan: Plan, table: dict[str, Any]) -> list[int]:
     """Count the jobs of each group of a further measured table, from public slots."""
-    works = plan.column("slots", "work")
-    if table["work"] is None:
-        works = [""] * len(works)
-    elif table["work"] != plan.document["geography"]["block"]:
-        unit = dict(
-            zip(
-                plan.column("blocks", plan.document["geography"]["block"]),
-                plan.column("blocks", table["work"]),
-            )
-        )
-        works = [unit[code] for code in works]
-    result: Counter[tuple[str, ...]] = Counter()
-    for count, *key in zip(
-        plan.column("slots", "count"), works, *(plan.column("slots", by) for by in table["by"])
-    ):
-        result[tuple(key)] += count
-    return result
+    slots, block, level = plan.tables["slots"], plan.document["geography"]["block"], table["work"]
+    works = {} if level is None else dict(zip(plan.column("blocks", block), plan.column("blocks", level)))
+    found: Counter[tuple[str, ...]] = Counter()
+    columns = (slots[name].to_pylist() for name in ("count", "work", *table["by"]))
+    for count, work, *kind in zip(*columns):
+        found[(works.get(work, ""), *kind)] += count
+    return [*found.values()]
 
 
-def check_membership(
-    plan: Plan, classes: list[PoolClass], rows: list[dict[str, Any]], presence: bool
-) -> None:
-    """Check that every pool is inside the limits of its class (Lemmas 9 and 29)."""
-    strata = len(plan.document["parameters"]["retention"])
-    counts = [[own.count(s) for s in range(strata)] for own in plan.column("domains", "stratum")]
-    need(
-        all(sum(of) == len(own) for of, own in zip(counts, plan.column("domains", "stratum"))),
-        "plan: a cell is of a stratum that there is not",
-    )
-    columns = ("n", "m", "domain", "class")
-    for n, m, domain, number in zip(*(plan.column("pools", name) for name in columns)):
-        need(0 <= number < len(classes), "plan: a pool is of a class that there is not")
-        c, row, least, most = classes[number], rows[number], n, n
-        if presence:
-            known = plan.config["workplaces"]
-            least, most = (
-                max(1, math.floor(Fraction(known["fewest"]) * n)),
-                math.ceil(Fraction(known["most"]) * n),
-            )
-        inside = c.n_min <= least and most <= c.n_max and m <= c.m
-        limits = zip(row["cells_min"], counts[domain], row["cells"])
-        need(
-            inside and all(a <= k <= b for a, k, b in limits),
-            "plan: a pool is outside the limits of its class",
-        )
-
-
-# --- the folder: checksums, signature, certificate, plan
+# --- the folder: checksums, signature, certificate, plan (docs/formats.md, Folder)
 
 
 def sha256(path: Path) -> str:
@@ -961,34 +803,27 @@ def sha256(path: Path) -> str:
 
 def check_files(folder: Path) -> str:
     """Compare every file with SHA256SUMS and MANIFEST.json."""
-    for name in ("SHA256SUMS", "MANIFEST.json"):
-        need((folder / name).is_file(), f"{name} is missing")
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     for name, path in sorted(found.items()):
         need(not path.is_symlink(), f"{name} is a link, not a file")
         holds = path.is_file() or (path.is_dir() and any(path.iterdir()))
         need(holds, f"{name} is neither a file nor a folder that holds one")
     apart = {"SHA256SUMS", *SIGNATURES.values()}
-    actual = {name: sha256(path) for name, path in found.items() if path.is_file() and name not in apart}
-    sums = (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
-    stated = {name: value for value, _, name in (line.partition("  ") for line in sums)}
+    actual = {n: sha256(path) for n, path in sorted(found.items()) if path.is_file() and n not in apart}
+    lines = (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    stated = {name: value for value, _, name in (line.partition("  ") for line in lines)}
     for name in sorted({*actual, *stated}):
         need(name in actual, f"{name} is missing")
         need(name in stated, f"{name} does not belong to the release")
         need(actual[name] == stated[name], f"{name} has been changed, or SHA256SUMS has")
-    lines = "".join(f"{actual[name]}  {name}\n" for name in sorted(actual))
-    need(
-        (folder / "SHA256SUMS").read_bytes() == lines.encode(), "SHA256SUMS is not written as sha256sum does"
-    )
-    manifest, certificate = read_json(folder / "MANIFEST.json"), read_json(folder / "certificate.json")
-    files = [
-        {"path": name, "bytes": found[name].stat().st_size, "sha256": actual[name]}
-        for name in sorted(actual)
-        if name != "MANIFEST.json"
-    ]
-    of_certificate = {name: certificate[name] for name in ("release", "plan_sha256", "created")}
-    expected = {"format": "odsynth manifest 1", **of_certificate, "files": files}
-    need(manifest == expected, "MANIFEST.json does not describe this release")
+    sums = "".join(f"{value}  {name}\n" for name, value in actual.items()).encode()
+    need((folder / "SHA256SUMS").read_bytes() == sums, "SHA256SUMS is not written as sha256sum does")
+    certificate, described = read_json(folder / "certificate.json"), actual.keys() - {"MANIFEST.json"}
+    files = [{"path": n, "bytes": found[n].stat().st_size, "sha256": actual[n]} for n in sorted(described)]
+    expected = {name: certificate[name] for name in ("release", "plan_sha256", "created")}
+    expected.update(format="odsynth manifest 1", files=files)
+    agrees = read_json(folder / "MANIFEST.json", written=False) == expected
+    need(agrees, "MANIFEST.json does not describe this release")
     return f"{len(actual)} files are those of SHA256SUMS and MANIFEST.json"
 
 
@@ -1001,13 +836,8 @@ def check_signature(folder: Path, key: Path | None, certificate_only: bool) -> s
         return "NOT SIGNED: nothing shows who made these data, nor that they were drawn as the plan says"
     need(not missing, f"not signed as was asked for: {', '.join(missing)} is missing")
     try:
-        from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+        from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            PublicFormat,
-            load_pem_public_key,
-        )
     except ImportError:
         how = (
             "the signature needs the Python library cryptography, or openssl: openssl pkeyutl -verify -pubin "
@@ -1016,137 +846,137 @@ def check_signature(folder: Path, key: Path | None, certificate_only: bool) -> s
         if key is not None:
             raise ImpossibleError(how) from None
         return f"NOT CHECKED: {how}"
-
-    def public_key(path: Path) -> Any:
-        try:
-            made = load_pem_public_key(path.read_bytes())
-        except OSError as error:
-            raise ImpossibleError(f"{path}: {error.strerror}") from None
-        except (ValueError, UnsupportedAlgorithm):
-            raise WrongError(f"{path.name} is not a public key in PEM") from None
-        need(isinstance(made, Ed25519PublicKey), f"{path.name} is not an Ed25519 key")
-        return made
-
-    own = public_key(folder / parts[0])
-    pem = own.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    need((folder / parts[0]).read_bytes() == pem, f"{parts[0]} holds more than a key")
-    if key is not None:
-        given = public_key(key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        need(given == pem, f"{parts[0]} is not the key {key}: somebody else signed")
+    pem = (folder / parts[0]).read_bytes()
+    if key is not None and not key.is_file():
+        raise ImpossibleError(f"{key} is not a file")
+    others = key is not None and key.read_bytes().split() != pem.split()
+    need(not others, f"{parts[0]} is not the key {key}: somebody else signed")
+    # RFC 8410: the 32 bytes of an Ed25519 key stand after 12 that are always the same, here in Base64.
+    form = rb"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA([+/0-9A-Za-z]{43}=)\n-----END PUBLIC KEY-----\n"
+    found = re.fullmatch(form, pem)
+    if found is None:
+        raise WrongError(f"{parts[0]} is not an Ed25519 key in PEM, or more than one")
+    own = Ed25519PublicKey.from_public_bytes(base64.b64decode(found[1]))
     for name, signature in signed.items():
         try:
             own.verify((folder / signature).read_bytes(), (folder / name).read_bytes())
         except InvalidSignature:
             raise WrongError(f"{signature} is not a signature of {name} by {parts[0]}") from None
-    if key is None:
-        return "signed by the key in the folder; WHOSE that is, was not checked (give --key)"
-    return "signed by the key given"
+    whose = "given" if key else "in the folder; WHOSE that is, was not checked (give --key)"
+    return f"signed by the key {whose}"
 
 
-FIELDS = {
-    "1": "format release mechanism definition requested run person losses implicates totals classes",
-    "2": "format release mechanism definition requested run record_level user_level presence population "
-    "losses implicates totals classes",
-}
-AFTER = " arithmetic plan_sha256 software randomness created for_release not_for_release_because"
+# Fields of a certificate, in their order, by format.
+LEVELS = {"1": "person", "2": "record_level user_level presence population"}
+FIELDS = (
+    "format release mechanism definition requested run {} losses implicates totals classes arithmetic "
+    "plan_sha256 software randomness created for_release not_for_release_because"
+)
+VERSION = r"[0-9][0-9A-Za-z.!+_-]{0,63}"
 
 
 def check_certificate(folder: Path, stated: dict[str, Any], plan: Plan) -> str:
     """Check the form of the certificate, and that it is of this plan."""
-    path = folder / "certificate.json"
-    version = {"odsynth certificate 1": "1", "odsynth certificate 2": "2"}.get(str(stated.get("format")))
-    need(version is not None, "certificate.json: this is a format that this file does not know")
-    names = (FIELDS[version or ""] + AFTER).split()
+    version = str(stated.get("format")).replace("odsynth certificate ", "")
+    need(version in LEVELS, "certificate.json: this is a format that this file does not know")
+    names = FIELDS.format(LEVELS[version]).split()
     need([*stated] == names, "certificate.json: the fields are not those of its format, in their order")
-    text = json.dumps(stated, indent=1, ensure_ascii=False) + "\n"
-    need(path.read_text(encoding="utf-8") == text, "certificate.json is not written as odsynth does")
-    document, release = plan.document, plan.config["release"]
-    same("plan.json: format", document["format"], f"odsynth plan {version}")
-    need(
-        sha256(folder / "plan" / "plan.json") == stated["plan_sha256"], "plan.json is not the certified plan"
-    )
-    subject = {name: release[name] for name in ("name", "state", "year", "job_type")}
-    same("certificate.json: release", stated["release"], subject)
-    zones = document["geography"].get("external_zones", document["geography"].get("outside"))
-    if version == "2":
-        population = plan.config["jobs"].get("population")
-        same("certificate.json: population", stated["population"], population)
-        whole = (
-            "plan.json: without external zones, and only then, jobs are of residents, and the plan says so"
-        )
-        need((population == "residents") == (not zones), whole)
-        public = plan.config.get("workplaces") is not None
-        same("certificate.json: presence", stated["presence"] is not None, public)
-    software, randomness = stated["software"], stated["randomness"]
-    bill = ["sbom_sha256"] if version == "2" else []
-    need(
-        [*software] == ["version", "commit", "modified", *bill, "dependencies"]
-        and all(re.fullmatch("[0-9a-f]{64}", software[name] or "0" * 64) for name in bill)
-        and re.fullmatch(r"[0-9][0-9A-Za-z.!+_-]{0,63}", software["version"]) is not None
-        and (software["commit"] is None or re.fullmatch("[0-9a-f]{7,64}", software["commit"]) is not None)
-        and [*software["dependencies"]] == sorted(software["dependencies"])
-        and all(re.fullmatch(r"[0-9A-Za-z._-]{1,64}", name) for name in software["dependencies"])
-        and all(re.fullmatch(r"[0-9][0-9A-Za-z.!+_-]{0,63}", v) for v in software["dependencies"].values())
-        and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", stated["created"]) is not None,
-        "certificate.json: software or created is not of its form",
-    )
-    how = "HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling"
-    secure = randomness.get("secure")
-    source = {"secure": secure, "source": SOURCES.get(secure), "derivation": how}
-    need(
-        secure in (True, False) and randomness == source,
-        "certificate.json: randomness is not as it is written",
-    )
+    config, software, dependencies = plan.config, stated["software"], stated["software"]["dependencies"]
+    commit, modified, secure = software["commit"], software["modified"], stated["randomness"]["secure"]
+    population, bill = config["jobs"].get("population"), ["sbom_sha256"] if version == "2" else []
+    residents = None if plan.document["geography"]["external_zones"] else "residents"
+    forms = [(stated["created"], r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), (software["version"], VERSION)]
+    forms += [(name, "[0-9A-Za-z._-]{1,64}") for name in dependencies]
+    forms += [(of, VERSION) for of in dependencies.values()]
+    hashes = ((commit, "[0-9a-f]{7,64}"), (software.get("sbom_sha256"), "[0-9a-f]{64}"))
+    for text, form in [*forms, *(one for one in hashes if one[0] is not None)]:
+        need(re.fullmatch(form, text) is not None, f"certificate.json: a field is not like {form}")
+    truths = secure in (True, False) and modified in (True, False, None)
+    need(truths, "certificate.json: secure or modified is neither true nor false")
     reasons = [] if secure else ["the run was seeded: its randomness is not secret"]
-    reasons += ["the commit of the program is unknown"] if software["commit"] is None else []
-    if software["modified"] or (software["commit"] is not None and software["modified"] is None):
-        reasons.append("the program differs from its commit")
-    verdict = stated["for_release"], stated["not_for_release_because"]
-    need(verdict == (not reasons, reasons), "certificate.json: for_release is not what its other fields give")
+    reasons += ["the commit of the program is unknown"] if commit is None else []
+    reasons += ["the program differs from its commit"] if modified or (commit and modified is None) else []
+    expected = {
+        "release": {name: config["release"][name] for name in ("name", "state", "year", "job_type")},
+        "plan_sha256": sha256(folder / "plan" / "plan.json"),
+        "software": {
+            **{name: software[name] for name in ("version", "commit", "modified", *bill)},
+            "dependencies": dict(sorted(dependencies.items())),
+        },
+        "randomness": {
+            "secure": secure,
+            "source": "the operating system's generator" if secure else "a seed (tests only)",
+            "derivation": "HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling",
+        },
+        "for_release": not reasons,
+        "not_for_release_because": reasons,
+    }
+    same("certificate.json", stated, expected)
+    same("plan.json", plan.document, {"format": f"odsynth plan {version}"})
+    if version == "2":
+        tables = (stated["presence"] is None) == (config.get("workplaces") is None)
+        need(tables, "certificate.json: presence is there if there is a public table of workplaces")
+        whole = stated["population"] == population == residents
+        need(whole, "population: without external zones, and only then, jobs are of residents")
     return f"{stated['format']}, all fields present; it is of this plan"
 
 
+def read_table(path: Path, codes: bool = False) -> pa.Table:
+    """Read a Parquet file, or a folder of parts; text, also in codes, and whole numbers in one width each."""
+
+    def wide(of: pa.DataType) -> pa.DataType:
+        coded = codes and pa.types.is_dictionary(of)
+        text = coded or pa.types.is_string(of) or pa.types.is_large_string(of)
+        return pa.string() if text else pa.int64() if pa.types.is_integer(of) else of
+
+    tables = [pq.read_table(part) for part in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    for schema in (one.schema for one in tables):
+        notes = schema.metadata or any(field.metadata for field in schema)
+        need(not notes, f"{path.name} carries notes beside its rows")
+    table = pa.concat_tables(tables)
+    schema = pa.schema([(field.name, wide(field.type)) for field in table.schema])
+    return table.cast(schema).combine_chunks()
+
+
+def every(condition: Any) -> bool:
+    """Say whether something is true of every row."""
+    return pc.all(condition, skip_nulls=False).as_py() is True
+
+
 def read_plan(folder: Path) -> Plan:
-    """Read a plan and its tables, which must be those that plan.json names."""
+    """Read a plan and its tables, which must be those that plan.json names; in the names of format 2."""
     below = folder / "plan"
-    document = read_json(below / "plan.json")
-    text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    need(
-        (below / "plan.json").read_text(encoding="utf-8") == text, "plan.json is not written as odsynth does"
-    )
+    document = read_json(below / "plan.json", in_order=True)
     need(set(document["files"]) == {f"{name}.parquet" for name in TABLES}, "plan.json: files are others")
     for name, stated in document["files"].items():
         need(sha256(below / name) == stated, f"plan/{name} is not the table that plan.json names")
-    return Plan(document, {name: pq.read_table(below / f"{name}.parquet") for name in TABLES})
+    if document["format"] == "odsynth plan 1":
+        document["geography"]["external_zones"] = document["geography"].pop("outside")
+    return Plan(document, {name: read_table(below / f"{name}.parquet", codes=True) for name in TABLES})
 
 
 def check_plan(plan: Plan) -> str:
     """Check that a plan agrees with itself and with the configuration that it quotes."""
     document, config, geography = plan.document, plan.config, plan.document["geography"]
-    privacy, release, settings = config["privacy"], config["release"], config["plan"]
-    pooling, choices = document["pooling"], document["choices"]
-    number, runs = plan.implicates
-    level, below = settings.get("pool_level"), settings.get("pool_below")
-    by = settings.get("pool_by")
-    asked = Fraction(privacy["epsilon"]), Fraction(privacy["delta"])
-    keys = "attributes choices configuration delta epsilon files format geography guarantee mechanism"
-    keys += " model_level notes parameters pooling"
-    need(sorted(document) == keys.split(), "plan.json has other fields")
-    for what, agree in {
-        "epsilon and delta": asked
-        == (Fraction(document["epsilon"]) * runs, Fraction(document["delta"]) * runs),
-        "guarantee": document["guarantee"] == privacy["guarantee"],
-        "mechanism": release.get("mechanism") in (None, document["mechanism"]),
-        "geography": (geography["block"], geography["levels"])
-        == (config["geography"]["block"], config["geography"]["levels"]),
-        "pooling": by in (None, pooling["by"])
-        and level in (None, pooling["level"])
-        and below in (None, pooling["below"]),
-        "shares of epsilon": sum(Fraction(t["share"]) for t in choices.get("tables", [])) < 1,
-    }.items():
-        need(agree, f"plan.json: {what}: not what its configuration asks for")
+    pooling, block, (number, runs) = document["pooling"], geography["block"], plan.implicates
+    keys = "attributes choices configuration delta epsilon files format geography guarantee mechanism "
+    keys += "model_level notes parameters pooling"
+    asked = [Fraction(config["privacy"][n]) == runs * Fraction(document[n]) for n in ("epsilon", "delta")]
+    pools_by = [config["plan"].get(f"pool_{n}") in (None, pooling[n]) for n in ("by", "level", "below")]
+    shares = [Fraction(table["share"]) for table in document["choices"].get("tables", [])]
+    other = "not what its configuration asks for"
+    checks = {
+        "it has other fields": sorted(document) == keys.split(),
+        f"epsilon and delta: {other}": all(asked),
+        f"guarantee: {other}": document["guarantee"] == config["privacy"]["guarantee"],
+        f"mechanism: {other}": config["release"].get("mechanism") in (None, document["mechanism"]),
+        f"geography: {other}": all(geography[n] == config["geography"][n] for n in ("block", "levels")),
+        f"pooling: {other}": all(pools_by),
+        "shares of epsilon leave nothing": sum(shares) < 1,
+    }
+    must("plan.json", checks)
     expected = {
-        "blocks": [geography["block"], *geography["levels"], "latitude", "longitude", "weight"],
+        "blocks": [block, *geography["levels"], "latitude", "longitude", "weight"],
         "domains": ["destination", "size", "cuts", "stratum"],
         "shares": ["destination", "unit", "share"],
         "pools": ["place", "shared", *pooling["by"], "n", "m", "domain", "class"],
@@ -1154,288 +984,163 @@ def check_plan(plan: Plan) -> str:
     }
     areas = config["geography"].get("non_nesting_areas", [])
     for name, columns in expected.items():
-        found = [
-            column for column in plan.tables[name].column_names if name != "blocks" or column not in areas
-        ]
+        found = [c for c in plan.tables[name].column_names if name != "blocks" or c not in areas]
         need(found == columns, f"plan/{name}.parquet has other columns")
-    blocks = plan.column("blocks", geography["block"])
-    position = {code: i for i, code in enumerate(blocks)}
-    need(len(position) == len(blocks), "plan/blocks.parquet names a block twice")
-    need(
-        all(weight > 0 for weight in plan.column("blocks", "weight")),
-        "plan/blocks.parquet: a weight is below 1",
-    )
-    codes = list(zip(*(plan.column("blocks", name) for name in (*geography["levels"], geography["block"]))))
-    need(codes == sorted(codes), "plan/blocks.parquet is not in order")
-    for cuts, strata in zip(plan.column("domains", "cuts"), plan.column("domains", "stratum")):
-        rising = cuts[:1] == [0] and all(a < b for a, b in zip(cuts, cuts[1:])) and cuts[-1] < len(blocks)
-        need(rising and len(strata) == len(cuts), "plan/domains.parquet: cells are not runs of blocks")
-    of_level = dict(zip(blocks, plan.column("blocks", pooling["level"])))
-    place, shared, n = (plan.column("pools", name) for name in ("place", "shared", "n"))
-    own = [plan.column("pools", name) for name in pooling["by"]]
-    need(len(set(zip(place, shared, *own))) == len(place), "plan/pools.parquet: a pool comes twice")
-    jobs = [0] * len(place)
-    outside = external_codes(plan)
-    slots = [plan.column("slots", name) for name in ("pool", "work", "count")]
-    of_slot = [plan.column("slots", name) for name in pooling["by"]]
-    need(slots[0] == sorted(slots[0]), "plan/slots.parquet is not in the order of the pools")
-    for pool, work, count, *kind in zip(*slots, *of_slot):
-        need(
-            work in position and work not in outside, "plan/slots.parquet: a job is not inside the geography"
-        )
-        need(count > 0 and 0 <= pool < len(place), "plan/slots.parquet: a row is not of a pool, or of no job")
-        there = of_level[work] == of_level[place[pool]] if shared[pool] else work == place[pool]
-        need(
-            there and kind == [column[pool] for column in own], "plan/slots.parquet: a job is not of its pool"
-        )
-        jobs[pool] += count
-    need(jobs == n, "plan/pools.parquet: n is not the number of slots")
-    need(
-        plan.column("pools", "m") == [x * (number // runs) for x in n],
-        "plan/pools.parquet: m is not n for each implicate",
-    )
-    ends = {*range(plan.tables["domains"].num_rows)}
-    need(set(plan.column("pools", "domain")) <= ends, "plan/pools.parquet names a domain that there is not")
-    for name, categories in document["attributes"].items():
-        need(
-            set(plan.column("slots", name)) <= set(categories),
-            f"plan/slots.parquet: {name} has other categories",
-        )
-    return f"{len(n):,} pools with {sum(n):,} jobs agree with each other and with the configuration quoted"
 
-
-def external_codes(plan: Plan) -> set[str]:
-    """Return the codes of the blocks that are external zones: prefixes filled up with 9s."""
-    geography = plan.document["geography"]
-    zones = geography.get("external_zones", geography.get("outside", []))
-    longest = max(map(len, plan.column("blocks", geography["block"])))
-    return {zone.ljust(longest, "9") for zone in zones}
-
-
-# --- data
-
-
-def count_columns(plan: Plan) -> dict[str, list[str]]:
-    """Return the columns that count jobs, by attribute."""
-    lodes = {"SA": LODES["A"], "SE": LODES["E"], "SI": LODES["I"]}
-    return {
-        name: [of if lodes.get(name) == of_all else f"{name}_{of}" for of in of_all]
-        for name, of_all in plan.document["attributes"].items()
+    blocks, pools, slots, domains = (plan.tables[name] for name in ("blocks", "pools", "slots", "domains"))
+    codes = [*zip(*(blocks[name].to_pylist() for name in (*geography["levels"], block)))]
+    checks = {
+        "it is not in order": codes == sorted(codes),
+        "a block comes twice": len({code for *_, code in codes}) == len(codes),
+        "a weight is below 1": every(pc.greater(blocks["weight"], 0)),
     }
+    must("plan/blocks.parquet", checks)
+    for cuts, strata in zip(domains["cuts"].to_pylist(), domains["stratum"].to_pylist()):
+        rising = all(a < b for a, b in zip([-1, *cuts], [*cuts, len(codes)])) and cuts[0] == 0
+        need(rising and len(strata) == len(cuts), "plan/domains.parquet: cells are not runs of blocks")
+
+    # Every pool is of one place, and its jobs are slots there, with the attributes that the pool is by.
+    known, place, n = blocks[block].combine_chunks(), pools["place"], pools["n"]
+    pool, work, level = slots["pool"], slots["work"], blocks[pooling["level"]]
+    jobs = summed(slots.select(["pool", "count"]), ["pool"])
+    due = pa.table({"pool": pa.array(range(len(pools)), pa.int64()), "count": n})
+    unit, own = (level.take(pc.index_in(codes, value_set=known)) for codes in (work, place))
+    near = pc.and_(pools["shared"].take(pool), pc.equal(unit, own.take(pool)))
+    there = [pc.or_(near, pc.equal(work, place.take(pool)))]
+    there += [pc.equal(slots[name], pools[name].take(pool)) for name in pooling["by"]]
+    kinds = [pc.is_in(slots[name], value_set=pa.array(of)) for name, of in document["attributes"].items()]
+    inside = pc.invert(pc.is_in(work, value_set=plan.external_codes))
+    of_pool = {*zip(*(pools[name].to_pylist() for name in ("place", "shared", *pooling["by"])))}
+    checks = {
+        "slots: they are not in the order of the pools": every(pc.greater_equal(pool[1:], pool[:-1])),
+        "slots: a job is in an external zone": every(inside),
+        "slots: a row is of no job": every(pc.greater(slots["count"], 0)),
+        "slots: a job is not of its pool": all(map(every, there)),
+        "slots: an attribute has other categories": all(map(every, kinds)),
+        "pools: a pool comes twice": len(of_pool) == len(pools),
+        "pools: n is not the number of slots": jobs.equals(due),
+        "pools: m is not n for each implicate": every(pc.equal(pools["m"], pc.multiply(n, number // runs))),
+        "pools: there is no such domain": set(pools["domain"].to_pylist()) <= {*range(len(domains))},
+    }
+    must("plan", checks)
+    return f"{len(pools):,} pools with {pc.sum(n).as_py():,} jobs agree with each other and the configuration"
 
 
-def data_files(plan: Plan) -> dict[str, str]:
-    """Return the names of the data files of each implicate."""
-    release, jobs = plan.config["release"], plan.config["jobs"]
-    tail = f"{release['job_type']}_{release['year']}"
-    names = {"main": f"{release['state']}_od_main_{tail}"}
-    if external_codes(plan):
-        names["aux"] = f"{release['state']}_od_aux_{tail}"
-    if jobs["format"] == "microdata" and len(jobs["attributes"]) > 1:
-        names["jobs"] = f"{release['state']}_jobs_main_{tail}"
-    return names
+# --- data (docs/formats.md, Data)
 
 
 def check_names(folder: Path, plan: Plan) -> str:
     """Check that there are the files of such a release and no others."""
-    config, csv = plan.config, bool(plan.config["release"]["csv"])
-    number, runs = plan.implicates
-    below = [f"implicate-{i + 1:02}/" for i in range(number)] if number > 1 else [""]
-    names = data_files(plan)
-    due = {f"{b}{name}.parquet" for b in below for name in names.values()}
-    due |= {f"{b}{names[kind]}.csv.gz" for b in below for kind in names if csv and kind != "jobs"}
-    due |= {
-        "README.md",
-        "certificate.json",
-        "certificate.schema.json",
-        "MANIFEST.json",
-        "SHA256SUMS",
-        "plan/plan.json",
-    }
-    due |= {f"plan/{name}.parquet" for name in TABLES}
+    config, (_, runs), csv = plan.config, plan.implicates, plan.config["release"]["csv"]
+    due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
+    due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     due |= {f"geo/{one['level']}.parquet" for one in config["geography"].get("polygons") or []}
+    for below, (kind, name) in itertools.product(plan.folders, plan.files.items()):
+        due |= {f"{below}{name}.parquet", *([f"{below}{name}.csv.gz"] if csv and kind != "jobs_main" else [])}
     if plan.document["mechanism"] == "geometric" and plan.document["format"] == "odsynth plan 2":
-        tables = len(plan.document["choices"].get("tables", [])) + 1
+        tables = range(len(plan.document["choices"].get("tables", [])) + 1)
         runs_below = [f"run-{i + 1}/" for i in range(runs)] if runs > 1 else [""]
-        due |= {f"measurements/{b}table-{k + 1}.parquet" for b in runs_below for k in range(tables)}
-    records = {"datapackage.json", "croissant.json", "dcat-us.json"}
-    optional = {
-        *records,
-        "names.parquet",
-        "verify.py",
-        "accuracy.json",
-        "signing-key.pub",
-        *SIGNATURES.values(),
-    }
-    found: dict[str, list[str]] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            name, last = path.relative_to(folder).as_posix(), path.parent.relative_to(folder).as_posix()
-            part = last.endswith(".parquet")
-            found.setdefault(last if part else name, []).append(path.name if part else "")
-    other = sorted((found.keys() ^ due) - optional)
+        due |= {f"measurements/{below}table-{k + 1}.parquet" for below in runs_below for k in tables}
+    optional = {"names.parquet", "verify.py", "accuracy.json", "signing-key.pub", *SIGNATURES.values()}
+    optional |= {"datapackage.json", "croissant.json", "dcat-us.json"}
+    parts: dict[str, list[str]] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name, last = path.relative_to(folder).as_posix(), path.parent.relative_to(folder).as_posix()
+        parts.setdefault(last if last.endswith(".parquet") else name, []).append(path.name)
+    other = sorted((parts.keys() ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
-    for name, parts in found.items():
-        numbered = [f"part-{i:06}.parquet" for i in range(len(parts))]
-        need(
-            parts in ([""], numbered) and (parts == [""]) != (name in due and (folder / name).is_dir()),
-            f"{name} has other parts",
-        )
+    for name, found in parts.items():
+        numbered = [f"part-{i:06}.parquet" for i in range(len(found))]
+        parted = name in due and found == numbered
+        need(parted or not (folder / name).is_dir(), f"{name} has other parts")
     return "the files are those of such a release"
 
 
-def rows(folder: Path, name: str) -> pa.Table:
-    """Return the rows of a Parquet file, or of a folder of parts."""
-    path = folder / f"{name}.parquet"
-    parts = sorted(path.iterdir()) if path.is_dir() else [path]
-    for part in parts:
-        bare = not (pq.read_schema(part).metadata or {})
-        need(bare, f"{name}.parquet: carries notes beside its rows")
-    return pa.concat_tables([pq.read_table(part) for part in parts])
+def summed(table: pa.Table, keys: list[str]) -> pa.Table:
+    """Return the sums of all other columns, by these, in their order."""
+    counts = [name for name in table.column_names if name not in keys]
+    found = table.group_by(keys).aggregate([(name, "sum") for name in counts])
+    found = found.sort_by([(key, "ascending") for key in keys])
+    return found.select([*keys, *(f"{name}_sum" for name in counts)]).rename_columns([*keys, *counts])
+
+
+def counted(table: pa.Table, plan: Plan, keys: dict[str, str], count: Any) -> pa.Table:
+    """Count jobs in all, and by each category of each attribute, as the columns of OD files do."""
+    columns = {key: table[name] for key, name in keys.items()} | {"S000": count}
+    for name, of in plan.counts.items():
+        for category, column in of.items():
+            columns[column] = pc.if_else(pc.equal(table[name], category), count, 0)
+    return summed(pa.table(columns), [*keys])
 
 
 def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
     """Compare the data files with the plan's slots: totals of every work block by every attribute."""
-    number, _ = plan.implicates
-    below = [folder / f"implicate-{i + 1:02}" for i in range(number)] if number > 1 else [folder]
-    files, columns = data_files(plan), count_columns(plan)
-    counted = ["S000", *(name for of in columns.values() for name in of)]
-    blocks = pa.array(plan.column("blocks", plan.document["geography"]["block"]), pa.string())
-    outside = pa.array(sorted(external_codes(plan)), pa.string())
-    public: dict[str, Counter[str]] = {}
-    attributes = [plan.column("slots", name) for name in columns]
-    for work, count, *kinds in zip(plan.column("slots", "work"), plan.column("slots", "count"), *attributes):
-        of_block = public.setdefault(work, Counter())
-        of_block["S000"] += count
-        for (name, of), kind in zip(columns.items(), kinds):
-            of_block[of[plan.document["attributes"][name].index(kind)]] += count
-    most, pairs = sum(of["S000"] for of in public.values()), 0
-    day = stated["created"][:10].replace("-", "")
-    for place in below:
-        tables = []
-        for kind in ("main", "aux"):
-            if kind not in files:
-                continue
-            name, table = files[kind], rows(place, files[kind])
-            need(
-                table.column_names == ["w_geocode", "h_geocode", *counted, "createdate"],
-                f"{name}.parquet has other columns",
-            )
-            for column in table.column_names:
-                whole = column in counted
-                fits = (
-                    pa.types.is_int64
-                    if whole
-                    else lambda t: pa.types.is_string(t) or pa.types.is_large_string(t)
-                )
-                bare = table.schema.field(column).metadata is None and table[column].null_count == 0
-                need(
-                    fits(table.schema.field(column).type) and bare,
-                    f"{name}.parquet: {column} is of another kind",
-                )
-            table = table.cast(
-                pa.schema([(c, pa.int64() if c in counted else pa.string()) for c in table.column_names])
-            )
-            check_rows(name, table, counted, columns, blocks, outside, kind == "aux", most, day)
-            check_csv(place / f"{name}.csv.gz", table, plan)
-            tables.append(table)
-        od = pa.concat_tables(tables)
-        sums = od.group_by("w_geocode").aggregate([(column, "sum") for column in counted]).to_pydict()
-        found = {
-            work: Counter({c: sums[f"{c}_sum"][i] for c in counted if sums[f"{c}_sum"][i]})
-            for i, work in enumerate(sums["w_geocode"])
-        }
-        need(
-            found == public,
-            f"{files['main']}.parquet: totals by work block are not those of the plan's slots",
-        )
-        if "jobs" in files:
-            check_jobs(place, files["jobs"], plan, od, columns)
+    files, slots, ends = plan.files, plan.tables["slots"], ["w_geocode", "h_geocode"]
+    attributes, pairs = [*plan.document["attributes"]], 0
+    public = counted(slots, plan, {"w_geocode": "work"}, slots["count"])
+    for below in plan.folders:
+        kinds = [kind for kind in ("od_main", "od_aux") if kind in files]
+        od = pa.concat_tables([check_od(folder / below, kind, plan) for kind in kinds])
+        day = every(pc.equal(od["createdate"], stated["created"][:10].replace("-", "")))
+        need(day, f"{files['od_main']}.parquet: createdate is not the day that certificate.json states")
+        od = od.drop(["createdate"])
+        equal = summed(od.drop(["h_geocode"]), ["w_geocode"]).equals(public)
+        need(equal, f"{files['od_main']}.parquet: totals by work block are not those of the plan's slots")
         pairs += od.num_rows
-    return (
-        f"{pairs:,} pairs; the totals of {len(public):,} work blocks by {len(counted)} counts are the plan's"
-    )
+        if "jobs_main" in files:
+            name = f"{below}{files['jobs_main']}.parquet"
+            jobs = read_table(folder / name)
+            need(jobs.column_names == [*ends, *attributes], f"{name} has other columns")
+            numbers = [i for i, n in enumerate(slots["count"].to_pylist()) for _ in range(n)]
+            due = slots.take(pa.array(numbers, pa.int64())).select(["work", *attributes])
+            equal = jobs.drop(["h_geocode"]).equals(due.rename_columns(["w_geocode", *attributes]))
+            need(equal, f"{name}: the jobs are not the plan's slots")
+            found = counted(jobs, plan, {end: end for end in ends}, pa.array([1] * jobs.num_rows, pa.int64()))
+            need(found.equals(summed(od, ends)), f"{name} and the OD files hold different commutes")
+    counts = public.num_columns - 1
+    return f"{pairs:,} pairs; the totals of {len(public):,} work blocks by {counts} counts are the plan's"
 
 
-def check_rows(
-    name: str,
-    table: pa.Table,
-    counted: list[str],
-    columns: dict[str, list[str]],
-    blocks: pa.Array,
-    outside: pa.Array,
-    aux: bool,
-    most: int,
-    day: str,
-) -> None:
-    """Check the rows of an OD file by themselves."""
-    work, home = (pc.index_in(table[c], value_set=blocks) for c in ("w_geocode", "h_geocode"))
-    known = work.null_count == 0 and home.null_count == 0
-    need(known, f"{name}.parquet has blocks that are not in the geography")
-    is_outside = pc.is_in(table["h_geocode"], value_set=outside)
-    right = pc.all(pc.equal(is_outside, pa.scalar(aux))).as_py() is not False
-    need(right, f"{name}.parquet has homes that belong in the other of the main and the aux file")
-    key = pc.add(
-        pc.multiply(work.cast(pa.int64()), pa.scalar(len(blocks))), home.cast(pa.int64())
-    ).combine_chunks()
-    rising = pc.all(pc.greater(key[1:], key[:-1])).as_py() is not False
-    need(rising, f"{name}.parquet: rows are not in order, or a pair comes twice")
-    fits = [pc.min_max(table[c]).as_py() for c in counted if table.num_rows]
-    possible = all(of["min"] >= 0 and of["max"] <= most for of in fits) and (not fits or fits[0]["min"] >= 1)
-    for of in columns.values() if possible else []:
-        added = table[of[0]]
-        for column in of[1:]:
-            added = pc.add(added, table[column])
-        possible = possible and pc.all(pc.equal(added, table["S000"])).as_py() is not False
-    need(possible, f"{name}.parquet has counts that no jobs can have")
-    today = pc.all(pc.equal(table["createdate"], pa.scalar(day))).as_py() is not False
-    need(today, f"{name}.parquet: createdate is not the day that certificate.json states")
-
-
-def check_csv(path: Path, table: pa.Table, plan: Plan) -> None:
-    """Check that a CSV file has the rows of the Parquet file."""
-    if not plan.config["release"]["csv"]:
-        return
-    columns = [table[name].to_pylist() for name in table.column_names]
-    lines = itertools.chain(
-        [",".join(table.column_names)], (",".join(map(str, row)) for row in zip(*columns))
-    )
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
-        equal = all(a == b for a, b in itertools.zip_longest((f"{line}\n" for line in lines), text))
-    need(equal, f"{path.name} and the Parquet file hold different rows")
-
-
-def check_jobs(folder: Path, name: str, plan: Plan, od: pa.Table, columns: dict[str, list[str]]) -> None:
-    """Check that single jobs are the plan's slots, in order, and add up to the OD files."""
-    table = rows(folder, name)
-    need(table.column_names == ["w_geocode", "h_geocode", *columns], f"{name}.parquet has other columns")
-    jobs = table.to_pydict()
-    count = plan.column("slots", "count")
-    for ours, theirs in zip(("work", *columns), ("w_geocode", *columns)):
-        due = itertools.chain.from_iterable(map(itertools.repeat, plan.column("slots", ours), count))
-        equal = all(a == b for a, b in itertools.zip_longest(due, jobs[theirs]))
-        need(equal, f"{name}.parquet: the jobs are not the plan's slots")
-    found: Counter[tuple[str, str, str]] = Counter()
-    for attribute, of in columns.items():
-        names = dict(zip(plan.document["attributes"][attribute], of))
-        found.update(zip(jobs["w_geocode"], jobs["h_geocode"], map(names.__getitem__, jobs[attribute])))
-    work, home = od["w_geocode"].to_pylist(), od["h_geocode"].to_pylist()
-    counts = {c: od[c].to_pylist() for of in columns.values() for c in of}
-    stated = {(w, h, c): x for c in counts for w, h, x in zip(work, home, counts[c]) if x}
-    need(found == stated, f"{name}.parquet and the OD files hold different commutes")
+def check_od(folder: Path, kind: str, plan: Plan) -> pa.Table:
+    """Check the rows of an OD file by themselves, and return them."""
+    path = folder / f"{plan.files[kind]}.parquet"
+    table, name, columns = read_table(path), path.name, plan.counts
+    counts = ["S000", *(c for of in columns.values() for c in of.values())]
+    due = [("w_geocode", pa.string()), ("h_geocode", pa.string()), *((c, pa.int64()) for c in counts)]
+    need(table.schema.equals(pa.schema([*due, ("createdate", pa.string())])), f"{name} has other columns")
+    known = pa.array(plan.column("blocks", plan.document["geography"]["block"]), pa.string())
+    work, home = (pc.index_in(table[c], value_set=known).cast(pa.int64()) for c in ("w_geocode", "h_geocode"))
+    need(work.null_count == home.null_count == 0, f"{name} has blocks that are not in the geography")
+    outside = pc.is_in(table["h_geocode"], value_set=plan.external_codes)
+    right = every(pc.equal(outside, kind == "od_aux"))
+    need(right, f"{name} has homes that belong in the other of the main and aux file")
+    key = pc.add(pc.multiply(work, len(known)), home)
+    need(every(pc.greater(key[1:], key[:-1])), f"{name}: rows are not in order, or a pair comes twice")
+    most = sum(plan.column("slots", "count"))
+    possible = [pc.greater_equal(table[c], int(c == "S000")) for c in counts]
+    possible += [pc.less_equal(table[c], most) for c in counts]
+    added = (functools.reduce(pc.add, (table[c] for c in of.values())) for of in columns.values())
+    possible += [pc.equal(jobs, table["S000"]) for jobs in added]
+    need(all(map(every, possible)), f"{name} has counts that no jobs can have")
+    if plan.config["release"]["csv"]:
+        rows = zip(*(table[name].to_pylist() for name in table.column_names))
+        lines = (",".join(map(str, row)) for row in itertools.chain([table.column_names], rows))
+        with gzip.open(path.with_suffix(".csv.gz"), "rt", encoding="utf-8", newline="") as text:
+            equal = all(a == b for a, b in itertools.zip_longest((f"{line}\n" for line in lines), text))
+        need(equal, f"{name} and the CSV file hold different rows")
+    return table
 
 
 def check_texts(folder: Path, stated: dict[str, Any]) -> str:
     """Compare the numbers in the read-me with the certificate's."""
     text = (folder / "README.md").read_text(encoding="utf-8")
     user = stated.get("user_level") or stated["person"]
-    fit = "**for publication**" if stated["for_release"] else "**Not for release**"
     for said in (
         f"# {stated['release']['name']}\n",
         f"{stated['totals']['synthetic_workers']:,} **synthetic** workers",
         f"\nEpsilon {stated['run']['epsilon']}, delta {stated['run']['delta']}.\n",
         f"with epsilon {user['epsilon']} and delta {user['delta']}.",
-        fit,
+        "**for publication**" if stated["for_release"] else "**Not for release**",
     ):
         need(said in text, f"README.md does not say what certificate.json gives: {said.strip()}")
     return "README.md has the numbers of the certificate"
@@ -1451,25 +1156,21 @@ NOT_CHECKED = [
 ]
 
 
-def verify(
-    folder: Path, key: Path | None = None, certificate_only: bool = False
-) -> Iterator[tuple[str, str]]:
+def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the name of each check and what it found; the first that fails raises `WrongError`."""
     if not folder.is_dir():
         raise ImpossibleError(f"{folder} is not a folder")
-    if not certificate_only:
+    if not only:
         yield "files", check_files(folder)
-    yield "signature", check_signature(folder, key, certificate_only)
+    yield "signature", check_signature(folder, key, only)
     stated, plan = read_json(folder / "certificate.json"), read_plan(folder)
     yield "certificate", check_certificate(folder, stated, plan)
     yield "plan", check_plan(plan)
     claims, run = check_guarantee(plan, stated), stated["run"]
-    said = (
-        f"epsilon {run['epsilon']}, delta {run['delta']}: all {claims.count} bounds are proved again from the"
-    )
-    excess = f"{float(claims.factor - 1):.1e}"
-    yield "guarantee", f"{said} plan; the largest excess of one over its proof is {excess} of it"
-    if not certificate_only:
+    excess = f"the largest excess of one over its proof is {float(claims.factor - 1):.1e} of it"
+    proved = f"all {claims.count} bounds are proved again from the plan; {excess}"
+    yield "guarantee", f"epsilon {run['epsilon']}, delta {run['delta']}: {proved}"
+    if not only:
         yield "names", check_names(folder, plan)
         yield "data", check_data(folder, plan, stated)
         yield "texts", check_texts(folder, stated)
@@ -1482,9 +1183,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folder", type=Path, help="public folder of a release")
     parser.add_argument("--key", type=Path, help="public key file of the signer, from elsewhere")
-    parser.add_argument(
-        "--certificate-only", action="store_true", help="the certificate and the plan, not the data"
-    )
+    only = "the certificate and the plan, not the data"
+    parser.add_argument("--certificate-only", action="store_true", help=only)
     given = parser.parse_args(arguments)
     try:
         for name, detail in verify(given.folder, given.key, given.certificate_only):

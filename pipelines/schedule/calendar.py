@@ -27,7 +27,7 @@ from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
 from pipelines.schedule.notify import Notify
 from pipelines.schedule.periods import NEEDED, Period, filled, put
 from synth.composition import record_share
-from synth.exact import decimal_down, exact
+from synth.rationals import decimal_down, exact
 
 __all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
 

@@ -23,7 +23,7 @@ from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.schedule.calendar import Calendar, Occurrence
 from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message
-from synth.exact import decimal_down, decimal_up, exact
+from synth.rationals import decimal_down, decimal_up, exact
 
 __all__ = ["Cost", "Outlook", "outlook", "period_cost"]
 

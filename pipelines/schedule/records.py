@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
 
 from pipelines.storage.durable import hold_lock, write_whole
-from synth.exact import exact
+from synth.rationals import exact
 
 __all__ = ["Record", "Records"]
 

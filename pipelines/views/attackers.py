@@ -17,11 +17,9 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import load_plan
 from pipelines.release.reader import PublicReleaseError, check_target
 from pipelines.storage.durable import whole_folder
+from pipelines.views.choices import STUBBORNNESS
 
-__all__ = ["STUBBORNNESS", "AttackersReport", "attackers"]
-
-STUBBORNNESS = ("1", "10", "100")
-"""How many homes seen the belief of attackers weighs as much as, where nothing else is asked for."""
+__all__ = ["AttackersReport", "attackers"]
 
 _PAGE, _FIGURE = "attackers.md", "attackers.png"
 _SIZES = (1, 2, 10, 100, 1_000)  # jobs of the smallest pool of each group

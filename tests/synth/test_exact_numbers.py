@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.exact import decimal_down, decimal_up, exact
+from synth.rationals import decimal_down, decimal_up, exact
 
 positive = st.one_of(
     st.fractions(min_value=Fraction(1, 10**12), max_value=10**12),

@@ -10,6 +10,7 @@ from pathlib import Path
 from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.storage.durable import private_folder, whole_folder
+from pipelines.views import choices
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
 from pipelines.views.exports.matrices import write_omx
@@ -49,23 +50,21 @@ class Format:
     write: Callable[[Source, Path], list[str]]
 
 
-FORMATS: dict[str, Format] = {
-    "lodes": Format("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program", write_lodes),
-    "csv": Format("aggregated flows and zones, all counts", "spreadsheets, R, pandas", write_csv),
-    "geoparquet": Format("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS", write_geoparquet),
-    "geopackage": Format("zones and flows in one file", "QGIS, ArcGIS", write_geopackage),
-    "flatgeobuf": Format("zones and flow lines, read in part", "QGIS, web maps", write_flatgeobuf),
-    "geojson": Format("zones and flow lines as text", "web maps, any GIS", write_geojson),
-    "pmtiles": Format("zones as vector tiles in one file", "MapLibre, QGIS", write_pmtiles),
-    "omx": Format(
-        "home x work matrices, one for each count", "ActivitySim, AequilibraE, openmatrix", write_omx
-    ),
-    "flowmap": Format(
-        "locations.csv, flows.csv and properties.csv", "flowmap.gl, flowmap.blue", write_flowmap
-    ),
-    "kepler": Format("a map with zones and arcs", "kepler.gl", write_kepler),
+_WRITERS: dict[str, Callable[[Source, Path], list[str]]] = {
+    "lodes": write_lodes,
+    "csv": write_csv,
+    "geoparquet": write_geoparquet,
+    "geopackage": write_geopackage,
+    "flatgeobuf": write_flatgeobuf,
+    "geojson": write_geojson,
+    "pmtiles": write_pmtiles,
+    "omx": write_omx,
+    "flowmap": write_flowmap,
+    "kepler": write_kepler,
 }
-"""The formats by name; a new one is an entry here."""
+
+FORMATS = {name: Format(*words, _WRITERS[name]) for name, words in choices.FORMATS.items()}
+"""The formats by name; a new one is an entry above and in `pipelines.views.choices`."""
 
 
 def export(

@@ -1,5 +1,5 @@
 """Figures for reports: where the workers or residents of an area live and work, and how far they travel."""
 
-from pipelines.views.figures.figure import KINDS, draw_figure
+from pipelines.views.figures.figure import draw_figure
 
-__all__ = ["KINDS", "draw_figure"]
+__all__ = ["draw_figure"]

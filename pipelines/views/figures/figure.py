@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from geo_data.arguments import PathLike, expect, path_of
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target
+from pipelines.views.choices import KINDS
 from pipelines.views.commutes import Side, find_area
 from pipelines.views.figures.subject import FigureSubject
 
-__all__ = ["KINDS", "draw_figure"]
+__all__ = ["draw_figure"]
 
-KINDS = ("all", "choropleth", "flows", "rose", "distance")
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 

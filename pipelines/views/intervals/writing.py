@@ -17,6 +17,7 @@ from geo_data.geography import Geography
 from pipelines.planning.workload import Table
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
 from pipelines.storage.durable import whole_folder
+from pipelines.views.choices import DRAWS, FEWEST
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
 from pipelines.views.intervals.reading import (
     COVERAGE_WORDS,
@@ -27,12 +28,9 @@ from pipelines.views.intervals.reading import (
     public_key,
 )
 
-__all__ = ["DRAWS", "FEWEST", "write_intervals"]
+__all__ = ["write_intervals"]
 
 README = "README.txt"
-DRAWS = 100
-FEWEST = 19  # an interval of 90 % needs them
-
 _JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block
 
 

@@ -28,7 +28,7 @@ from pipelines.config.loading import (
 )
 from pipelines.config.toml import parse_toml
 from synth import MECHANISMS
-from synth.exact import exact
+from synth.rationals import exact
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

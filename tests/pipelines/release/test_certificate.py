@@ -39,7 +39,7 @@ from pipelines.release.certificate import (
 from pipelines.release.provenance import SourceState
 from pipelines.release.readme import odds_in_words
 from pipelines.running.payment import cost_of
-from synth.exact import decimal_up
+from synth.rationals import decimal_up
 
 Configs = Callable[..., ReleaseConfig]
 ROOT = Path(__file__).resolve().parents[3]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -28,48 +30,7 @@ ABOUT = {
     "attribute": [{"name": "age", "unit": "years", "labels": {"old": "55 | more"}}],
 }
 
-# What the JSON Schema of DCAT-US 3.0 asks of the terms that a record has, in our words: no package has the
-# published files.
-YEAR = {"type": "string", "pattern": "^[0-9]{4}$"}
-TEXT = {"type": "string", "minLength": 1}
-DCAT_US_DISTRIBUTION = {
-    "properties": {
-        "title": TEXT,
-        "description": TEXT,
-        "license": TEXT,
-        "mediaType": TEXT,
-        "byteSize": {"type": "string", "pattern": "^[0-9]+$"},
-        "checksum": {
-            "properties": {"algorithm": {"const": "SHA-256"}, "checksumValue": {"pattern": "^[0-9a-f]{64}$"}},
-            "required": ["algorithm", "checksumValue"],
-        },
-        "describedBy": {"type": "object"},
-        "@type": {"const": "Distribution"},
-    },
-    "additionalProperties": False,
-}
-DCAT_US_DATASET = {
-    "properties": {
-        **dict.fromkeys(("title", "description", "identifier", "version", "accessRights", "scopeNote"), TEXT),
-        "@type": {"const": "Dataset"},
-        "publisher": {"properties": {"name": TEXT}, "required": ["name"]},
-        "contactPoint": {
-            "properties": {"fn": TEXT, "hasEmail": {"pattern": r"^mailto:[^@\s]+@[\w.-]+\.[\w.-]+$"}},
-            "required": ["fn", "hasEmail"],
-        },
-        "issued": {"type": "string", "format": "date-time"},
-        "keyword": {"type": "array", "items": TEXT},
-        "temporal": {
-            "type": "array",
-            "items": {"properties": {"startDate": YEAR, "endDate": YEAR}},
-        },
-        "spatial": {"properties": {"bbox": {"pattern": r"^POLYGON\(\((-?[\d.]+ -?[\d.]+(, )?){5}\)\)$"}}},
-        "describedBy": DCAT_US_DISTRIBUTION,
-        "distribution": {"type": "array", "items": DCAT_US_DISTRIBUTION, "minItems": 1},
-    },
-    "required": ["title", "description", "identifier", "publisher", "contactPoint"],
-    "additionalProperties": False,
-}
+DCAT_US_SCHEMA = Path(__file__).resolve().parents[3] / "benchmarks" / "dcat_us.schema.json"
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +102,8 @@ def test_frictionless_reads_every_row(releases: dict[str, Path]) -> None:
 def test_dcat_us(releases: dict[str, Path]) -> None:
     assert not (releases["lodes"] / DCAT_US).exists()  # which needs to know who publishes, and who answers
     document = record(releases["parts"], DCAT_US)
-    jsonschema.validate(document, DCAT_US_DATASET, format_checker=jsonschema.FormatChecker())
+    schema = json.loads(DCAT_US_SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema, format_checker=jsonschema.FormatChecker())
     files = {entry["path"]: entry for entry in record(releases["parts"], MANIFEST)["files"]}
     for one in document["distribution"]:
         entry = files[one["title"]]
@@ -161,8 +123,14 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
         monkeypatch.chdir(folder)
         (lines,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         found: dict[str, Any] = {}
-        exec(lines, found)
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(lines, found)
         flows = found["flows"]
+        ((home, work),) = re.findall(r'"home"\] == "(.*?)"\) & \(flows\["work"\] == "(.*?)"', lines)
+        of_two = flows.set_index(["home", "work"])["S000"].get((home, work), 0)
+        assert printed.getvalue() == f"{of_two}\n"
+        shared = pd.read_parquet("plan/pools.parquet")["shared"].any()
+        assert ("of a shared pool" in " ".join(text.split())) == shared, "what is not there is not spoken of"
         assert flows["S000"].sum() == release.certificate.totals.synthetic_workers
         level = "trct" if "shapes" in found else "st"
         expected = release.flows(level, level).rename(columns={"work": "w", "home": "h"})

@@ -27,7 +27,7 @@ from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due, look
 from pipelines.schedule.records import Records
-from synth.exact import decimal_up, exact
+from synth.rationals import decimal_up, exact
 
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
 SCHEDULE = """\

@@ -1,0 +1,34 @@
+"""What can be asked of the views, and what they take where nothing is.
+
+Without a library and without another room, so that the command line knows its options at once.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DRAWS", "FEWEST", "FORMATS", "KINDS", "STUBBORNNESS"]
+
+FORMATS = {
+    "lodes": ("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program"),
+    "csv": ("aggregated flows and zones, all counts", "spreadsheets, R, pandas"),
+    "geoparquet": ("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS"),
+    "geopackage": ("zones and flows in one file", "QGIS, ArcGIS"),
+    "flatgeobuf": ("zones and flow lines, read in part", "QGIS, web maps"),
+    "geojson": ("zones and flow lines as text", "web maps, any GIS"),
+    "pmtiles": ("zones as vector tiles in one file", "MapLibre, QGIS"),
+    "omx": ("home x work matrices, one for each count", "ActivitySim, AequilibraE, openmatrix"),
+    "flowmap": ("locations.csv, flows.csv and properties.csv", "flowmap.gl, flowmap.blue"),
+    "kepler": ("a map with zones and arcs", "kepler.gl"),
+}
+"""Formats of exports: what each is for, in a line, and what opens it."""
+
+KINDS = ("all", "choropleth", "flows", "rose", "distance")
+"""Kinds of figures."""
+
+DRAWS = 100
+"""Posterior draws of a release, where no other number is asked for."""
+
+FEWEST = 19
+"""The fewest posterior draws: an interval of 90 % needs them."""
+
+STUBBORNNESS = ("1", "10", "100")
+"""How many homes seen the belief of attackers weighs as much as, where nothing else is asked for."""
