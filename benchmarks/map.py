@@ -15,7 +15,6 @@ it starts (what processes share is counted once: PSS). A FOLDER is kept, and a r
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 
 import click
 import psutil
+from browser import IDLE, launch
 from playwright.sync_api import Page, sync_playwright
 from report import fill, table
 
@@ -36,17 +36,6 @@ from pipelines.views.maps import write_map
 LOADS = 5
 OPENINGS = 3  # of the map of a simulated state
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
-FLAGS = [
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-]
-IDLE = """() => new Promise((done) => {
-    const { map } = document.getElementById("map");
-    map.once("idle", () => done()); // and not with the event, which has the whole map in it
-    map.triggerRepaint();
-})"""
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
 PAUSE = 0.2  # seconds between two looks at the memory
 # Choose the area of a row, and wait until it is shown: milliseconds.
@@ -108,7 +97,7 @@ def of_a_state(folder: Path, jobs: int) -> str:
     pictures, worked, answers, opened, later, memory = [], [], [], [], [], []
     for _ in range(OPENINGS):
         with sync_playwright() as driver, Memory() as peak:
-            chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            chromium = launch(driver)
             page = open_map(chromium, path)
             pictures.append(page.evaluate("Number(document.documentElement.dataset.ready)"))
             worked.append(1000 * processor_seconds())
@@ -225,7 +214,7 @@ def measure(public: Path, images: Path | None) -> None:
         begin = time.perf_counter()
         path = write_map(public, Path(folder) / "map.html")
         print(f"{path.stat().st_size / 1e6:.2f} MB, made in {time.perf_counter() - begin:.1f} s")
-        chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        chromium = launch(driver)
         print(f"chromium {chromium.version}")
         ready, chosen = [], []
         for _ in range(LOADS):

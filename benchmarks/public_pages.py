@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 import click
 from barriers import fetch_axe, violations
+from browser import launch
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -71,7 +72,7 @@ def main(outs: tuple[Path, ...], images: Path | None) -> None:
         published(Path(folder), outs) as (address, catalog),
         sync_playwright() as driver,
     ):
-        chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        chromium = launch(driver)
         look = Look(chromium, address, fetch_axe(Path(folder)))
         newest: Version = catalog.versions()[0]
         pages = addresses(catalog, newest)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import socketserver
@@ -33,19 +32,9 @@ from urllib.parse import urlsplit
 
 import click
 from barriers import fetch_axe, violations
+from browser import IDLE, launch
 from playwright.sync_api import Browser, Page, sync_playwright
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-]
-IDLE = """() => new Promise((done) => {
-    const { map } = document.getElementById("map");
-    map.once("idle", done);
-    map.triggerRepaint();
-})"""
 MILLISECONDS = 300_000
 SIZES = {"dark": {"width": 390, "height": 844}, "light": {"width": 1280, "height": 800}}
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -66,7 +55,7 @@ def main(images: Path | None, views: Path | None) -> None:
         service(Path(folder), mails.server_address[1]) as (address, tokens),
         sync_playwright() as driver,
     ):
-        chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        chromium = launch(driver)
         print(f"chromium {chromium.version}")
         looker = Looker(fetch_axe(Path(folder)), views)
         walk(chromium, address, tokens, images, looker, Path(folder), mails)

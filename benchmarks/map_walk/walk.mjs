@@ -3,7 +3,7 @@
 // Usage: npm ci --prefix benchmarks/map_walk
 //        node benchmarks/map_walk/walk.mjs MAP OTHER [IMAGES]
 //
-// MAP and OTHER are maps of two releases of Rhode Island (`odsynth map`). Browsers are `chromium` and `firefox-esr` of the
+// MAP and OTHER are maps of two releases of Rhode Island, both with draws (`odsynth map --intervals`). Browsers are `chromium` and `firefox-esr` of the
 // PATH; Firefox draws maps only on a display (Xvfb is one). Each step is taken by each hand in each browser,
 // and must give the same answer every time; axe-core must find no barrier after it; nothing may be asked for from a
 // network. Prints a table of steps and answers. With IMAGES, writes pictures for each hand and browser there. ONLY=Firefox
@@ -161,6 +161,7 @@ const saved = async (hand, button) => {
 };
 
 const TRACT = { place: [-71.4128, 41.8239], code: "44007000800" }; // downtown Providence
+const BLOCK = { place: [-71.411669, 41.824929], code: "440070008003016" }; // a busy one in it
 const STEPS = {
   "it opens": (hand) => hand.answer("#level option:checked", "#jobs", "#mean", "#flow-count"),
   "an area, on the map": async (hand) => {
@@ -172,6 +173,7 @@ const STEPS = {
     await hand.press("details:has(#rose-table) summary");
     return hand.answer("#rose-table", "#placed");
   },
+  "intervals of mean, median, classes of distance": (hand) => hand.answer("#commute-of", "#distances"),
   "who they are": (hand) => hand.answer("#profile-bars"),
   "who comes, stays, leaves": (hand) => hand.answer("#balance-table"),
   "where residents work": async (hand) => {
@@ -213,6 +215,11 @@ const STEPS = {
   "beside another choice": async (hand) => {
     await hand.press("#keep");
     await hand.type("#search", TRACT.code);
+    return hand.answer("#comparison-table");
+  },
+  "beside another tract, with intervals of differences": async (hand) => {
+    await hand.press("#keep");
+    await hand.type("#search", "44007000600");
     return hand.answer("#comparison-table");
   },
   "an outline": async (hand) => {
@@ -263,6 +270,14 @@ const STEPS = {
     await hand.still();
     return hand.answer("#level option:checked", "#jobs");
   },
+  "a block, on the map": async (hand) => {
+    await hand.page.evaluate((center) => document.getElementById("map").map.jumpTo({ center, zoom: 15 }), BLOCK.place);
+    await hand.area(BLOCK.place, BLOCK.code);
+    const answer = await hand.answer("#chosen", "#jobs", "#commute-of"); // which says why there is no interval
+    await hand.press("#clear");
+    await hand.press("#zoom");
+    return answer;
+  },
   "many lines as few": async (hand) => {
     await level(hand, "trct");
     await hand.page.$eval("#threshold", (slider) => {
@@ -285,13 +300,16 @@ const STEPS = {
     await side(hand, "home");
     await (await hand.find("#other-file")).uploadFile(resolve(other));
     await hand.page.waitForSelector("#other:not([hidden])");
-    return hand.answer("#other-words", "#other-table tr:nth-child(2)");
+    return hand.answer("#other-words", "#other-table tr:nth-child(2)"); // with intervals of differences
   },
   "dark colours": async (hand) => {
     await hand.press("#theme");
     return hand.page.evaluate(() => document.documentElement.dataset.theme);
   },
 };
+
+/** Steps of which pictures are taken, with the part of the panel that they show. */
+const PICTURES = { "beside another tract, with intervals of differences": "#comparison", "five kilometres around a tract": "#chosen", "dark colours": "#other" };
 
 async function walk(browser, name, way, answers, wrong) {
   const page = await browser.newPage();
@@ -312,7 +330,9 @@ async function walk(browser, name, way, answers, wrong) {
       const barriers = await page.evaluate(async () =>
         (await axe.run(document, { resultTypes: ["violations"] })).violations.map(({ id }) => id));
       barriers.forEach((id) => wrong.push(`${name}, ${way}, ${step}: ${id}`));
-      if (images && ["five kilometres around a tract", "dark colours"].includes(step)) {
+      if (images && step in PICTURES) {
+        await page.$eval(PICTURES[step], (part) => part.scrollIntoView({ behavior: "instant" }));
+        await page.$eval("#panel", (panel) => panel.scrollBy(0, -70)); // below what always stands there
         await hand.still();
         await page.screenshot({ path: join(images, `walk_${name}_${way}_${step.replaceAll(" ", "_")}.png`) });
       }

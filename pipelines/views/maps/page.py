@@ -41,6 +41,7 @@ _SCRIPTS = (
         "charts",
         "labels",
         "clusters",
+        "circles",
         "mapview",
         "selection",
         "draws",

@@ -57,10 +57,10 @@ function drawRose(host, found) {
 }
 
 /** Jobs by distance, one bar a class; its colours are the legend of the rose diagram. */
-function drawDistances(host, found, unit) {
+function drawDistances(host, found, unit, ends) {
   const largest = Math.max(...found.classes, 1);
   host.replaceChildren(
-    ...Array.from(found.classes, (jobs, i) => bar(distanceWords(i, unit), jobs, largest, found.placed, `distance-${i}`)),
+    ...Array.from(found.classes, (jobs, i) => bar(distanceWords(i, unit), jobs, largest, found.placed, `distance-${i}`, ends?.[i])),
   );
 }
 
@@ -74,9 +74,13 @@ function bar(words, jobs, largest, all, className, ends = null) {
   return row;
 }
 
-/** The numbers of both charts. */
-function fillRoseTable(table, found, unit) {
+/** The numbers of both charts, with their intervals where these are known. */
+function fillRoseTable(table, found, unit, ends) {
   const head = ["Direction", ...Array.from(found.classes, (_, i) => distanceWords(i, unit))];
-  const rows = found.rose.map((jobs, i) => [DIRECTIONS[i], ...Array.from(jobs, (n) => whole.format(n))]);
-  table.replaceChildren(tableRow("th", head), ...rows.map((cells) => tableRow("td", cells)));
+  const rows = found.rose.map((jobs, i) => {
+    const row = tableRow("td", [DIRECTIONS[i], ...Array.from(jobs, () => "")]);
+    jobs.forEach((n, at) => row.children[1 + at].append(...numberWith(n, ends?.[i][at])));
+    return row;
+  });
+  table.replaceChildren(tableRow("th", head), ...rows);
 }

@@ -1,27 +1,33 @@
 // Two choices side by side, and this release beside another: the data of another map's file.
 
-/** What is said of a choice, or of the whole region: numbers, and from where to where the true ones may be. */
+/** What is said of a choice, or of the whole region: numbers, and where draws tell what they are in each. */
 function factsOf(data, selection, column) {
   const whole_ = selection ?? wholeRegion(data);
   const balance = balanceOf(data, whole_, column);
-  const [atWork, atHome] = ["work", "home"].map((side) => commutes(data, side, whole_, column, 1));
-  const ends = balanceIntervals(data, whole_, column);
+  const { come, stay, live, leave } = balanceDraws(data, whole_, column);
+  const row = (words, value, draws, more = {}) => ({ words, value, draws, ...more });
+  const flow = { flow: true };
+  const lengths = ["work", "home"].flatMap((side) => {
+    const { mean, median } = commutes(data, side, whole_, column, 1);
+    const draws = commuteDraws(data, side, whole_, column, 1);
+    return [
+      row(`Mean commute of those who ${side === "work" ? "work" : "live"} here`, mean, draws?.mean ?? null, { length: true }),
+      row("Median", median, draws?.median ?? null, { length: true }),
+    ];
+  });
   return {
     name: selection ? selectionName(selection, data.finest) : "The whole region",
     noise: isNoise(whole_),
     rows: [
-      ["Work here", balance.come + balance.stay],
-      ["· come from elsewhere", balance.come, ends.come, true],
-      ["· live here too", balance.stay, ends.stay, true],
-      ["Live here", balance.stay + balance.leave, ends.live],
-      ["· leave for work elsewhere", balance.leave, ends.leave, true],
-      ["Mean commute of those who work here", atWork.mean, meanInterval(data, "work", whole_, column)?.ends, false, "length"],
-      ["Median", atWork.median, null, false, "length"],
-      ["Mean commute of those who live here", atHome.mean, meanInterval(data, "home", whole_, column)?.ends, false, "length"],
-      ["Median", atHome.median, null, false, "length"],
+      row("Work here", balance.come + balance.stay, null, { exact: true }),
+      row("· come from elsewhere", balance.come, come, flow),
+      row("· live here too", balance.stay, stay, flow),
+      row("Live here", balance.stay + balance.leave, live),
+      row("· leave for work elsewhere", balance.leave, leave, flow),
+      ...lengths,
     ],
     profiles: Object.fromEntries(["work", "home"].map((side) => [side, sumsOf(data, side, whole_)])),
-    shares: { work: {}, home: shareIntervals(data, "home", whole_) },
+    shares: { work: {}, home: shareDraws(data, "home", whole_) },
   };
 }
 
@@ -33,41 +39,50 @@ function wholeRegion(data) {
   return data.region;
 }
 
-/** Two choices side by side. */
+/** Two choices side by side, and the first less the second. */
 function showComparison(data, { side, column, selection, other, unit }) {
   byId("comparison").hidden = !other;
   if (!other) return;
   const facts = [selection, other].map((each) => factsOf(data, each, column));
-  const length = (km) => (Number.isNaN(km) ? "–" : `${oneDecimal.format(km / unit.km)} ${unit.id}`);
-  const cell = ([, value, ends, flow, kind], { noise }) => {
-    const words = kind === "length" ? length : whole.format;
-    const made = text("td", words(value), flow && noise ? "muted" : "");
-    const number = kind === "length" ? (km) => oneDecimal.format(km / unit.km) : words;
-    if (ends) made.append(text("span", `${number(ends[0])} to ${words(ends[1])}`, "code"));
+  const lengths = (km) => oneDecimal.format(km / unit.km);
+  const cell = (value, draws, words, after, className) => {
+    const made = text("td", Number.isNaN(value) ? "–" : words(value) + after, className);
+    const ends = data.draws?.ends(draws);
+    if (ends) made.append(text("span", ends.map(words).join(" to "), "code"));
     return made;
   };
-  const rows = facts[0].rows.map((row, at) => {
-    const made = tableRow("td", [row[0]]);
-    made.append(...facts.map((each) => cell(each.rows[at], each)));
+  const tr = (words, rows, format, after, afterDifference = after) => {
+    const made = tableRow("td", [words]);
+    const [a, b] = rows;
+    const grey = (...which) => (a.flow && which.some(({ noise }) => noise) ? "muted" : "");
+    rows.forEach((row, at) => made.append(cell(row.value, row.draws, format, after, grey(facts[at]))));
+    // Draws are of all areas together: those of the same number go with each other.
+    const difference = a.draws && b.draws ? less(a.draws, b.draws) : null;
+    made.append(cell(a.value - b.value, difference, (value) => withSign(value, format), afterDifference, grey(...facts)));
     return made;
-  });
+  };
+  const rows = facts[0].rows.map((row, at) =>
+    tr(row.words, facts.map((each) => each.rows[at]), row.length ? lengths : whole.format, row.length ? ` ${unit.id}` : ""),
+  );
   const who = side === "home" ? "home" : "work";
-  const profile = data.meta.counts
-    .filter(({ attribute }) => attribute)
-    .flatMap(({ columns }) => columns)
-    .map(({ id, words }) => {
-      const made = tableRow("td", [capital(words), ...facts.map(({ profiles }) => share(profiles[who][id], profiles[who][EVERYBODY]))]);
-      facts.forEach(({ shares }, at) => {
-        const ends = shares[who][id]?.map((end) => oneDecimal.format(100 * end));
-        if (ends) made.children[1 + at].append(text("span", ends.join(" to "), "code"));
-      });
-      return made;
-    });
-  byId("comparison-table").replaceChildren(tableRow("th", ["Number", ...facts.map(({ name }) => name)]), ...rows, ...profile);
-  const bounded = facts.some(({ rows: all }) => all.some(([, , ends]) => ends));
+  const columns = data.meta.counts.filter(({ attribute }) => attribute).flatMap((group) => group.columns);
+  const profile = columns.map(({ id, words }) => {
+    const shares = facts.map(({ profiles: { [who]: sums }, shares: { [who]: draws } }) => ({
+      value: sums[EVERYBODY] ? sums[id] / sums[EVERYBODY] : 0,
+      draws: draws[id] ?? null,
+    }));
+    return tr(capital(words), shares, percent, "\u00a0%", "");
+  });
+  byId("comparison-table").replaceChildren(tableRow("th", ["Number", ...facts.map(({ name }) => name), "Difference"]), ...rows, ...profile);
+  const all = facts.flatMap((each) => each.rows);
+  const lacking = data.draws && all.some(({ draws, exact, value }) => !draws && !exact && !Number.isNaN(value));
   byId("comparison-words").textContent =
-    `Shares are of all workers who ${who === "home" ? "live" : "work"} here.` +
-    (bounded ? " Below some numbers: 90 % of the posterior draws of the true number are between these; of means, if commutes between two areas are as long as the released ones." : "") +
+    `Shares are of all workers who ${who === "home" ? "live" : "work"} here; differences of shares are in percentage points.` +
+    (all.some(({ draws }) => draws)
+      ? " Below some numbers: 90 % of the posterior draws of the true number are between these; of means and medians, if commutes between two areas are as long as the released ones."
+      : "") +
+    (lacking ? " Numbers without have none because the draws in this page do not tell these choices or jobs apart, or one of them has nobody there." : "") +
+    (data.draws ? " Jobs by place of work, and shares of them, are public totals, and exact." : "") +
     (facts.some(({ noise }) => noise) ? " Grey numbers are of flows that are expected to be noise." : "");
 }
 
@@ -95,9 +110,10 @@ function sameChoice(data, other, selection) {
 
 /**
  * This release less another, area by area of a level: {values, others, jobs: sums of both, beyond: jobs of the other in
- * areas that are not here}, or {problem: words}.
+ * areas that are not here, intervals, known: whether draws tell of the values here}, or {problem: words}. `own` are the values
+ * in each draw, where they are known.
  */
-function differencesOf(data, other, { side, selection, level, column }, values) {
+function differencesOf(data, other, { side, selection, level, column }, values, own) {
   const theirs = other.levels.find(({ id }) => id === level.id);
   if (!theirs) return { problem: `It has no level “${level.one}”.` };
   if (!(column in other.counts)) return { problem: "It does not count these jobs." };
@@ -105,28 +121,51 @@ function differencesOf(data, other, { side, selection, level, column }, values) 
   if (selection && !same) return { problem: "It does not have all of the chosen areas." };
   const found = mapped(other, side, same, theirs, column);
   const number = new Map(level.codes.map((code, unit) => [code, unit]));
+  const here = (unit) => number.get(theirs.codes[unit]);
   const others = new Float64Array(level.codes.length);
   let beyond = 0;
   found.forEach((jobs, unit) => {
-    const here = number.get(theirs.codes[unit]);
-    if (here === undefined) beyond += jobs;
-    else others[here] += jobs;
+    if (here(unit) === undefined) beyond += jobs;
+    else others[here(unit)] += jobs;
   });
   const sum = (list) => list.reduce((a, b) => a + b, 0);
-  return { values: values.map((jobs, unit) => jobs - others[unit]), others, beyond, sums: [sum(values), sum(found)] };
+  const lists = partnerDraws(other, side, same, theirs, column).values;
+  return {
+    values: values.map((jobs, unit) => jobs - others[unit]),
+    others,
+    beyond,
+    sums: [sum(values), sum(found)],
+    known: Boolean(own),
+    intervals: own && lists ? differenceIntervals(data.draws, own, other.draws, lists, here) : null,
+  };
 }
 
-const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + whole.format(Math.abs(value));
+/** Intervals of numbers here, there, and of their differences, by unit, and of all units together: {of: unit -> three, all: three}. */
+function differenceIntervals(draws, own, otherDraws, lists, here) {
+  const at = new Map(lists.map((list, unit) => [here(unit), list]));
+  const none = new Float64Array(otherDraws.n); // it does not have the area
+  const fewer = draws.n < otherDraws.n ? draws : otherDraws;
+  // Draws of two releases are independent of each other.
+  const three = (a, b) => [draws.ends(a), otherDraws.ends(b), fewer.ends(less(a, b))];
+  return { of: (unit) => three(own[unit], at.get(unit) ?? none), all: three(own.reduce(added), lists.reduce(added)) };
+}
+
+/** A difference; none where it is rounded to 0. */
+function withSign(value, format) {
+  const words = format(Math.abs(value));
+  return (/[1-9]/.test(words) ? (value > 0 ? "+" : "−") : "") + words;
+}
+const signed = (value) => withSign(value, whole.format);
 
 /** This release beside another: totals, and where they differ most. */
-function showOther(other, differences, values, state, choose) {
+function showOther(data, other, differences, values, state, choose) {
   byId("other").hidden = !other;
   if (!other) return;
   const { level } = state;
   byId("other-title").textContent = `Beside ${other.name}`;
-  const { problem, others, beyond, sums, values: by } = differences;
+  const { problem, others, values: by, intervals } = differences;
   byId("other-table").hidden = Boolean(problem);
-  byId("other-words").textContent = problem ?? otherWords(sums, beyond, level);
+  byId("other-words").textContent = problem ?? otherWords(data, other, differences, state);
   if (problem) return;
   const units = Array.from(by.keys()).filter((unit) => by[unit] !== 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => Math.abs(by[b]) - Math.abs(by[a])).slice(0, TOP);
@@ -136,15 +175,34 @@ function showOther(other, differences, values, state, choose) {
     ...shown.map((unit) => {
       const row = tableRow("td", ["", whole.format(values[unit]), whole.format(others[unit]), signed(by[unit])]);
       row.firstChild.append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
+      intervals?.of(unit).forEach((ends, at) =>
+        row.children[1 + at].append(text("span", ends.map(at === 2 ? signed : whole.format).join(" to "), "code")),
+      );
       return row;
     }),
   );
 }
 
-function otherWords([here, there], beyond, level) {
+function otherWords(data, other, { sums: [here, there], beyond, intervals, known }, { level, side, selection, column }) {
   const gone = beyond ? ` ${whole.format(beyond)} there are in ${level.many} that are not in this map.` : "";
+  const [ours, theirs, less_] = intervals?.all ?? [];
   return (
-    `Counted as the map is coloured: ${whole.format(here)} here, ${whole.format(there)} there (${signed(here - there)}).${gone} ` +
-    `The ${level.many} that differ most are below; the map shows all. Both are synthetic: a difference of a few jobs may be noise.`
+    `Counted as the map is coloured: ${whole.format(here)}${bracketed(ours)} here, ${whole.format(there)}${bracketed(theirs)} there ` +
+    `(${signed(here - there)}${less_ ? `: ${less_.map(signed).join(" to ")}` : ""}).${gone} ` +
+    `The ${level.many} that differ most are below; the map shows all. Both are synthetic: a difference of a few jobs may be noise.` +
+    (intervals ? MEANT : whyNoDifferences(data, other, side, selection, column, known))
   );
+}
+
+const MEANT =
+  " After and below numbers: 90 % of the posterior draws of the true number are between these; of a difference, if the two releases are of different" +
+  " jobs, as of two years. Of two releases of the same jobs the true difference is 0.";
+
+/** Why differences from another map have no interval. */
+function whyNoDifferences(data, other, side, selection, column, known) {
+  const without = [[data, "this map"], [other, "the other map"]].filter(([each]) => !each.draws).map(([, words]) => words);
+  if (without.length) return ` No interval of differences: ${without.join(" and ")} ${without.length > 1 ? "were" : "was"} made without posterior draws.`;
+  if (side === "work" && !selection) return " Jobs by place of work are public totals of each release, and exact.";
+  const [lacking, where] = known ? [other, "the other map"] : [data, "this page"];
+  return noIntervals(lacking, column, Boolean(selection), "differences", where);
 }

@@ -1,7 +1,7 @@
 // What is seen, as files: tables, shapes and a picture. Each says that it is synthetic, and of which release.
 
 /** What every file says of itself. */
-function sourceOf(data, { selection, column }) {
+function sourceOf(data, { selection, column }, other = null) {
   const { name, version, certificate_sha256 } = data.meta.release;
   return {
     synthetic: NOTE,
@@ -10,21 +10,24 @@ function sourceOf(data, { selection, column }) {
     certificate_sha256,
     chosen: selection?.parts.map((part) => `${partName(part)}${isArea(part) ? ` (${partKey(part)})` : ""}`).join("; ") ?? "",
     counted: data.meanings[column],
+    ...(other ? { other_map: `${other.name}, ${other.meta.release.version}` } : {}),
   };
 }
 
 /** Numbers by area as they are seen: {name of a column: its values by unit}. */
-function columnsOf(state, { values, between }) {
-  if (between) return { come_from_here: between.come, go_to_here: between.leave };
-  const { selection, side } = state;
-  if (selection) return { [side === "work" ? "live_here" : "work_here"]: values };
-  return { [side === "work" ? "jobs" : "residents"]: values };
+function columnsOf({ selection, side }, { values, between, compared }) {
+  const beside = compared?.values ? { in_other_map: compared.others, difference: compared.values } : {};
+  if (between) return { come_from_here: between.come, go_to_here: between.leave, ...beside };
+  if (selection) return { [side === "work" ? "live_here" : "work_here"]: values, ...beside };
+  return { [side === "work" ? "jobs" : "residents"]: values, ...beside };
 }
 
 /** The ends of intervals by area, where they are known: {name of a column: its values by unit}. */
-function endsOf({ intervals }, units) {
-  const names = { values: "", come: "come_from_here_", leave: "go_to_here_" };
-  const columns = Object.entries(intervals).flatMap(([which, ends]) => {
+function endsOf({ intervals, compared }, units) {
+  const names = { values: "", come: "come_from_here_", leave: "go_to_here_", there: "in_other_map_", difference: "difference_" };
+  const beside = (at) => (unit) => compared.intervals.of(unit)[at];
+  const differences = compared?.intervals ? { there: beside(1), difference: beside(2) } : {};
+  const columns = Object.entries({ ...intervals, ...differences }).flatMap(([which, ends]) => {
     const all = units.map(ends);
     return [0, 1].map((at) => [`${names[which]}${at ? "high" : "low"}`, all.map((each) => each[at])]);
   });
@@ -105,7 +108,7 @@ function pictureOf(map, source, attribution) {
   context.font = font;
   // Words and swatches go on in the next line where there is no room.
   const pieces = entries.map((item) => ({ words: item.textContent, fill: item.querySelector("i").style.backgroundColor }));
-  const titles = [source.release, source.chosen, byId("legend-title").textContent, source.counted].filter(Boolean);
+  const titles = [source.release, source.chosen, byId("legend-title").textContent, source.counted, source.other_map].filter(Boolean);
   const notes = [NOTE, source.release, source.version, `certificate SHA-256 ${source.certificate_sha256}`];
   if (attribution) notes.push(attribution);
   const rows = [[]];

@@ -36,8 +36,9 @@ class Draws {
     return sums;
   }
 
-  /** The ends of the interval of a number, from its values in all draws. */
+  /** The ends of the interval of a number, from its values in all draws; null of none. */
   ends(values) {
+    if (!values) return null;
     const sorted = Float64Array.from(values).sort();
     return [sorted[this.low], sorted[this.high]];
   }
@@ -45,11 +46,14 @@ class Draws {
 
 /** Number by number of two lists. */
 const added = (a, b) => a.map((value, at) => value + b[at]);
+/** As many as both have. */
+const less = (a, b) => Float64Array.from({ length: Math.min(a.length, b.length) }, (_, at) => a[at] - b[at]);
+const quotients = (a, b) => a.map((value, at) => (b[at] ? value / b[at] : 0));
 /** The unit of a coarser level, or the same, that each unit of a level is in. */
 const unitsIn = (level, coarser) => Int32Array.from(level.starts, (start) => coarser.unitOf[start]);
 
-/** Intervals of who comes to a selection, stays, leaves, lives in it, and of all of them; null where draws do not tell. */
-function balanceIntervals(data, selection, column) {
+/** In each draw: who comes to a selection, stays, leaves, lives in it, and all of them; null where draws do not tell. */
+function balanceDraws(data, selection, column) {
   const { draws } = data;
   const none = { come: null, stay: null, leave: null, live: null, all: null };
   if (!draws) return none;
@@ -59,21 +63,20 @@ function balanceIntervals(data, selection, column) {
     const groups = [-1, 0, 1, 2]; // by whether home and work are in it
     const [come, leave, stay] = draws.sums(table, 3, (home, work) => groups[2 * from[home] + to[work]]);
     const live = added(stay, leave);
-    const all = { come, stay, leave, live, all: added(come, live) };
-    return Object.fromEntries(Object.entries(all).map(([name, values]) => [name, draws.ends(values)]));
+    return { come, stay, leave, live, all: added(come, live) };
   }
   const residents = draws.table(column, [selection], []);
   if (!residents) return none;
   const { over } = selection.cover(residents.homes);
   const [live] = draws.sums(residents, 1, (home) => over[home] - 1);
-  return { ...none, live: draws.ends(live) };
+  return { ...none, live };
 }
 
 /**
- * Intervals of what the map colours, by unit of a level: {values: unit -> ends}, with side "both" {come, leave} of them;
+ * What the map colours in each draw, by unit of a level: {values: lists by unit}, with side "both" {come, leave} of them too;
  * {} where draws do not tell.
  */
-function partnerIntervals(data, side, selection, level, column) {
+function partnerDraws(data, side, selection, level, column) {
   const { draws } = data;
   if (!draws || (!selection && side === "work")) return {};
   const [homes, works] = {
@@ -93,19 +96,20 @@ function partnerIntervals(data, side, selection, level, column) {
     both: (home, work) => (from[home] === to[work] ? -1 : to[work] ? homeOf[home] : n + workOf[work]),
   }[side];
   const sums = draws.sums(table, side === "both" ? 2 * n : n, groupOf);
-  if (side === "both") return { come: (unit) => draws.ends(sums[unit]), leave: (unit) => draws.ends(sums[n + unit]) };
-  return { values: (unit) => draws.ends(sums[unit]) };
+  if (side !== "both") return { values: sums };
+  const [come, leave] = [sums.slice(0, n), sums.slice(n)];
+  return { come, leave, values: come.map((jobs, unit) => added(jobs, leave[unit])) };
 }
 
 /** Intervals of those of an external zone, a unit of the coarsest level, who are in the totals of a state: unit -> ends or null. */
 function zoneIntervals(data, { side, selection, column }) {
   const [level] = data.levels;
-  const residents = partnerIntervals(data, "home", null, level, column).values;
-  if (!selection) return (unit) => residents?.(unit) ?? null;
-  const { over } = selection.cover(level);
-  const workers = side === "home" ? null : partnerIntervals(data, "work", selection, level, column).values;
+  const residents = partnerDraws(data, "home", null, level, column).values;
+  const { over } = selection ? selection.cover(level) : {};
+  const workers = selection && side !== "home" ? partnerDraws(data, "work", selection, level, column).values : null;
   // Of a zone that is chosen, all; of another one those who work in the choice.
-  return (unit) => (side !== "work" && over[unit] ? residents : workers)?.(unit) ?? null;
+  const known = (unit) => (!selection || (side !== "work" && over[unit]) ? residents : workers);
+  return (unit) => data.draws?.ends(known(unit)?.[unit]) ?? null;
 }
 
 /** Intervals of flows between units of a level, in their order; null where draws do not tell. */
@@ -118,8 +122,8 @@ function flowIntervals(data, level, column, flows) {
   return data.draws.sums(table, flows.length, groupOf).map((values) => data.draws.ends(values));
 }
 
-/** Intervals of shares of the residents, or commuters, of a selection: {column: ends}; of workers they are exact. */
-function shareIntervals(data, side, selection) {
+/** Shares of the residents, or commuters, of a selection in each draw, by column; of workers they are exact. */
+function shareDraws(data, side, selection) {
   const { draws } = data;
   if (!draws || !selection || side === "work") return {};
   const found = {};
@@ -132,54 +136,143 @@ function shareIntervals(data, side, selection) {
     });
     if (sums.includes(null)) continue;
     const all = sums.reduce(added);
-    columns.forEach(({ id }, at) => (found[id] = draws.ends(sums[at].map((jobs, draw) => (all[draw] ? jobs / all[draw] : 0)))));
+    columns.forEach(({ id }, at) => (found[id] = quotients(sums[at], all)));
   }
   return found;
 }
 
-/**
- * The interval of the mean commute in km, {ends, level}: with the mean distance of the released jobs between two units of
- * the level of the draws or, where there are none, that of their centroids. Null where draws do not tell.
- */
-function meanInterval(data, side, selection, column) {
-  const { draws, isExternal } = data;
+const SAME_PLACE = DIRECTIONS.length; // instead of a direction: home and work in one area, or in two with one centroid
+const ONE_CENTROID = SAME_PLACE + 1;
+
+/** The table of flows from which distances of a selection are; null where draws do not tell. */
+function commuteTable({ draws, levels }, side, selection, column) {
   const own = selection ? [selection] : [];
   const [home, work] = { work: [[], own], home: [own, []], both: [own, own] }[side];
-  const table = draws?.table(column, home, [data.levels[0], ...work]); // of homes and workplaces
-  if (!table) return null;
-  const { homes, works } = table;
-  table.km ??= kmOfCells(data, table);
-  const [from, to] = [homes, works].map((level) => selection?.cover(level).over);
-  const counts = (a, b) => !selection || (side !== "home" && to[b]) || (side !== "work" && from[a]);
-  const [jobs, km] = [new Float64Array(draws.n), new Float64Array(draws.n)];
-  for (let cell = 0; cell < table.home.length; cell++) {
-    if (isExternal[homes.starts[table.home[cell]]] || !counts(table.home[cell], table.work[cell])) continue;
-    for (let draw = 0, at = cell * draws.n; draw < draws.n; draw++, at++) {
-      jobs[draw] += table.counts[at];
-      km[draw] += table.counts[at] * table.km[cell];
-    }
-  }
-  return jobs.includes(0) ? null : { ends: draws.ends(km.map((sum, draw) => sum / jobs[draw])), level: homes };
+  return draws?.table(column, home, [levels[0], ...work]) ?? null; // of homes and workplaces
 }
 
-/** How far home and work of the jobs of each cell are from each other, in km. */
-function kmOfCells(data, { home, work, homes, works, column }) {
-  const [count, km] = [data.counts[column], kmOfRows(data)];
-  const [jobs, sums] = [new Float64Array(homes.codes.length), new Float64Array(homes.codes.length)];
-  let [known, cell] = [-1, 0];
-  return Float64Array.from(home, (unit) => {
-    const to = work[cell++];
-    if (to !== known) {
-      jobs.fill(0);
-      sums.fill(0);
-      const [first, end] = rangeOf(works, (known = to));
-      for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) {
-        const from = homes.unitOf[data.home[row]];
-        jobs[from] += count[row];
-        sums[from] += count[row] * km[row];
-      }
-    }
-    const between = () => distanceKm(homes.latitude[unit], homes.longitude[unit], works.latitude[to], works.longitude[to]);
-    return jobs[unit] > 0 ? sums[unit] / jobs[unit] : between();
+/**
+ * How far, and in which direction, the other ends of the jobs of a selection are in each draw: {level: of the areas between
+ * which jobs are as the released ones, jobs: those with a distance, mean, median (km), classes: shares by distance, rose:
+ * jobs by direction and distance, inOne, sameCentroid: jobs without a direction}. Null where draws do not tell.
+ */
+function commuteDraws(data, side, selection, column, kmPerUnit) {
+  if (selection || !data.draws) return commuteDrawsOf(data, side, selection, column, kmPerUnit);
+  const [known, key] = [(data.draws.ofRegion ??= new Map()), [side, column, kmPerUnit].join()];
+  if (!known.has(key)) known.set(key, commuteDrawsOf(data, side, null, column, kmPerUnit));
+  return known.get(key); // of the whole region it takes the longest, and one comes back to it
+}
+
+function commuteDrawsOf(data, side, selection, column, kmPerUnit) {
+  const table = commuteTable(data, side, selection, column);
+  if (!table) return null;
+  const { homes, works } = table;
+  const { n } = data.draws;
+  const { cell, part, km, atWork, atHome } = partsOfCells(data, table);
+  const [from, to] = [homes, works].map((level) => selection?.cover(level).over);
+  // Of each cell: not counted, as seen from home, as seen from work.
+  const seen = Uint8Array.from(table.home, (unit, at) => {
+    const here = side !== "home" && (!selection || to[table.work[at]]);
+    return here ? 2 : side !== "work" && (!selection || from[unit]) ? 1 : 0;
   });
+  const bounds = DISTANCES.map((bound) => bound * kmPerUnit);
+  const classes = bounds.length + 1;
+  const bins = Array.from({ length: (ONE_CENTROID + 1) * classes }, () => new Float64Array(n));
+  const sum = new Float64Array(n);
+  for (let i = 0; i < cell.length; i++) {
+    const which = seen[cell[i]];
+    if (!which) continue;
+    const bin = bins[(which === 2 ? atWork : atHome)[i] * classes + distanceOf(km[i], bounds)];
+    for (let draw = 0, at = cell[i] * n; draw < n; draw++, at++) {
+      const jobs = table.counts[at] * part[i];
+      bin[draw] += jobs;
+      sum[draw] += jobs * km[i];
+    }
+  }
+  const jobs = bins.reduce(added);
+  if (jobs.some((each) => each < 1e-6)) return null; // a draw has nobody there
+  const rose = Array.from({ length: ONE_CENTROID + 1 }, (_, direction) => bins.slice(direction * classes, (direction + 1) * classes));
+  const [sameCentroid, inOne] = [rose.pop(), rose.pop()].map((lists) => lists.reduce(added));
+  return {
+    level: homes,
+    jobs,
+    mean: quotients(sum, jobs),
+    median: mediansOf(table, { cell, part, km }, seen, jobs),
+    classes: Array.from({ length: classes }, (_, at) => quotients(bins.filter((__, bin) => bin % classes === at).reduce(added), jobs)),
+    rose,
+    inOne,
+    sameCentroid,
+  };
+}
+
+/** The median in each draw of distances of the cells that are counted, as `medianOf` has it. */
+function mediansOf({ counts }, { cell, part, km }, seen, jobs) {
+  const n = jobs.length;
+  const [below, medians] = [new Float64Array(n), new Float64Array(n).fill(-1)];
+  let open = n;
+  for (let i = 0; open > 0 && i < cell.length; i++) {
+    if (!seen[cell[i]]) continue;
+    for (let draw = 0, at = cell[i] * n; draw < n; draw++, at++) {
+      below[draw] += counts[at] * part[i];
+      // Sums of parts are not exactly the whole.
+      if (medians[draw] >= 0 || below[draw] < jobs[draw] / 2 - 1e-6) continue;
+      medians[draw] = stepOf(km[i]) * MEDIAN_STEP_KM;
+      open--;
+    }
+  }
+  return medians;
+}
+
+/**
+ * The jobs of each cell of a table of flows in parts that are as the released ones between its two areas, or, where there are none,
+ * as from centroid to centroid: {cell, part: of its jobs, km, atWork, atHome: direction as seen from there}, in the order of
+ * the steps of medians.
+ */
+function partsOfCells(data, table) {
+  if (data.draws.parts?.table === table) return data.draws.parts;
+  const { homes, works } = table;
+  const [count, kmOf] = [data.counts[table.column], kmOfRows(data)];
+  const n = data.home.length + table.home.length; // there are no more
+  const [cell, row, jobs] = [new Uint32Array(n), new Int32Array(n), new Float64Array(table.home.length)];
+  const cellOf = new Int32Array(homes.codes.length).fill(-1); // of a home, for one workplace
+  let [found, next] = [0, 0];
+  for (let work = 0; work < works.codes.length; work++) {
+    const begin = next;
+    for (; table.work[next] === work; next++) cellOf[table.home[next]] = next;
+    const [first, end] = rangeOf(works, work);
+    for (let at = data.firstRow[first]; at < data.firstRow[end]; at++) {
+      const own = cellOf[homes.unitOf[data.home[at]]];
+      if (own < 0 || count[at] === 0 || data.isExternal[data.home[at]]) continue;
+      [cell[found], row[found++]] = [own, at];
+      jobs[own] += count[at];
+    }
+    for (let own = begin; own < next; own++) {
+      const home = table.home[own];
+      cellOf[home] = -1;
+      if (jobs[own] === 0 && !data.isExternal[homes.starts[home]]) [cell[found], row[found++]] = [own, -1];
+    }
+  }
+  const places = (at) => {
+    const [home, work] = row[at] < 0 ? [table.home[cell[at]], table.work[cell[at]]] : [data.home[row[at]], data.work[row[at]]];
+    const [from, to] = row[at] < 0 ? [homes, works] : [data.finest, data.finest];
+    return [from.latitude[home], from.longitude[home], to.latitude[work], to.longitude[work], row[at] < 0 ? homes === works && home === work : home === work];
+  };
+  const far = new Float32Array(found);
+  for (let at = 0; at < found; at++) far[at] = row[at] < 0 ? distanceKm(...places(at)) : kmOf[row[at]];
+  const order = orderBy(far.map(stepOf));
+  const parts = {
+    table,
+    cell: order.map((at) => cell[at]),
+    km: Float32Array.from(order, (at) => far[at]),
+    part: Float64Array.from(order, (at) => (row[at] < 0 ? 1 : count[row[at]] / jobs[cell[at]])),
+    atWork: new Uint8Array(found),
+    atHome: new Uint8Array(found),
+  };
+  order.forEach((at, i) => {
+    const [y1, x1, y2, x2, same] = places(at);
+    const still = same ? SAME_PLACE : ONE_CENTROID;
+    parts.atWork[i] = far[at] === 0 ? still : directionOf(y2, x2, y1, x1);
+    parts.atHome[i] = far[at] === 0 ? still : directionOf(y1, x1, y2, x2);
+  });
+  return (data.draws.parts = parts);
 }

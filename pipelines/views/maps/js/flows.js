@@ -75,70 +75,136 @@ function mapped(data, side, selection, level, column) {
   return totalsOf(data, selection ? other : side, level, column, side, selection);
 }
 
+/** The places of whole numbers in their order, the smallest first; by counting, which is quicker than by comparing. */
+function orderBy(numbers) {
+  const next = new Uint32Array(numbers.reduce((most, n) => Math.max(most, n), 0) + 2); // place of the next of each number
+  for (const n of numbers) next[n + 1]++;
+  for (let n = 1; n < next.length; n++) next[n] += next[n - 1];
+  const order = new Uint32Array(numbers.length);
+  numbers.forEach((n, at) => (order[next[n]++] = at));
+  return order;
+}
+
+/** Flows between two areas each, strongest first: between blocks they are millions, and objects only while one looks at them. */
+class Flows {
+  /** Typed arrays as long as each other; an end is -1 where it is the selection's. */
+  constructor(home, work, jobs) {
+    Object.assign(this, { home, work, jobs });
+  }
+
+  static sorted(home, work, jobs) {
+    const [n, order] = [jobs.length, orderBy(jobs)];
+    const flows = new Flows(new Int32Array(n), new Int32Array(n), new Uint32Array(n));
+    for (let i = 0; i < n; i++) {
+      const at = order[n - 1 - i];
+      [flows.home[i], flows.work[i], flows.jobs[i]] = [home[at], work[at], jobs[at]];
+    }
+    return flows;
+  }
+
+  get length() {
+    return this.jobs.length;
+  }
+
+  /** {home, work, jobs}; an end is null where it is the selection's. */
+  at(i) {
+    const end = (unit) => (unit < 0 ? null : unit);
+    return { home: end(this.home[i]), work: end(this.work[i]), jobs: this.jobs[i] };
+  }
+
+  *[Symbol.iterator]() {
+    for (let i = 0; i < this.length; i++) yield this.at(i);
+  }
+
+  /** The strongest of them. */
+  first(n) {
+    return new Flows(...[this.home, this.work, this.jobs].map((values) => values.subarray(0, n)));
+  }
+
+  /** Those with so many jobs or more. */
+  atLeast(jobs) {
+    const end = this.jobs.findIndex((n) => n < jobs);
+    return end < 0 ? this : this.first(end);
+  }
+}
+
 /**
- * Flows between two areas each, strongest first: {flows: [{home, work, jobs}], inside: jobs of no flow}.
+ * Flows between two areas each: {flows: `Flows`, inside: jobs of no flow}.
  *
- * With a selection its own end is null: it may be of another level than the areas at the other ends. Jobs whose other
+ * With a selection its own end may be of another level than the areas at the other ends. Jobs whose other
  * end is an area that overlaps the selection are inside; without a selection, those with both ends in one area.
  */
 function flowsOf(data, side, selection, level, column) {
-  const found = selection ? selectedFlows(data, side, selection, level, column) : allFlows(data, level, column);
-  found.flows.sort((a, b) => b.jobs - a.jobs);
-  return found;
+  return selection ? selectedFlows(data, side, selection, level, column) : allFlows(data, level, column);
 }
 
 function selectedFlows(data, side, selection, level, column) {
-  const flows = [];
+  const [home, work, jobs] = [[], [], []];
   const { over } = selection.cover(level);
   let inside = side === "both" ? balanceOf(data, selection, column).stay : 0;
-  const add = (values, flowOf) =>
-    values.forEach((jobs, unit) => {
-      if (over[unit]) inside += jobs;
-      else if (jobs > 0) flows.push({ ...flowOf(unit), jobs });
+  const add = (values, place) =>
+    values.forEach((n, unit) => {
+      if (over[unit]) inside += n;
+      else if (n > 0) {
+        home.push(place === "home" ? unit : -1);
+        work.push(place === "work" ? unit : -1);
+        jobs.push(n);
+      }
     });
-  const [to, from] = [(unit) => ({ home: unit, work: null }), (unit) => ({ home: null, work: unit })];
   if (side === "both") {
     const { come, leave } = partnersOf(data, selection, level, column);
-    add(come, to);
-    add(leave, from);
-  } else add(mapped(data, side, selection, level, column), side === "work" ? to : from);
-  return { flows, inside };
+    add(come, "home");
+    add(leave, "work");
+  } else add(mapped(data, side, selection, level, column), side === "work" ? "home" : "work");
+  return { flows: Flows.sorted(home, work, jobs), inside };
 }
 
 function allFlows(data, level, column) {
   const count = data.counts[column];
-  const flows = [];
+  const n = data.home.length; // there are no more flows than rows
+  const [homes, works, jobs] = [new Int32Array(n), new Int32Array(n), new Uint32Array(n)];
   const sums = new Float64Array(level.codes.length);
-  let inside = 0;
+  let [inside, found] = [0, 0];
   for (let work = 0; work < level.codes.length; work++) {
     const [first, end] = rangeOf(level, work);
-    const homes = [];
+    const begin = found;
     for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) {
       const home = level.unitOf[data.home[row]];
-      if (sums[home] === 0 && count[row] > 0) homes.push(home);
+      if (home !== work && sums[home] === 0 && count[row] > 0) [homes[found], works[found++]] = [home, work];
       sums[home] += count[row];
     }
-    for (const home of homes) {
-      if (home === work) inside += sums[home];
-      else flows.push({ home, work, jobs: sums[home] });
-      sums[home] = 0;
+    inside += sums[work];
+    sums[work] = 0;
+    for (let at = begin; at < found; at++) {
+      jobs[at] = sums[homes[at]];
+      sums[homes[at]] = 0;
     }
   }
-  return { flows, inside };
+  return { flows: Flows.sorted(...[homes, works, jobs].map((values) => values.subarray(0, found))), inside };
 }
 
 const DIRECTIONS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
 const DISTANCES = [5, 10, 20, 50]; // upper ends of the classes but the last, in the reader's unit
 const MEDIAN_STEP_KM = 0.01;
 const FARTHEST_KM = 20_040; // half way round the earth
+const stepOf = (km) => Math.round(km / MEDIAN_STEP_KM);
+/** Which of the classes between bounds a distance is in. */
+function distanceOf(km, bounds) {
+  const found = bounds.findIndex((bound) => km < bound);
+  return found < 0 ? bounds.length : found;
+}
+/** Which of the directions place 2 is in. */
+const directionOf = (...places) => Math.round(bearing(...places) / 45) % DIRECTIONS.length;
 
 /** The distance of each row in km; NaN from external zones, which have no place. Made once: it takes the longest. */
 function kmOfRows(data) {
   const { latitude, longitude } = data.finest;
-  data.km ??= Float32Array.from(data.home, (home, row) => {
-    const work = data.work[row];
-    return data.isExternal[home] ? NaN : distanceKm(latitude[work], longitude[work], latitude[home], longitude[home]);
-  });
+  if (data.km) return data.km;
+  data.km = new Float32Array(data.home.length);
+  for (let row = 0; row < data.km.length; row++) {
+    const [home, work] = [data.home[row], data.work[row]];
+    data.km[row] = data.isExternal[home] ? NaN : distanceKm(latitude[work], longitude[work], latitude[home], longitude[home]);
+  }
   return data.km;
 }
 
@@ -175,18 +241,15 @@ function commutes(data, side, selection, column, kmPerUnit) {
     const km = far[row];
     placed += n;
     sum += n * km;
-    const step = Math.round(km / MEDIAN_STEP_KM);
-    steps[step] += n;
-    const found = bounds.findIndex((bound) => km < bound);
-    const distance = found < 0 ? bounds.length : found;
+    steps[stepOf(km)] += n;
+    const distance = distanceOf(km, bounds);
     classes[distance] += n;
     if (km === 0) {
       noDirection += n;
       if (home === work) inOne += n;
       return;
     }
-    const degrees = bearing(latitude[from], longitude[from], latitude[to], longitude[to]);
-    rose[Math.round(degrees / 45) % 8][distance] += n;
+    rose[directionOf(latitude[from], longitude[from], latitude[to], longitude[to])][distance] += n;
   });
   const [mean, median] = [sum / placed, medianOf(steps, placed)];
   return { jobs, placed, externalZones, mean, median, classes, rose, noDirection, inOne };

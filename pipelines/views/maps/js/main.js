@@ -138,6 +138,13 @@ function counted(box) {
   return box;
 }
 
+/** The interval of a line that stands for one flow; null where it is not known. */
+function endsOfLine(home, work) {
+  const [from, to] = [home ?? null, work ?? null]; // an end that is the selection's is in no feature
+  shown.endsOfLines ??= endsOfFlows(data, state, shown, [...shown.drawn]) ?? [];
+  return shown.endsOfLines[[...shown.drawn].findIndex((flow) => flow.home === from && flow.work === to)];
+}
+
 const tell = {
   area(unit) {
     const { level, column, side, selection } = state;
@@ -147,12 +154,14 @@ const tell = {
       const { values, between } = shown;
       const [come, leave] = between ? [between.come, between.leave] : [values, values];
       const { values: own, come: comeEnds = own, leave: leaveEnds = own } = shown.intervals;
-      const line = (n, ends, words) => text("div", `${whole.format(n)}${ends ? ` (${intervalWords(ends(unit))})` : ""} ${words}`);
+      const line = (n, ends, words) => text("div", `${whole.format(n)}${bracketed(ends?.(unit))} ${words}`);
       if (side !== "home") box.append(line(come[unit], comeEnds, "of the chosen workers live here"));
       if (side !== "work") box.append(line(leave[unit], leaveEnds, "of the chosen residents work here"));
     }
     const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
-    box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
+    shown.residents ??= partnerDraws(data, "home", null, level, column).values ?? [];
+    const ends = data.draws?.ends(shown.residents[unit]);
+    box.append(text("div", `${jobs("home")} workers live here${bracketed(ends)}`), text("div", `${jobs("work")} jobs are here`));
     return counted(box);
   },
   flow({ home, work, jobs, n }) {
@@ -170,7 +179,8 @@ const tell = {
     };
     const box = text("div", "");
     const flows = n > 1 ? ` in ${whole.format(n)} flows` : "";
-    box.append(text("strong", `${whole.format(jobs)} ${jobs === 1 ? "job" : "jobs"}${flows}`), end("from", home), end("to", work));
+    box.append(text("strong", `${whole.format(jobs)} ${jobs === 1 ? "job" : "jobs"}${flows}${bracketed(cells ? null : endsOfLine(home, work))}`));
+    box.append(end("from", home), end("to", work));
     return counted(box);
   },
 };
@@ -190,7 +200,8 @@ function render() {
   const { side, selection, level, column, unit } = state;
   const between = side === "both" ? partnersOf(data, selection, level, column) : null;
   const values = mapped(data, side, selection, level, column);
-  const compared = otherMap && differencesOf(data, otherMap, state, values);
+  const partners = partnerDraws(data, side, selection, level, column);
+  const compared = otherMap && differencesOf(data, otherMap, state, values, partners.values);
   const differences = Boolean(compared?.values);
   const dense = isDense() && !differences;
   byId("density").checked = dense;
@@ -205,33 +216,35 @@ function render() {
   const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  const intervals = partnerIntervals(data, side, selection, level, column);
-  shown = { values, intervals, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  const { values: own, ...ways } = partners;
+  const endsBy = ([name, lists]) => [name, (at) => data.draws.ends(lists[at])];
+  const intervals = Object.fromEntries(Object.entries(between || !own ? ways : { values: own }).map(endsBy));
+  shown = { values, intervals, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) {
-    found = { of, ...commutes(data, side, selection, column, unit.km), meanInterval: meanInterval(data, side, selection, column) };
+    found = { of, ...commutes(data, side, selection, column, unit.km), draws: commuteDraws(data, side, selection, column, unit.km) };
   }
   if (balance.of !== `${side} ${column} ${selection?.key}`) {
     balance = { of: `${side} ${column} ${selection?.key}`, sums: sumsOf(data, side, selection) };
-    balance.shares = shareIntervals(data, side, selection);
-    balance.intervals = {};
+    balance.shares = shareDraws(data, side, selection);
+    balance.draws = {};
     if (selection) {
-      Object.assign(balance, balanceOf(data, selection, column), { intervals: balanceIntervals(data, selection, column) });
+      Object.assign(balance, balanceOf(data, selection, column), { draws: balanceDraws(data, selection, column) });
     }
   }
   showCounted(countedWords(data, column));
   showSides(state);
-  showSummary(state, found, unit, data, balance.intervals);
+  showSummary(state, found, unit, data, balance.draws);
   tools.show(selection, (part) => choosePart(part, true));
-  showBalance(state, balance, balance.intervals);
+  showBalance(data, state, balance);
   const all = between ? balance.come + balance.leave : found.jobs;
-  showTop(state, shown, all, (at, event) => pick(level, at, event));
+  showTop(data, state, shown, all, (at, event) => pick(level, at, event));
   showExternalZones(found, data, zoneIntervals(data, state), (at, event) => pick(data.levels[0], at, event));
   showProfile(data, state, balance.sums, balance.shares);
   showComparison(data, state);
   byId("keep").hidden = !selection;
-  showOther(otherMap, compared, values, state, (at, event) => pick(level, at, event));
+  showOther(data, otherMap, compared, values, state, (at, event) => pick(level, at, event));
   showCommutes(found, unit, data);
   showLegend(state, shown, data.meta.drawn_around_centroids);
   showNoise(level);
@@ -240,8 +253,8 @@ function render() {
   if (sliderOf !== ofFlows) {
     sliderOf = ofFlows;
     const many = selection ? FIRST_LINES.chosen : FIRST_LINES.all;
-    const first = flows[Math.min(many, flows.length) - 1]?.jobs ?? 1;
-    byId("threshold").value = Math.ceil(toSlider(first, flows[0]?.jobs ?? 1));
+    const first = flows.jobs[Math.min(many, flows.length) - 1] ?? 1;
+    byId("threshold").value = Math.ceil(toSlider(first, flows.jobs[0] ?? 1));
   }
   view?.showAreas(level, coloured, breaks, dense, differences);
   view?.showSelection(selection);
@@ -252,13 +265,13 @@ function render() {
 
 function renderFlows() {
   const { flows } = shown.drawable;
-  const largest = flows[0]?.jobs ?? 1;
+  const largest = flows.jobs[0] ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
-  const chosen = flows.filter((flow) => flow.jobs >= threshold);
+  const chosen = flows.atLeast(threshold);
   // Of more lines than can be told apart, those between ends that are near each other are one.
   const together = chosen.length > MOST_LINES && view ? clusteredFlows(chosen, state.level, view.map.getZoom()) : null;
-  const drawn = together ? together.flows.slice(0, MOST_TOGETHER) : chosen;
-  Object.assign(shown, { drawn: chosen, cells: together?.cells });
+  const drawn = together ? together.flows.slice(0, MOST_TOGETHER) : [...chosen];
+  Object.assign(shown, { drawn: chosen, cells: together?.cells, endsOfLines: null });
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
   const widest = together ? (drawn[0]?.jobs ?? 1) : largest;
   showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together });
@@ -357,14 +370,15 @@ function listen() {
   });
   const fileName = () => ["map", state.side, state.level.id].join("-");
   const downloads = {
-    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),
+    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state, otherMap)), "text/csv"),
     "save-flows": () => {
-      const table = csvOf(flowRows(state, shown.drawn, endsOfFlows(data, state, shown, shown.drawn)), sourceOf(data, state), FLOW_COLUMNS);
+      const flows = [...shown.drawn];
+      const table = csvOf(flowRows(state, flows, endsOfFlows(data, state, shown, flows)), sourceOf(data, state), FLOW_COLUMNS);
       save(`flows-${fileName()}.csv`, table, "text/csv");
     },
     "save-geojson": () =>
-      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state)), "application/geo+json"),
-    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state), data.meta.attribution), "image/png"),
+      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state, otherMap)), "application/geo+json"),
+    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state, otherMap), data.meta.attribution), "image/png"),
   };
   Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
   byId("save-png").hidden = !view;

@@ -12,11 +12,6 @@ function pointFeature(level, unit, properties = {}) {
 
 const hasShape = (level, unit) => level.shapes?.features.some(({ id }) => id === unit) ?? false;
 
-function pointFeatures(level) {
-  const inside = Array.from(level.codes.keys()).filter((unit) => !level.externalZones.has(unit));
-  return { type: "FeatureCollection", features: inside.map((unit) => pointFeature(level, unit)) };
-}
-
 const emptyBox = () => [[Infinity, Infinity], [-Infinity, -Infinity]];
 
 /** Make a box of [west, south] and [east, north] hold the places of a geometry. */
@@ -30,9 +25,12 @@ function addToBox(box, coordinates) {
 /** [[west, south], [east, north]] of everything that can be drawn. */
 function extentOf(data) {
   const box = emptyBox();
-  const shown = data.levels.find((level) => level.shapes)?.shapes ?? pointFeatures(data.finest);
-  shown.features.forEach((feature) => addToBox(box, feature.geometry.coordinates));
-  data.finest.externalZones.forEach((_, unit) => addToBox(box, placeOf(data.finest, unit)));
+  const { finest } = data;
+  const drawn = data.levels.find((level) => level.shapes);
+  drawn?.shapes.features.forEach((feature) => addToBox(box, feature.geometry.coordinates));
+  // External zones are on a ring around the region.
+  const points = drawn ? finest.externalZones : finest.codes;
+  for (const unit of points.keys()) addToBox(box, placeOf(finest, unit));
   return box;
 }
 
@@ -147,13 +145,13 @@ class MapView {
     for (const source of ["areas", "borders", "labels", "zones", "flows", "arrows", "selected", "dots", "drawing"]) {
       map.addSource(source, { type: "geojson", data: NOTHING, tolerance: 0 });
     }
-    this.startZoom = map.getZoom();
+    this.circles = new Circles(map.getZoom());
     const polygons = ["==", ["geometry-type"], "Polygon"];
     const points = ["==", ["geometry-type"], "Point"];
     const jobs = ["get", "width"];
     map.addLayer({ id: "land", type: "fill", source: "borders" });
-    map.addLayer({ id: "fill", type: "fill", source: "areas", filter: polygons });
-    map.addLayer({ id: "outline", type: "line", source: "areas", filter: polygons });
+    map.addLayer({ id: "fill", type: "fill", source: "areas" });
+    map.addLayer({ id: "outline", type: "line", source: "areas" });
     for (const kind of ["water", "roads"]) {
       const geometries = this.backdrop[kind] ?? [];
       const features = geometries.map((geometry) => ({ type: "Feature", properties: {}, geometry }));
@@ -163,7 +161,7 @@ class MapView {
     map.addLayer({ id: "river", type: "line", source: "water" });
     map.addLayer({ id: "roads", type: "line", source: "roads", layout: { "line-cap": "round" } });
     map.addLayer({ id: "borders", type: "line", source: "borders" });
-    map.addLayer({ id: "circle", type: "circle", source: "areas", filter: points });
+    map.addLayer(this.circles);
     map.addLayer({ id: "zone", type: "circle", source: "zones" });
     const sorted = { "line-cap": "round", "line-sort-key": jobs };
     map.addLayer({ id: "casing", type: "line", source: "flows", layout: sorted });
@@ -228,22 +226,30 @@ class MapView {
     // Of what is small under a name, the name leaves the click to it.
     const zoneAt = (point) => under(point, ["zone"], 4);
     const nameAt = (point) => under(point, ["zone-name"], 0);
-    const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? nameAt(point) ?? under(point, ["fill"], 0);
+    const areaAt = ({ point, lngLat }) =>
+      zoneAt(point)?.id ?? this.circles.at(lngLat, map.getZoom(), 4) ?? nameAt(point)?.id ?? under(point, ["fill"], 0)?.id ?? null;
     map.on("click", (event) => {
       if (this.tool) return this.tool([event.lngLat.lng, event.lngLat.lat]);
-      const area = areaAt(event.point);
-      if (area) pick(area.id, event.originalEvent);
+      const area = areaAt(event);
+      if (area !== null) pick(area, event.originalEvent);
     });
     map.on("mousemove", (event) => {
       // Lines end at external zones, which are as small.
       const flow = (zoneAt(event.point) ?? nameAt(event.point)) ? null : under(event.point, ["flow"], 1);
-      const area = areaAt(event.point);
-      map.getCanvas().style.cursor = this.tool ? "crosshair" : area ? "pointer" : "";
-      const words = this.tool ? null : flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
+      const area = areaAt(event);
+      map.getCanvas().style.cursor = this.tool ? "crosshair" : area === null ? "" : "pointer";
+      const words = this.tool ? null : flow ? tell.flow(flow.properties) : area === null ? null : tell.area(area);
       if (words) this.popup.setLngLat(event.lngLat).setDOMContent(words).addTo(map);
       else this.popup.remove();
     });
     map.on("mouseout", () => this.popup.remove());
+    // A browser may take the graphics card away for a while; the library then restores neither states nor layers like this.
+    map.on("webglcontextrestored", () =>
+      map.once("style.load", () => {
+        map.addLayer(this.circles, "zone");
+        this.paint();
+      }),
+    );
     this.#fitPaper();
   }
 
@@ -297,7 +303,8 @@ class MapView {
   showAreas(level, values, breaks, dense, differences) {
     const { map } = this;
     if (this.drawn !== level) {
-      map.getSource("areas").setData(level.shapes ?? pointFeatures(level));
+      map.getSource("areas").setData(level.shapes ?? NOTHING);
+      this.circles.setLevel(level.shapes ? null : level);
       // Borders of the next coarser level that has shapes help to find one's way.
       const coarser = this.data.levels.slice(0, this.data.levels.indexOf(level)).findLast((l) => l.shapes);
       map.getSource("borders").setData(coarser?.shapes ?? NOTHING);
@@ -321,10 +328,10 @@ class MapView {
       return known.get(key);
     };
     const fillOf = this.differences ? differing : inClass;
-    values.forEach((value, unit) => {
-      const state = { colour: fillOf(value), size: Math.sqrt(Math.abs(value) / largest) };
-      this.map.setFeatureState({ source: "areas", id: unit }, state);
-    });
+    this.circles.paint((unit) => fillOf(values[unit]), (unit) => Math.sqrt(Math.abs(values[unit]) / largest), colour("border-strong"));
+    for (const { id } of drawn.shapes?.features ?? []) {
+      this.map.setFeatureState({ source: "areas", id }, { colour: fillOf(values[id]) });
+    }
     for (const unit of drawn.externalZones.keys()) {
       const fill = dense ? "transparent" : fillOf(values[unit]);
       this.map.setFeatureState({ source: "zones", id: unit }, { colour: fill });
@@ -442,11 +449,8 @@ class MapView {
     this.#paintAreas();
     this.#paintNames();
     const fill = ["to-color", ["coalesce", ["feature-state", "colour"], "transparent"]];
-    const most = Math.min(18, Math.max(4, 200 / Math.sqrt(this.drawn.codes.length)));
-    const radius = ["+", 1.5, ["*", most - 1.5, ["coalesce", ["feature-state", "size"], 0]]];
     const flow = colour(this.noise ? "noise" : "flow");
     const faint = this.noise ? 0.4 : 1; // beside flows that are none of noise
-    const none = ["==", ["coalesce", ["feature-state", "size"], 0], 0];
     const properties = {
       background: { "background-color": colour("water") },
       fill: { "fill-color": fill },
@@ -459,16 +463,6 @@ class MapView {
       borders: {
         "line-color": colour(this.drawn.shapes ? "border-strong" : "border"),
         "line-width": this.drawn.shapes ? 1.4 : 0.5,
-      },
-      circle: {
-        "circle-color": fill,
-        "circle-opacity": ["case", none, 0.5, 0.9],
-        "circle-radius": [
-          "interpolate", ["exponential", 1.6], ["zoom"],
-          this.startZoom, radius, this.startZoom + 4, ["*", 4, radius],
-        ],
-        "circle-stroke-color": colour("border-strong"),
-        "circle-stroke-width": ["case", none, 0, 0.5],
       },
       zone: {
         "circle-color": fill,

@@ -77,9 +77,10 @@ function showSides({ selection }) {
 }
 
 /** Of a selection: who comes, who stays, who leaves. */
-function showBalance({ selection }, balance, intervals) {
+function showBalance(data, { selection, column }, balance) {
   byId("balance").hidden = !selection;
   if (!selection) return;
+  const of = (name) => data.draws?.ends(balance.draws[name]);
   byId("balance-table").classList.toggle("of-noise", isNoise(selection));
   const { come, stay, leave } = balance;
   const row = (words, jobs, all, ends = null) => {
@@ -91,34 +92,38 @@ function showBalance({ selection }, balance, intervals) {
   byId("balance-table").replaceChildren(
     tableRow("th", ["Who", "Workers", "Share"]),
     row("Work here", workers, workers),
-    row("· come from elsewhere", come, workers, intervals.come),
-    row("· live here too", stay, workers, intervals.stay),
-    row("Live here", residents, residents, intervals.live),
-    row("· work here too", stay, residents, intervals.stay),
-    row("· leave for work elsewhere", leave, residents, intervals.leave),
-    row("Come, leave or stay", come + leave + stay, 0, intervals.all),
+    row("· come from elsewhere", come, workers, of("come")),
+    row("· live here too", stay, workers, of("stay")),
+    row("Live here", residents, residents, of("live")),
+    row("· work here too", stay, residents, of("stay")),
+    row("· leave for work elsewhere", leave, residents, of("leave")),
+    row("Come, leave or stay", come + leave + stay, 0, of("all")),
   );
+  const lacking = of("live") ? "who comes, stays and leaves" : "who comes, stays, leaves and lives here";
+  byId("balance-words").textContent = of("come") ? "" : noIntervals(data, column, Boolean(of("live")), lacking);
 }
 
 /** Who the workers are, attribute by attribute. */
-function showProfile(data, { side, selection, column }, sums, intervals) {
+function showProfile(data, { side, selection, column }, sums, draws) {
   const jobs = sums[EVERYBODY];
   const groups = data.meta.counts.filter(({ attribute }) => attribute);
   byId("profile").hidden = !groups.length;
   const who = { work: "workers with a job here", home: "workers who live here", both: "workers who live or work here" };
   const of = selection ? who[side] : "workers";
+  const lacking = selection && side !== "work" ? groups.filter(({ columns }) => !draws[columns[0].id]) : [];
   byId("profile-of").textContent =
     `Shares of the ${whole.format(jobs)} ${of}.` + (column === EVERYBODY ? "" : " All of them, not only those counted above.") +
-    (Object.keys(intervals).length ? " In brackets: 90 % of the posterior draws of the true share are between these." : "");
+    (Object.keys(draws).length ? " In brackets: 90 % of the posterior draws of the true share are between these." : "") +
+    (lacking.length ? noIntervals(data, lacking[0].columns[0].id, side === "both", `shares by ${lacking.map(({ attribute }) => attribute).join(", ")}`) : "");
   const bars = groups.flatMap(({ attribute, columns }) => [
     text("h4", capital(attribute)),
-    ...columns.map(({ id, words }) => bar(capital(words), sums[id], jobs, jobs, "profile-bar", intervals[id])),
+    ...columns.map(({ id, words }) => bar(capital(words), sums[id], jobs, jobs, "profile-bar", data.draws?.ends(draws[id]))),
   ]);
   byId("profile-bars").replaceChildren(...bars);
 }
 
-function showSummary(state, found, unit, data, intervals) {
-  const { side, selection } = state;
+function showSummary(state, found, unit, data, draws) {
+  const { side, selection, column } = state;
   const kind = { work: "Workplace", home: "Residence", both: "Workplace and residence" }[side];
   byId("chosen").textContent = selection ? selectionName(selection, data.finest) : "The whole region";
   byId("chosen-kind").textContent = selection ? kind : "";
@@ -144,27 +149,38 @@ function showSummary(state, found, unit, data, intervals) {
     `Commutes are measured between centroids of ${data.finest.many}` +
     (data.meta.later.length ? `, until ${data.meta.later.at(-1).many} are opened` : "") +
     (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".") +
-    (found.meanInterval ? ` ${meanWords(found.meanInterval, unit)}` : "");
-  byId("jobs-interval").textContent = data.draws ? boundWords(data, state, intervals) : "";
+    (found.draws ? ` ${commuteWords(data, found.draws, unit)}` : noCommuteIntervals(data, state));
+  byId("jobs-interval").textContent = data.draws ? boundWords(data, state, draws) : "";
   byId("nobody").hidden = !(selection?.external && side === "work");
 }
 
 /** From where to where the number of a choice may be in truth; or why that is not said. */
-function boundWords({ draws }, { side, selection, column }, intervals) {
+function boundWords(data, { side, selection, column }, { live, all }) {
   if (side === "work" || !selection) return "Jobs by place of work are public totals, and exact.";
-  const ends = { home: intervals.live, both: intervals.all }[side];
-  if (ends) {
-    const noise = "What is counted above may lie outside: it has noise, or was drawn.";
-    return `True number: ${intervalWords(ends)}, in 90 % of its posterior draws. ${noise}`;
-  }
-  const [table] = draws.tables.filter((each) => each.column === column && (side === "home" || each.works));
-  return `No interval: the draws ${table ? `in this page are of whole ${table.homes.many}` : "do not tell these jobs apart"}.`;
+  const ends = data.draws.ends(side === "home" ? live : all);
+  if (!ends) return noIntervals(data, column, side === "both").trim();
+  return `True number: ${intervalWords(ends)}, in 90 % of its posterior draws. What is counted above may lie outside: it has noise, or was drawn.`;
 }
 
-function meanWords({ ends, level }, unit) {
-  const [low, high] = ends.map((km) => twoDecimals.format(km / unit.km));
+/** Why numbers have no interval, though the page has draws, as a sentence after others. Commuters are in tables of flows. */
+function noIntervals({ draws }, column, flows, of = "", where = "this page") {
+  if (!draws) return "";
+  const [table] = draws.tables.filter((each) => each.column === column && (!flows || each.works));
+  const why = table ? `are of whole ${table.homes.many}` : "do not tell these jobs apart";
+  return ` No interval${of && ` of ${of}`}: the draws in ${where} ${why}.`;
+}
+
+/** Why distances and directions have no interval. */
+function noCommuteIntervals(data, { side, selection, column }) {
+  const known = commuteTable(data, side, selection, column);
+  const of = "distances and directions";
+  return known ? ` No interval of ${of}: in a posterior draw nobody has such a commute.` : noIntervals(data, column, true, of);
+}
+
+function commuteWords({ draws }, { mean, median, level }, unit) {
+  const words = (values) => `${draws.ends(values).map((km) => twoDecimals.format(km / unit.km)).join(" to ")} ${unit.id}`;
   return (
-    `Mean of the true commutes: ${low} to ${high} ${unit.id} in 90 % of the posterior draws, if those between two ` +
+    `Mean and median of the true commutes: ${words(mean)} and ${words(median)} in 90 % of the posterior draws, if those between two ` +
     `${level.many} are as long as the released ones.`
   );
 }
@@ -173,6 +189,8 @@ function meanWords({ ends, level }, unit) {
 const numberWith = (number, ends) => [whole.format(number), ...(ends ? [text("span", intervalWords(ends), "code")] : [])];
 
 const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
+
+const bracketed = (ends) => (ends ? ` (${intervalWords(ends)})` : "");
 
 /** A button that chooses an area. */
 function areaButton(level, unit, words, choose) {
@@ -185,8 +203,8 @@ function areaButton(level, unit, words, choose) {
 }
 
 /** The strongest partners, or without a selection the largest areas; each can be chosen. */
-function showTop(state, { values, between, intervals }, jobs, choose) {
-  const { selection, level, side } = state;
+function showTop(data, state, { values, between, intervals }, jobs, choose) {
+  const { selection, level, side, column } = state;
   const homes = countsHomes(state);
   const titles = { work: "Where its workers live", home: "Where its residents work", both: "Between it and elsewhere" };
   byId("top-title").textContent = selection ? titles[side] : homes ? "Where most people live" : "Where most people work";
@@ -201,7 +219,11 @@ function showTop(state, { values, between, intervals }, jobs, choose) {
     (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) live in external zones.` : "");
   const bounded = Boolean(intervals.values ?? intervals.come);
   const more = (words) => (intervals.values ? [words()] : []);
-  if (bounded) byId("top-count").textContent += " Interval: 90 % of the posterior draws of the true number are in it.";
+  const exact = side === "work" && !selection; // public totals
+  byId("top-count").textContent +=
+    bounded ? " Interval: 90 % of the posterior draws of the true number are in it."
+    : exact ? ""
+    : noIntervals(data, column, Boolean(selection));
   // Of the level's table of flows; totals of areas are another one.
   byId("top").classList.toggle("of-noise", Boolean(level.noise && selection));
   byId("top").replaceChildren(
@@ -227,19 +249,27 @@ function showTop(state, { values, between, intervals }, jobs, choose) {
 }
 
 function showCommutes(found, unit, data) {
+  const { draws } = found;
+  const of = (values) => data.draws?.ends(values);
   drawRose(byId("rose"), found);
-  drawDistances(byId("distances"), found, unit.id);
-  fillRoseTable(byId("rose-table"), found, unit.id);
+  drawDistances(byId("distances"), found, unit.id, draws?.classes.map(of));
+  fillRoseTable(byId("rose-table"), found, unit.id, draws?.rose.map((row) => row.map(of)));
   const { one, many } = data.finest;
   const others = found.noDirection - found.inOne;
+  const number = (jobs, values) => whole.format(jobs) + bracketed(of(values));
   const where = [
-    ...(found.inOne ? [`${whole.format(found.inOne)} jobs have home and work in one ${one}`] : []),
-    ...(others ? [`${whole.format(others)} in two ${many} with the same centroid`] : []),
+    ...(found.inOne ? [`${number(found.inOne, draws?.inOne)} jobs have home and work in one ${one}`] : []),
+    ...(others ? [`${number(others, draws?.sameCentroid)} in two ${many} with the same centroid`] : []),
   ];
   byId("no-direction").textContent = where.length
     ? `${where.join(", ")}: distance 0, which is in mean and median, and no direction.`
     : "";
-  byId("placed").textContent = `Shares are of the ${whole.format(found.placed)} jobs with a distance.`;
+  byId("placed").textContent =
+    `Shares are of the ${number(found.placed, draws?.jobs)} jobs with a distance.` +
+    (draws
+      ? ` In brackets, and below the numbers of the table: 90 % of the posterior draws of what is true are between these, if jobs ` +
+        `between two ${draws.level.many} have distances and directions as the released ones.`
+      : "");
 }
 
 /** Who lives in external zones; each can be chosen. */
@@ -269,12 +299,12 @@ function ownWords(level, selection) {
 }
 
 function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, { chosen, together }) {
-  const sum = (list) => list.reduce((total, flow) => total + flow.jobs, 0);
-  const between = sum(flows);
+  const between = flows.jobs.reduce((a, b) => a + b, 0);
+  const seen = shown.reduce((total, { jobs }) => total + jobs, 0);
   byId("threshold-words").textContent =
     `${whole.format(threshold)} ${threshold === 1 ? "job" : "jobs"} or more`;
   const of = `${whole.format(chosen.length)} of ${whole.format(flows.length)} flows`;
-  const part = `${share(sum(shown), between)} of the ${whole.format(between)} jobs that all of them have.`;
+  const part = `${share(seen, between)} of the ${whole.format(between)} jobs that all of them have.`;
   const left = together ? together.flows.length - shown.length : 0;
   const drawn = together
     ? `${of} have as many. They are drawn as ${whole.format(shown.length)} lines, with ${part} Ends near each other at this zoom ` +

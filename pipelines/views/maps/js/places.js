@@ -59,3 +59,9 @@ function bearing(latitude1, longitude1, latitude2, longitude2) {
   const north = Math.cos(a) * Math.sin(b) - Math.sin(a) * Math.cos(b) * Math.cos(turn);
   return (Math.atan2(east, north) / RADIANS + 360) % 360;
 }
+
+/** Where a place is on the map's square world, which is 1 wide. */
+function onSquare([longitude, latitude]) {
+  const sine = Math.sin(latitude * RADIANS);
+  return [(longitude + 180) / 360, 0.5 - Math.log((1 + sine) / (1 - sine)) / (4 * Math.PI)];
+}

@@ -9,10 +9,9 @@ const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const twoDecimals = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-function share(part, all) {
-  const percent = all > 0 ? (100 * part) / all : 0;
-  return `${percent > 0 && percent < 0.1 ? "<0.1" : oneDecimal.format(percent)}\u00a0%`;
-}
+/** A part of one, without its sign. */
+const percent = (part) => (part > 0 && part < 0.001 ? "<0.1" : oneDecimal.format(100 * part));
+const share = (part, all) => `${percent(all > 0 ? part / all : 0)}\u00a0%`;
 
 /**
  * Upper ends of the classes but the last: at CUTS, rounded down, so that every class has a value.

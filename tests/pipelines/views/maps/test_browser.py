@@ -366,6 +366,61 @@ def test_colours_mean_what_the_legend_says(reader: Reader, mapped: PublicRelease
     assert checked >= 3
 
 
+TAKEN_AWAY = """async () => {
+    const { map } = document.getElementById("map");
+    const card = map.getCanvas().getContext("webgl2").getExtension("WEBGL_lose_context");
+    const back = new Promise((done) => map.once("webglcontextrestored", done));
+    card.loseContext();
+    await new Promise((done) => setTimeout(done, 100));
+    card.restoreContext();
+    await back;
+    await new Promise((done) => map.once("style.load", () => done()));
+}"""
+ALONE = """() => {
+    const { map } = document.getElementById("map");
+    for (const layer of ["flow", "casing", "arrow", "zone-name", "label", "borders"]) {
+        map.setLayoutProperty(layer, "visibility", "none");
+    }
+}"""
+
+
+def test_circles_have_the_colours_of_the_legend(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
+    """At their middle nine tenths of it; also after the graphics card was away for a while."""
+    places = mapped.places("tabblk2010").dropna().set_index("code")
+    xy = places[["longitude", "latitude"]].to_numpy() * [np.cos(np.radians(places["latitude"].mean())), 1]
+    apart = np.linalg.norm(xy[:, None] - xy, axis=2) + np.eye(len(xy))
+    alone = places.index[np.argsort(-apart.min(axis=1))]  # others may lie over circles
+    jobs = by_code(mapped, expected(mapped), "work", "tabblk2010").reindex(alone).dropna().head(3)
+    with Reader(browser, map_file, (820, 500)) as reader:
+        reader.page.select_option("#level", "tabblk2010")
+        legend = {
+            bounds_of(words): item.evaluate("(i) => getComputedStyle(i.querySelector('i')).backgroundColor")
+            for item in reader.page.locator("#legend-classes li").all()
+            if (words := item.inner_text()) != "none"
+        }
+        reader.page.click("#legend summary")  # it lies over the middle of a small window
+        for after, looked_at in (("", jobs), (TAKEN_AWAY, jobs.head(1))):
+            if after:
+                reader.page.evaluate(after)
+            reader.page.evaluate(ALONE)
+            for code, n in looked_at.items():
+                at = places.loc[code]
+                reader.page.evaluate(
+                    "(center) => document.getElementById('map').map.jumpTo({ center, zoom: 16 })",
+                    [at["longitude"], at["latitude"]],
+                )
+                reader.still()
+                pixel = reader.pixel_of((at["longitude"], at["latitude"]))
+                image = Image.open(io.BytesIO(reader.page.screenshot())).convert("RGB")
+                seen = image.getpixel((round(pixel["x"]), round(pixel["y"])))
+                (colour,) = (fill for (low, high), fill in legend.items() if low <= n <= high)
+                parts = [int(part) for part in re.findall(r"\d+", colour)]
+                assert all(
+                    0.9 * part - 1 <= found <= 0.9 * part + 26.5
+                    for part, found in zip(parts, seen, strict=True)
+                )
+
+
 def test_every_class_has_an_area(reader: Reader, mapped: PublicRelease) -> None:
     rows = expected(mapped)
     for level in mapped.levels:

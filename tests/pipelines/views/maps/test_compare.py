@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines import PosteriorDraws
+from pipelines import PosteriorDraws, intervals, write_intervals
 from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.views.maps import write_map
 
 from .map_reader import Reader, expected, mean_km, median_km
+from .truth import Truth, ends, numbers
 
 pytestmark = pytest.mark.slow
-
-
-def numbers(words: str) -> list[float]:
-    return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\.?\d*", words)]
 
 
 def facts(release: PublicRelease, code: str, count: str) -> list[float]:
@@ -84,24 +80,6 @@ def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> Non
         page.click("#end-comparison")
         assert not page.is_visible("#comparison")
         assert reader.complaints == []
-
-
-def test_intervals_beside_numbers(browser: Any, bounded: tuple[PosteriorDraws, Path]) -> None:
-    """Those of the choices when each was looked at alone."""
-    draws, file = bounded
-    codes = draws.release.geography.codes("trct")
-    with Reader(browser, file) as reader:
-        alone = []
-        for code in codes[:2]:
-            reader.search(code)
-            alone.append([row[1] for row in reader.table("balance-table")])
-            reader.page.click("#keep")
-        reader.search(codes[0])
-        rows = reader.table("comparison-table")
-        for at, balance in enumerate(alone):
-            assert [rows[i][1 + at] for i in (1, 2, 3, 4)] == [balance[i] for i in (1, 2, 3, 5)]
-            assert len(numbers(rows[5][1 + at])) == 3  # the mean
-        assert "90 % of the posterior draws" in reader.text("comparison-words")
 
 
 def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: PublicRelease) -> None:
@@ -204,8 +182,9 @@ def test_two_releases(
             }
             assert ": difference" in reader.text("legend-title")
             rgb = "(c) => { const i = document.createElement('i'); i.style.color = c; return i.style.color; }"
-            for unit, fill in enumerate(json.loads(states)):
-                words, value = legend[page.evaluate(rgb, fill)], difference[unit]
+            fills = json.loads(states)
+            for unit in np.flatnonzero(inside):
+                words, value = legend[page.evaluate(rgb, fills[unit])], difference[unit]
                 if value == 0:
                     assert words == "no difference"
                 else:
@@ -215,4 +194,77 @@ def test_two_releases(
         page.click("#end-other")
         assert not page.is_visible("#other")
         assert "difference" not in reader.text("legend-title")
+        assert reader.complaints == []
+
+
+def in_draws(truth: Truth, side: str, chosen: str | None, area: str) -> np.ndarray:
+    """What is mapped of an area, in each draw."""
+    if chosen is None:
+        return truth.of(area, None)
+    if side == "both":
+        beyond = [code for code in truth.codes if code.startswith(area) and not code.startswith(chosen)]
+        return truth.of(beyond, chosen) + truth.of(chosen, beyond)
+    return truth.of(area, chosen) if side == "work" else truth.of(chosen, area)
+
+
+def three(here: Truth, there: Truth, side: str, chosen: str | None, area: str) -> list[list[float]]:
+    """Intervals here, there, and of the difference: of as many draws as both have."""
+    ours, theirs = (in_draws(truth, side, chosen, area) for truth in (here, there))
+    both = min(len(ours), len(theirs))
+    return [ends(ours), ends(theirs), ends(ours[:both] - theirs[:both])]
+
+
+def test_intervals_of_two_releases(
+    browser: Any, bounded: tuple[PosteriorDraws, Path], map_file: Path, later: PublicRelease, tmp_path: Path
+) -> None:
+    """Draws of one release less draws of the other, as many as both have; why there are none."""
+    draws, file = bounded
+    # Its data are made up, so its draws are other ones of the first release.
+    written = write_intervals(draws.release.folder, tmp_path / "intervals", draws=29)["draws"]
+    other = write_map(later.folder, tmp_path / "later.html", intervals=written)
+    here, there = Truth(draws), Truth(intervals(draws.release.folder, written))
+    code = str(draws.release.geography.codes("trct")[0])
+    with Reader(browser, file) as reader:
+        page = reader.page
+
+        def words() -> str:
+            return reader.text("other-words").replace("−", "-")
+
+        page.select_option("#level", "trct")
+        page.set_input_files("#other-file", map_file)
+        page.wait_for_selector("#other:not([hidden])")
+        assert words().endswith("No interval of differences: the other map was made without posterior draws.")
+        page.set_input_files("#other-file", other)
+        page.wait_for_function("() => document.getElementById('other-words').innerText.includes('exact')")
+        assert words().endswith("Jobs by place of work are public totals of each release, and exact.")
+        for side, chosen in (("home", None), ("work", code), ("home", code), ("both", code)):
+            page.keyboard.press("Escape")
+            if chosen:
+                reader.search(chosen)
+            reader.pick_side(side)
+            found = numbers(words().split("The tracts")[0])
+            assert [found[1:3], found[4:6], found[7:9]] == three(here, there, side, chosen, "")
+            codes = [b.get_attribute("data-code") or "" for b in page.locator("#other-table button").all()]
+            assert codes
+            for area, row in zip(codes, reader.table("other-table"), strict=True):
+                assert [numbers(cell.replace("−", "-"))[1:] for cell in row[1:]] == three(
+                    here, there, side, chosen, area
+                )
+        with page.expect_download() as waiting:  # of who comes and goes, the last of them
+            page.click("#save-csv")
+        saved = pd.read_csv(waiting.value.path(), dtype={"code": str}).set_index("code")
+        for area, row in saved[saved["level"] == "trct"].iterrows():
+            assert row["difference"] == row["come_from_here"] + row["go_to_here"] - row["in_other_map"]
+            limits = [
+                row[f"{name}_{end}"] for name in ("in_other_map", "difference") for end in ("low", "high")
+            ]
+            _, theirs, less = three(here, there, "both", code, str(area))
+            assert limits == [*theirs, *less]
+        assert saved["other_map"].str.startswith(later.certificate.release.name).all()
+        page.keyboard.press("Escape")
+        page.select_option("#level", "tabblk2010")
+        reader.pick_side("home")
+        assert words().endswith(
+            "No interval of differences: the draws in this page are of whole block groups."
+        )
         assert reader.complaints == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,16 @@ import pandas as pd
 import pytest
 from pyproj import Geod
 
-from geo_data.od_files import count_columns
 from pipelines import PosteriorDraws
 from pipelines.release.reader import PublicRelease
-from synth.intervals import quantiles
 
 from .map_reader import Reader
+from .truth import DIGITS, EDGES, SAME_PLACE, Truth, ends, numbers
 
 pytestmark = pytest.mark.slow
 
-# A unit's code begins the codes of its blocks, and so does an external zone's.
-DIGITS = {"st": 2, "cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
 WORDS = {"st": "state", "cty": "county", "trct": "tract", "bgrp": "block group", "tabblk2010": "block"}
 ZONES = {"09": "Connecticut", "25": "Massachusetts"}
-EDGES = (5, 10, 20, 50)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +40,8 @@ def jobs(mapped: PublicRelease) -> pd.DataFrame:
     known = (rows["zone"] == "").to_numpy()
     rows["km"] = np.nan
     rows.loc[known, "km"] = Geod(ellps="WGS84").inv(*(axis[known] for axis in ends))[2] / 1000
-    return rows
+    names = ["home_longitude", "home_latitude", "work_longitude", "work_latitude"]
+    return rows.assign(**dict(zip(names, ends, strict=True)))
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +67,6 @@ PANEL = """async () => {
     const { features } = await document.getElementById("map").map.getSource("flows").getData();
     return JSON.stringify({ words, tables, codes, lines: features.length });
 }"""
-
-
-def numbers(words: str) -> list[float]:
-    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", words)]
 
 
 def share(part: float, whole: float) -> float:
@@ -188,49 +180,6 @@ def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
     reader.reset()
 
 
-class Truth:
-    """What intervals should be, by plain sums of the draws: jobs by draw, home and work."""
-
-    def __init__(self, draws: PosteriorDraws) -> None:
-        self.draws, geography = draws, draws.release.geography
-        self.level = draws.home_level
-        self.codes = geography.codes(self.level).astype(str)
-        self.jobs = np.zeros((draws.draws, len(self.codes), len(self.codes)), np.int64)
-        for cells in draws.cells(self.level, self.level):
-            self.jobs[:, cells.home, cells.work] = cells.counts
-
-    def of(self, home: str | list[str] | None, work: str | list[str] | None) -> np.ndarray:
-        """Jobs in each draw of those whose codes begin so."""
-        own = [
-            np.ones(len(self.codes), bool)
-            if begin is None
-            else np.array(
-                [code.startswith(tuple([begin] if isinstance(begin, str) else begin)) for code in self.codes]
-            )
-            for begin in (home, work)
-        ]
-        return self.jobs[:, own[0]][:, :, own[1]].sum(axis=(1, 2))
-
-    def residents(self, column: str, home: list[str]) -> np.ndarray:
-        """Jobs in each draw of residents who are counted in a column."""
-        (name,) = (
-            name
-            for name, columns in count_columns(self.draws.release.categories).items()
-            if column in columns
-        )
-        total = np.zeros(self.draws.draws, np.int64)
-        for cells in self.draws.cells(self.level, None, (name,)):
-            code = count_columns(self.draws.release.categories)[name].index(column)
-            inside = [code.startswith(tuple(home)) for code in self.codes[cells.home]]
-            own = np.array(inside) & (cells.categories[0] == code)
-            total += cells.counts[:, own].sum(axis=1)
-        return total
-
-
-def ends(values: np.ndarray) -> list[float]:
-    return [float(end) for end in quantiles(values)]
-
-
 def test_every_interval(
     browser: Any, jobs: pd.DataFrame, mapped: PublicRelease, bounded: tuple[PosteriorDraws, Path]
 ) -> None:
@@ -244,11 +193,33 @@ def test_every_interval(
         def shown() -> Any:
             return json.loads(reader.page.evaluate(PANEL))
 
+        reader.page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
         reader.page.select_option("#level", "trct")
         assert "public totals, and exact" in reader.text("jobs-interval")
         reader.pick_side("home")
         for code, row in zip(shown()["codes"], shown()["tables"]["top"], strict=True):
             assert numbers(row[2]) == ends(truth.of(code, None))
+
+        # Under the pointer: the largest flow, which lies over the others, and an area
+        def under_pointer(place: tuple[float, float]) -> list[str]:
+            reader.still()
+            pixel = reader.pixel_of(place)
+            reader.page.mouse.move(pixel["x"], pixel["y"])
+            return reader.page.locator(".maplibregl-popup-content").inner_text().splitlines()
+
+        codes = mapped.geography.codes("trct")
+        flow = max(reader.features("flows"), key=lambda line: line["properties"]["jobs"])
+        pair = [codes[flow["properties"][end]] for end in ("home", "work")]
+        found = numbers(under_pointer(tuple(flow["geometry"]["coordinates"][10]))[0])
+        assert found == [flow["properties"]["jobs"], *ends(truth.of(*pair))]
+        reader.page.evaluate(
+            "document.getElementById('map').map.setLayoutProperty('flow', 'visibility', 'none')"
+        )
+        place = mapped.places("trct").dropna().iloc[0]
+        words = under_pointer((place["longitude"], place["latitude"]))
+        area = next(code for code in codes if code in "".join(filter(str.isdigit, "".join(words[:2]))))
+        (residents,) = (numbers(line)[1:] for line in words if "live here" in line)
+        assert residents == ends(truth.of(area, None))
 
         # Of a county, of an external zone, and of two tracts together
         for side, choice in (
@@ -288,13 +259,45 @@ def test_every_interval(
             for row in tables.get("external-zones-table", []):
                 (zone,) = (zone for zone, name in ZONES.items() if name == row[0])
                 assert numbers(row[1])[1:] == ends(truth.of(zone, None if choice == [zone] else choice))
-            check_mean(truth, jobs, side, choice, text["commute-of"])
+            check_commutes(truth, jobs, side, choice, text, tables["rose-table"])
         reader.pick_side("home")
         everybody = sum(truth.residents(column, busy) for column in ("SE01", "SE02", "SE03"))
         bars = reader.text("profile-bars").splitlines()
         found = [numbers(line)[1:] for line in bars if "(" in line][3:6]  # after those of age
         shares = [100 * truth.residents(column, busy) / everybody for column in ("SE01", "SE02", "SE03")]
         assert found == [pytest.approx(ends(each), abs=0.051) for each in shares]
+
+        # Two of them: the same draws tell both
+        first, second = busy
+        reader.page.keyboard.press("Escape")
+        reader.search(second)
+        reader.page.click("#keep")
+        reader.search(first)
+        shown_of = [
+            [numbers(cell.replace("−", "-"))[1:] for cell in row[1:]]
+            for row in reader.table("comparison-table")
+        ]
+        others = {code: [each for each in truth.codes if not each.startswith(code)] for code in busy}
+        pairs: list[list[np.ndarray]] = [
+            [truth.of(others[code], code) for code in busy],
+            [truth.of(code, code) for code in busy],
+            [truth.of(code, None) for code in busy],
+            [truth.of(code, others[code]) for code in busy],
+        ]
+        for at in ("work", "home"):
+            both = [truth.commutes(jobs, at, [code]) for code in busy]
+            for what in ("mean", "median"):
+                pairs.append([getattr(each, what) for each in both if each is not None])
+        assert shown_of[0] == [[], [], []]  # public totals
+        for cells, sums in zip(shown_of[1:9], pairs, strict=True):
+            expected_ends = [ends(each) for each in (*sums, sums[0] - sums[1])]
+            assert cells == [pytest.approx(each, abs=0.061) for each in expected_ends]
+        residents = [[truth.residents(f"SE0{i}", [code]) for i in (1, 2, 3)] for code in busy]
+        for i, cells in enumerate(shown_of[12:15]):
+            a, b = (100 * each[i] / sum(each) for each in residents)
+            assert cells == [pytest.approx(ends(each), abs=0.051) for each in (a, b, a - b)]
+        assert "90 % of the posterior draws" in reader.text("comparison-words")
+        reader.page.click("#end-comparison")
 
         # Draws by block there are none of
         reader.page.keyboard.press("Escape")
@@ -303,29 +306,47 @@ def test_every_interval(
             reader.text("jobs-interval") == "No interval: the draws in this page are of whole block groups."
         )
         assert "posterior" not in reader.text("top-count") + reader.text("commute-of")
+        why = "the draws in this page are of whole block groups."
+        for element, of in {
+            "top-count": "",
+            "commute-of": " of distances and directions",
+            "balance-words": " of who comes, stays, leaves and lives here",
+            "profile-of": " of shares by age, earnings, industry",
+        }.items():
+            assert reader.text(element).endswith(f"No interval{of}: {why}"), element
         assert reader.complaints == []
 
 
-def check_mean(truth: Truth, jobs: pd.DataFrame, side: str, choice: list[str], said: str) -> None:
-    """With the mean distance of released jobs between two units or, without any, between their centroids."""
-    places, digits = truth.draws.release.places(truth.level), DIGITS[truth.level]
-    n = len(truth.codes)
-    km = np.full((n, n), np.nan)
-    for (home, work), rows in jobs.groupby([jobs["h_geocode"].str[:digits], jobs["w_geocode"].str[:digits]]):
-        if rows["zone"].iloc[0] == "":
-            at = np.searchsorted(truth.codes, [home, work])
-            km[at[0], at[1]] = np.average(rows["km"], weights=rows["S000"])
-    lat, lon = (np.repeat(places[axis].to_numpy()[:, None], n, axis=1) for axis in ("latitude", "longitude"))
-    known = np.isfinite(lat) & np.isfinite(lat.T) & np.isnan(km)
-    km[known] = Geod(ellps="WGS84").inv(lon[known], lat[known], lon.T[known], lat.T[known])[2] / 1000
-    own = np.array([code.startswith(tuple(choice)) for code in truth.codes])
-    counted = {"work": own[None, :], "home": own[:, None], "both": own[None, :] | own[:, None]}[side]
-    weight = truth.jobs * (counted & np.isfinite(km))
-    if not weight.any():
-        assert "Mean" not in said
+def check_commutes(
+    truth: Truth,
+    jobs: pd.DataFrame,
+    side: str,
+    choice: list[str],
+    text: dict[str, str],
+    rose: list[list[str]],
+) -> None:
+    """Mean, median, distances and directions in each draw."""
+    expected = truth.commutes(jobs, side, choice)
+    said = text["commute-of"]
+    if expected is None:
+        assert "posterior draws" not in said
+        assert "No interval of distances and directions: in a posterior draw nobody" in said
+        assert "(" not in text["placed"] + text["distances"]
         return
-    mean = (weight * np.nan_to_num(km)).sum(axis=(1, 2)) / weight.sum(axis=(1, 2))
-    assert numbers(said.split("Mean")[1])[:2] == pytest.approx(ends(mean), abs=0.011)
+    mean, median = (ends(each) for each in (expected.mean, expected.median))
+    found = numbers(said.split("Mean")[1])[:4]
+    assert found == pytest.approx([*mean, *median], abs=0.011)
+    assert numbers(text["placed"])[1:3] == pytest.approx(ends(expected.jobs), abs=0.51)
+    bars = [numbers(line)[-2:] for line in text["distances"].splitlines() if "%" in line]
+    for at, bar in enumerate(bars):
+        assert bar == pytest.approx(ends(100 * expected.counted(distance=at) / expected.jobs), abs=0.051)
+    for direction, row in enumerate(rose):
+        for at, cell in enumerate(row[1:]):
+            jobs_there = expected.counted(direction=direction, distance=at)
+            assert numbers(cell)[1:] == pytest.approx(ends(jobs_there), abs=0.51)
+    if "one block:" in text.get("no-direction", ""):
+        still = ends(expected.counted(direction=SAME_PLACE))
+        assert numbers(text["no-direction"])[1:3] == pytest.approx(still, abs=0.51)
 
 
 def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None:

@@ -149,8 +149,7 @@ NAME_OVER = """async ([x, y]) => {
 }"""
 UNDER = """([x, y]) => {
     const { map } = document.getElementById("map");
-    const found = map.queryRenderedFeatures([x, y], { layers: ["circle", "zone-name"] });
-    return found.map(({ layer }) => layer.id).sort();
+    return map.queryRenderedFeatures([x, y], { layers: ["zone-name"] }).length;
 }"""
 
 
@@ -187,7 +186,7 @@ def test_a_click_adds_with_a_key_or_the_switch(reader: Reader, layered: PublicRe
     assert second != first
     reader.page.evaluate(NAME_OVER, c)
     reader.still()
-    assert reader.page.evaluate(UNDER, c) == ["circle", "zone-name"]
+    assert reader.page.evaluate(UNDER, c) == 1
     click(c)
     assert reader.text("chosen") not in (first, second)
     assert not reader.page.is_checked("input[value=home]")  # as it would be for an external zone

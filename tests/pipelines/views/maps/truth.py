@@ -1,0 +1,152 @@
+"""What the numbers of a map should be, from posterior draws and the released files, by plain sums."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pyproj import Geod
+
+from geo_data.od_files import count_columns
+from pipelines import PosteriorDraws
+from synth.intervals import quantiles
+
+# A unit's code begins the codes of its blocks, and so does an external zone's.
+DIGITS = {"st": 2, "cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
+EDGES = (5, 10, 20, 50)
+SAME_PLACE, ONE_CENTROID = 8, 9  # instead of the number of a direction
+
+
+def numbers(words: str) -> list[float]:
+    """All numbers in a text, a sign before them with them where it is a hyphen."""
+    return [
+        float(n.replace(",", "")) for n in re.findall(r"(?<![\w\d])-?\d[\d,]*\.?\d*|\d[\d,]*\.?\d*", words)
+    ]
+
+
+class Truth:
+    """What intervals should be, by plain sums of the draws: jobs by draw, home and work."""
+
+    def __init__(self, draws: PosteriorDraws) -> None:
+        self.draws, geography = draws, draws.release.geography
+        self.level = draws.home_level
+        self.codes = geography.codes(self.level).astype(str)
+        self.jobs = np.zeros((draws.draws, len(self.codes), len(self.codes)), np.int64)
+        for cells in draws.cells(self.level, self.level):
+            self.jobs[:, cells.home, cells.work] = cells.counts
+
+    def of(self, home: str | list[str] | None, work: str | list[str] | None) -> np.ndarray:
+        """Jobs in each draw of those whose codes begin so."""
+        own = [
+            np.ones(len(self.codes), bool)
+            if begin is None
+            else np.array(
+                [code.startswith(tuple([begin] if isinstance(begin, str) else begin)) for code in self.codes]
+            )
+            for begin in (home, work)
+        ]
+        return self.jobs[:, own[0]][:, :, own[1]].sum(axis=(1, 2))
+
+    def residents(self, column: str, home: list[str]) -> np.ndarray:
+        """Jobs in each draw of residents who are counted in a column."""
+        (name,) = (
+            name
+            for name, columns in count_columns(self.draws.release.categories).items()
+            if column in columns
+        )
+        total = np.zeros(self.draws.draws, np.int64)
+        for cells in self.draws.cells(self.level, None, (name,)):
+            code = count_columns(self.draws.release.categories)[name].index(column)
+            inside = [code.startswith(tuple(home)) for code in self.codes[cells.home]]
+            own = np.array(inside) & (cells.categories[0] == code)
+            total += cells.counts[:, own].sum(axis=1)
+        return total
+
+    def commutes(self, jobs: pd.DataFrame, side: str, choice: list[str]) -> Commutes | None:
+        """Of a choice, or of all, in each draw; None where a draw has nobody.
+
+        Jobs between two units are as the released ones or, without any, as from centroid to centroid.
+        """
+        places, digits = self.draws.release.places(self.level).set_index("code"), DIGITS[self.level]
+        inside = jobs[jobs["zone"] == ""]
+        cells = pd.DataFrame({"h": inside["h_geocode"].str[:digits], "w": inside["w_geocode"].str[:digits]})
+        parts = inside.assign(**cells).rename(columns={"S000": "n"})
+        parts["n"] /= parts.groupby(["h", "w"])["n"].transform("sum")
+        parts["one"] = parts["h_geocode"] == parts["w_geocode"]
+        known = self.codes[np.isfinite(places["latitude"].to_numpy())]
+        drawn = self.jobs.any(axis=0)
+        released = set(zip(parts["h"], parts["w"], strict=True))
+        at = {code: i for i, code in enumerate(self.codes)}
+        lacking = [(h, w) for h in known for w in known if drawn[at[h], at[w]] and (h, w) not in released]
+        ends_of = [places.loc[[pair[end] for pair in lacking]] for end in (0, 1)]
+        more = pd.DataFrame(lacking, columns=["h", "w"], dtype=object).assign(n=1.0)
+        more["one"] = more["h"] == more["w"]
+        for end, rows in zip(("home", "work"), ends_of, strict=True):
+            for axis in ("longitude", "latitude"):
+                more[f"{end}_{axis}"] = rows[axis].to_numpy()
+        axes = [more[f"{end}_{axis}"] for end in ("home", "work") for axis in ("longitude", "latitude")]
+        more["km"] = Geod(ellps="WGS84").inv(*axes)[2] / 1000
+        rows = pd.concat([parts, more], ignore_index=True)
+
+        own = {end: rows[end].str.startswith(tuple(choice)).to_numpy() for end in ("h", "w")}
+        counted = {"work": own["w"], "home": own["h"], "both": own["h"] | own["w"]}[side]
+        at_work = own["w"] if side == "both" else np.full(len(rows), side == "work")
+        rows, at_work = rows[counted], at_work[counted]
+        weights = self.jobs[:, [at[h] for h in rows["h"]], [at[w] for w in rows["w"]]] * rows["n"].to_numpy()
+        if not weights.sum(axis=1).all():
+            return None
+        near, far = (np.where(at_work, *pair) for pair in (("work", "home"), ("home", "work")))
+        place = [
+            np.radians([rows[f"{end}_{axis}"].iloc[i] for i, end in enumerate(which)])
+            for which in (near, far)
+            for axis in ("longitude", "latitude")
+        ]
+        km = rows["km"].to_numpy()
+        direction = np.where(rows["one"], SAME_PLACE, ONE_CENTROID)
+        direction = np.where(km > 0, compass(*place), direction)
+        return Commutes(weights, km, direction)
+
+
+def compass(x1: np.ndarray, y1: np.ndarray, x2: np.ndarray, y2: np.ndarray) -> np.ndarray:
+    """Number of the direction, from north by east, in which a great circle to place 2 begins."""
+    east = np.sin(x2 - x1) * np.cos(y2)
+    north = np.cos(y1) * np.sin(y2) - np.sin(y1) * np.cos(y2) * np.cos(x2 - x1)
+    return np.floor(np.degrees(np.arctan2(east, north)) / 45 + 0.5).astype(int) % 8
+
+
+@dataclass(frozen=True, eq=False)
+class Commutes:
+    """Jobs in each draw by row, and how far, in which direction their other ends are."""
+
+    weights: np.ndarray
+    km: np.ndarray
+    direction: np.ndarray
+
+    @property
+    def jobs(self) -> np.ndarray:
+        return self.weights.sum(axis=1)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.weights @ self.km / self.jobs
+
+    @property
+    def median(self) -> np.ndarray:
+        order = np.argsort(self.km)
+        below = np.cumsum(self.weights[:, order], axis=1)
+        return self.km[order][(below >= self.jobs[:, None] / 2 - 1e-6).argmax(axis=1)]
+
+    def counted(self, direction: int | None = None, distance: int | None = None) -> np.ndarray:
+        """Jobs of a direction, of a class of distances, or of both."""
+        own = np.ones(len(self.km), bool)
+        if direction is not None:
+            own &= self.direction == direction
+        if distance is not None:
+            own &= np.searchsorted(EDGES, self.km, side="right") == distance
+        return self.weights[:, own].sum(axis=1)
+
+
+def ends(values: np.ndarray) -> list[float]:
+    return [float(end) for end in quantiles(values)]
