@@ -46,9 +46,9 @@ class Attackers:
     knowledge : str
         A key of `KNOWLEDGE`. Which jobs these are does not matter: the bound is for the worst.
     stubbornness : Fraction, optional
-        |sigma|: the weight of their belief about the homes of a pool before they know any, as that of so many
-        homes seen; its shape may be any. Without it, beliefs with at most the weight of the plan's own prior
-        in each cell.
+        The sum of sigma: the weight of their belief about the homes of a pool before they know any, as that
+        of so many homes seen; its shape may be any. Without it, beliefs with at most the weight of the plan's
+        own prior in each cell.
     """
 
     knowledge: str

@@ -196,7 +196,8 @@ def attackers(
     to : str or path, optional
         A new folder for the page and a figure.
     stubbornness : iterable of str
-        |sigma| of classes of attackers, exact numbers as text: the weight of their belief, in homes seen.
+        Sums of sigma of classes of attackers, exact numbers as text: the weight of their belief, in homes
+        seen.
 
     Returns
     -------
