@@ -140,7 +140,10 @@ def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, st
         yield "home block to unit", levels[-1], unit, None
     if draws.home_level != unit:
         yield "finer unit to finer unit", draws.home_level, draws.home_level, None
-    for kind in draws.release.geography.non_nesting_areas:
+    geography = draws.release.geography
+    for kind in geography.non_nesting_areas:
+        if not geography.lie_within(draws.home_level, kind):
+            continue
         yield f"{kind} to {kind}", kind, kind, None
         yield f"{kind} to unit", kind, unit, None
         yield f"unit to {kind}", unit, kind, None

@@ -518,7 +518,6 @@ class Implicates:
         Factors of tables before it, by position among those that cross places, are taken into account.
         """
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
-        jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
         means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
         for i, layout in enumerate(self._layouts):
             rows = self._groups.rows(i)
@@ -533,17 +532,16 @@ class Implicates:
                 for j, mean in zip(before, means, strict=True):
                     q = int(self._crossing[j])
                     share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]][first]]
-                weight = self._table.n[g] / jobs[self._groups.member[k, rows][row]]
+                share *= self._table.n[g] / share.sum()
                 known = self._evidence.unbiased(self._table, g)
                 for total, part in zip(
-                    (expected, value, variance, slope),
-                    (self._table.n[g] / share.sum() * share, *known[:2], weight * known[2]),
-                    strict=True,
+                    (expected, value, variance, slope), (share, *known[:2], share * known[2]), strict=True
                 ):
                     total[at] += np.add.reduceat(part, begin)
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
         expected = np.maximum(expected, 1e-9)
+        slope /= expected  # the mean over the parts of a cell, weighted by their jobs, as in `Sums.by`
         expected = expected * n / np.bincount(owner, expected)[owner]
         # A sum of groups has, over its expectation, the variance of a group of their mean size.
         concentration = self.k_group * float(table.n.mean() / self._table.n.mean())

@@ -18,6 +18,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 
 __all__ = [
+    "WHOSE_JOBS",
     "Attribute",
     "Column",
     "ReleaseDescription",
@@ -26,6 +27,11 @@ __all__ = [
     "count_meanings",
     "describe_release",
 ]
+
+WHOSE_JOBS = (
+    "Counted are jobs at work blocks of the region: those who live there and work elsewhere are not in it."
+)
+"""What a reader who looks for residents has to know."""
 
 _LODES_MEANING = {
     "S000": "all jobs",
@@ -306,8 +312,9 @@ def _summary(certificate: Certificate) -> str:
     several = " with all of their job records" if user.records > 1 else ""
     return (
         f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
-        "work. No row is a real person. The homes were drawn at random under (epsilon, delta)-probabilistic "
-        f"differential privacy with epsilon {certificate.run.epsilon} and delta {certificate.run.delta}; for "
+        f"work. No row is a real person. {WHOSE_JOBS} The homes were drawn at random under (epsilon, "
+        "delta)-probabilistic differential privacy with "
+        f"epsilon {certificate.run.epsilon} and delta {certificate.run.delta}; for "
         f"one person{several} the release is differentially private with epsilon {user.epsilon} and delta "
         f"{user.delta}. The file certificate.json says what that covers, and can be computed again from the "
         "public plan."

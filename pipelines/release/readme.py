@@ -11,7 +11,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
-from pipelines.release.description import ReleaseDescription, count_meanings, describe_release
+from pipelines.release.description import WHOSE_JOBS, ReleaseDescription, count_meanings, describe_release
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.guide import (
     columns_in_words,
@@ -140,11 +140,12 @@ def release_readme(
         presence = f"\n{presence}\n"
     residents = population_in_words(certificate.population, protected=certificate.presence is not None)
     population = f"\n{textwrap.fill(residents, _WIDTH)}\n" if residents else ""
+    region = "" if first else f"\n{WHOSE_JOBS}"
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
 a real person. Work blocks have exactly {totals}; the homes were drawn at
-random from {plan.mechanism.words}.
+random from {plan.mechanism.words}.{region}
 {population}
 {_status_in_words(certificate, first=first)}
 

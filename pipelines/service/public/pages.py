@@ -11,6 +11,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from pipelines.release.description import WHOSE_JOBS
 from pipelines.release.reader import PublicReleaseError
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
@@ -322,6 +323,7 @@ def api(request: Request) -> Response:
     return _page(
         request,
         "api.html",
+        whose_jobs=WHOSE_JOBS,
         routes=routes,
         example=shown and shown["version"],
         levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
