@@ -26,6 +26,12 @@ from pipelines.ledger.ledger import Budget, Ledger, OverBudgetError
 path, children, budget, *delays = sys.argv[1:]
 ledger = Ledger(path)
 total = Budget(Fraction(budget), Fraction(1, 2))
+
+def debit(ledger):
+    ledger.debit(data_set="jobs", budget=total, epsilon=Fraction(1), delta=Fraction(1, 1000),
+                 plan_sha256="a" * 64, release=str(os.getpid()))
+
+debit(Ledger(f"{path}-first"))  # loads what debits need, so that no child has to
 start = time.time() + 0.3
 
 def debit_until_refused(said):
@@ -33,8 +39,7 @@ def debit_until_refused(said):
         pass
     while True:
         try:
-            ledger.debit(data_set="jobs", budget=total, epsilon=Fraction(1), delta=Fraction(1, 1000),
-                         plan_sha256="a" * 64, release=str(os.getpid()))
+            debit(ledger)
         except OverBudgetError:
             os._exit(0)
         os.write(said, b".")

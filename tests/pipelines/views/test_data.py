@@ -68,8 +68,9 @@ def test_what_there_is_not(small_release: pipelines.Release, tmp_path: Path) -> 
 def test_the_examples_of_the_document_run(small_release: pipelines.Release) -> None:
     """Those for Python and for DuckDB, on a folder instead of an address."""
     text = DOCUMENT.read_text()
-    (python,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    python, without = re.findall(r"```python\n(.*?)```", text, re.DOTALL)  # asked of the service in its tests
     assert 'read("https://' in python
+    assert "import geopandas" in without
     code = re.sub(r'"https://[^"]+"', repr(str(small_release.out)), python)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

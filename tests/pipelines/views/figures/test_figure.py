@@ -18,7 +18,7 @@ import pipelines
 from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, read_public_release
 from pipelines.cli.main import main
 from pipelines.release.names import write_names
-from pipelines.views.figures import KINDS
+from pipelines.views.choices import KINDS
 
 SVG = "http://www.w3.org/2000/svg"
 NAMESPACES = ("http://www.w3.org/", "http://purl.org/dc/", "http://creativecommons.org/ns#")
