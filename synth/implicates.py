@@ -520,24 +520,28 @@ class Implicates:
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
         means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
         for i, layout in enumerate(self._layouts):
-            rows = self._groups.rows(i)
-            first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
+            rows, cell = self._groups.rows(i), self._cell[i]
+            fine = self._profile[i][cell] * self._inside[i]
             member, one = np.unique(self._groups.member[0, rows], return_index=True)
             for g, row in zip(member.tolist(), one.tolist(), strict=True):
-                # Cells of the first table that lie in one of this table are neighbours.
-                at = layout.cell[layout.which[k, row]][first]
-                begin = np.flatnonzero(np.append(True, np.diff(at) > 0))
-                at = layout.start[k, row] + at[begin]
-                share = self._profile[i].copy()
+                share = fine.copy()
                 for j, mean in zip(before, means, strict=True):
                     q = int(self._crossing[j])
-                    share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]][first]]
+                    share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]]]
                 share *= self._table.n[g] / share.sum()
-                known = self._evidence.unbiased(self._table, g)
-                for total, part in zip(
-                    (expected, value, variance, slope), (share, *known[:2], share * known[2]), strict=True
+                at = layout.cell[layout.which[k, row]]
+                # What a cell tells that lies in several of this table is parted as the model has it.
+                begin = np.flatnonzero(np.append(True, (np.diff(cell) > 0) | (np.diff(at) > 0)))
+                own, jobs = cell[begin], np.add.reduceat(share, begin)
+                part = jobs / np.maximum(np.bincount(own, jobs)[own], 1e-300)
+                known = [one[own] for one in self._evidence.unbiased(self._table, g)]
+                into = layout.start[k, row] + at[begin]
+                for total, some in zip(
+                    (expected, value, variance, slope),
+                    (jobs, part * known[0], part * known[1], jobs * known[2]),
+                    strict=True,
                 ):
-                    total[at] += np.add.reduceat(part, begin)
+                    np.add.at(total, into, some)
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
         expected = np.maximum(expected, 1e-9)

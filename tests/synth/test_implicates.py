@@ -107,7 +107,14 @@ def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
 
 
 BLOCKS, PLACES, AREAS = 40, 30, 5
-HOMES = Domains(BLOCKS, np.array([0, BLOCKS]), np.arange(BLOCKS, dtype=np.int32), np.zeros(BLOCKS, np.uint8))
+
+
+def domains_of(cuts: NDArray[np.int32]) -> Domains:
+    """One domain, for all groups."""
+    return Domains(BLOCKS, np.array([0, cuts.size]), cuts, np.zeros(cuts.size, np.uint8))
+
+
+HOMES = domains_of(np.arange(BLOCKS, dtype=np.int32))
 
 
 def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_does() -> None:
@@ -352,12 +359,57 @@ def test_groups_that_agree_in_an_attribute_tell_of_each_other() -> None:
     assert 1.15 * slopes[0] < slopes[1] < 1
 
 
+def test_urns_by_an_attribute_tell_of_residents_by_it() -> None:
+    """What all urns of a category say of the homes of an area, which is many of their cells."""
+    random = np.random.default_rng(6)
+    groups, homes, model = region(5, own_model=False)
+    half, place = groups.member[1].astype(np.int64), groups.place.astype(np.int64)
+    row = np.repeat(np.arange(groups.n.size), groups.n)
+    area = np.arange(BLOCKS) * AREAS // BLOCKS
+    # Those of one half live in some areas more often, wherever they work.
+    other = (area[homes] % 3 == 0) & (half[row] == 0) & (random.random(homes.size) < 0.6)
+    homes = np.where(other, random.integers(0, BLOCKS, homes.size), homes).astype(np.int32)
+    starts = np.arange(0, BLOCKS, BLOCKS // AREAS, dtype=np.int32)
+    urns = place * 2 + half
+    groups = JobGroups(groups.n, groups.place, np.stack([urns, half]).astype(np.int32))
+    n = np.bincount(urns, groups.n).astype(np.int64)
+    first = np.arange(0, BLOCKS, 3, dtype=np.int32)  # some of these cells are in two areas
+    found = np.zeros((n.size, first.size), np.int64)
+    np.add.at(found, (urns[row], homes // 3), 1)
+    a = 0.05
+    drawn = np.concatenate(
+        [random.multinomial(k, random.dirichlet(x + a)) for k, x in zip(n, found, strict=True)]
+    )
+    tables = [
+        Table(n, np.zeros(n.size, np.int32), domains_of(first)),
+        Table(np.bincount(half, groups.n).astype(np.int64), np.zeros(2, np.int32), domains_of(starts)),
+    ]
+    evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([a]), np.ones(1))
+    stream = RunKey.from_seed(3).stream("implicates", 0)
+    result = Implicates(
+        tables, [evidence], groups, lambda place, cuts: np.add.reduceat(model[place], cuts),
+        np.arange(PLACES) * AREAS // PLACES, starts, 40, stream,
+    )  # fmt: skip
+    cells = result.domains(BLOCKS)
+    homes_drawn = [
+        cells.cuts[cells.offsets[i] : cells.offsets[i + 1]][result.place(i)] for i in range(groups.n_places)
+    ]
+    counts = rows_of(groups, homes_drawn).mean(axis=0)
+    truth = rows_of(groups, [homes[np.newaxis]])[0]
+    true, mean = (
+        np.add.reduceat(every[half == 0].sum(axis=0), starts) / np.add.reduceat(every.sum(axis=0), starts)
+        for every in (truth, counts)
+    )
+    assert true.std() > 0.02
+    assert 0.85 < np.polyfit(true, mean, 1)[0] < 1.15
+
+
 def test_nobody_is_sure_that_a_home_without_public_flows_is_empty() -> None:
     groups, homes, model = region(4, own_model=True)
     model[:, ::2] = 0
     model /= model.sum(axis=1, keepdims=True)
     cuts = np.arange(0, BLOCKS, 8, dtype=np.int32)
-    coarse = Domains(BLOCKS, np.array([0, cuts.size]), cuts, np.zeros(cuts.size, np.uint8))
+    coarse = domains_of(cuts)
     drawn = implicates(groups, homes, model, 40, Fraction(1, 20), measured=1, first=coarse)
     counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
     assert counts[:, :, ::2].any()

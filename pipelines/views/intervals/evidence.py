@@ -148,8 +148,8 @@ class JobDraws:
         for choice in dict.fromkeys(read):
             groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography)
             own = geography.starts(choice[2])
-            if set(choice[1]) <= set(plan.pools.pooling.by):  # sums of what pools say of their cells
-                own = np.intersect1d(cuts, own)
+            if choice[0] is not None and set(choice[1]) <= set(plan.pools.pooling.by):
+                own = np.intersect1d(cuts, own)  # sums of what pools say of their cells, which are many
             if choice[0] == geography.block_level:
                 apart[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
             if choice[1]:
