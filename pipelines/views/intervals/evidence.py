@@ -318,7 +318,7 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
     which = np.empty(seen.size, np.min_scalar_type(strata * len(classes)))
     for i, (domain, own) in enumerate(zip(table.domain.tolist(), numeric.pool_class.tolist(), strict=True)):
         stratum = numeric.domains.stratum[slice(*numeric.domains.offsets[domain : domain + 2])]
-        which[slice(*table.offsets[i : i + 2])] = own * strata + stratum
+        which[slice(*table.offsets[i : i + 2])] = own * strata + stratum.astype(np.int64)
     return Evidence.urn(seen, which, np.concatenate(classes), np.tile(retention, len(classes)))
 
 

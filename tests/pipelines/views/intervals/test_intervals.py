@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from click.testing import CliRunner
 
 import geo_data
 import pipelines
+import synth
 from helpers import seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
 from pipelines.views.intervals import COVERAGE_WORDS
+from pipelines.views.intervals.evidence import _drawn
 from synth.intervals import held_by_lot
 
 from ...running.helpers import GEOMETRIC
@@ -48,6 +51,19 @@ def test_every_draw_has_the_public_totals(public: Path, opened: pipelines.Poster
         expected = public_jobs[public_jobs > 0]
         assert jobs.index.tolist() == expected.index.tolist()
         assert (jobs.to_numpy() == expected.to_numpy()[:, np.newaxis]).all()
+
+
+def test_a_plan_may_have_many_classes_of_pools(public: Path) -> None:
+    release = pipelines.read_public_release(public)
+    plan = release.load_plan()
+    numeric = plan.numeric
+    table = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
+    classes = numeric.parameters.classes
+    more = replace(numeric.parameters, classes=(classes[0],) * 300 + classes)
+    many = replace(plan, numeric=replace(numeric, parameters=more, pool_class=numeric.pool_class + 300))
+    every = slice(0, int(table.offsets[-1]))
+    for one, other in zip(*(_drawn(release, each, table).of(every) for each in (plan, many)), strict=True):
+        assert np.array_equal(one, other)
 
 
 def test_any_sum_of_areas_is_a_sum_in_every_draw(opened: pipelines.PosteriorDraws) -> None:
