@@ -301,14 +301,15 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
         raise PublicReleaseError(f"{release.folder}: nothing is known of intervals of its mechanism")
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
-    seen = np.zeros(int(table.offsets[-1]), kind)
+    seen, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)
     for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
                 raise PublicReleaseError(f"{release.folder}: the data have jobs that are not in the plan")
             cell = numeric.domains.locate(table.domain[pool], home)
             np.add.at(seen, table.offsets[pool] + cell, jobs.astype(kind))
-    if not np.array_equal(np.add.reduceat(seen, table.offsets[:-1]), numeric.pools.m):
+            np.add.at(drawn, pool, jobs)  # as they are: the small type holds what a plan draws, and no more
+    if not np.array_equal(drawn, numeric.pools.m):
         raise PublicReleaseError(
             f"{release.folder}: the data are not those of the plan's jobs. Fix: take a whole copy; "
             "odsynth verify checks it"
