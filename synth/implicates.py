@@ -246,7 +246,7 @@ class Implicates:
         areas = int(work_area.max()) + 1
         outside = np.isin(starts, self._outside)
         self.families = [
-            Family(home, cells.size, outside),
+            Family(home, cells.size, outside, far=True),
             Family(work * wide + area, areas * wide, outside),
             Family(work * cells.size + home, areas * cells.size, outside),
             Family(owner * wide + area, (int(owner.max()) + 1) * wide, outside),
