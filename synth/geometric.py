@@ -176,7 +176,7 @@ class Geometric:
         """Read the parameters of a stored plan."""
         return GeometricParameters.from_json(data)
 
-    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
+    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
         Lemma 33 of docs/privacy.md.

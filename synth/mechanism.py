@@ -328,14 +328,14 @@ class Mechanism(Protocol):
         """Read back what `Parameters.to_json` returned."""
         ...
 
-    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
+    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
         """Compute the guarantee from the plan alone, rounded up.
 
         Parameters
         ----------
         plan : Plan
-        few_cells : bool
-            Whether the bounds of pools of few cells, which version 0.1.0 did not have, may be used.
+        as_first : bool
+            Whether by the bounds of version 0.1.0, which certificates of format 1 state: some are larger.
         """
         ...
 
