@@ -75,6 +75,7 @@ class Dirichlet:
         guarantee: GuaranteeName = "pdp",
         record_range: RecordRange | None = None,
         rough: bool = False,
+        count: Callable[[int, int], None] | None = None,
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
@@ -115,6 +116,8 @@ class Dirichlet:
             if one is None:
                 raise _too_small(list(zip(classes, alike, strict=True)), calibrated, epsilon, prior)
             found.append(one)
+            if count is not None:
+                count(len(found), len(classes))
         parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
         return Plan(
             self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range

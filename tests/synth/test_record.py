@@ -54,7 +54,10 @@ def test_format_1_states_one_where_its_time_gave_up() -> None:
     n, k = np.array([10_000]), 200
     domains = synth.Domains(k, np.array([0, k]), np.arange(k), np.zeros(k, np.uint8))
     pools, d = synth.Pools(n, n, np.zeros(1, np.int32)), synth.Dirichlet()
-    plan = d.calibrate(pools, domains, (Fraction(1),), Fraction(1, 2), Fraction(1, 10**5))
+    told: list[tuple[int, int]] = []
+    asked = (Fraction(1),), Fraction(1, 2), Fraction(1, 10**5)
+    plan = d.calibrate(pools, domains, *asked, count=lambda *parts: told.append(parts))
+    assert told == [(1, 1)]
     now, first = d.certify(plan), d.certify(plan, as_first=True)
     assert [e for e, _ in now.curve] == [e for e, _ in first.curve]
     # At half of epsilon the tails of many counts are large.
