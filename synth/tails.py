@@ -223,7 +223,7 @@ def tail_bound(
             ratio = left * right if steep else left
             if ratio < 1:
                 remainder = mass * ratio / (1 - ratio)
-                if remainder < total * share:
+                if remainder <= total * share:  # of floats both may be 0
                     return _at_most_one(total + remainder, one)
         mass = mass * left * right
         total = total + (mass if value is None else mass * value(s + 1))

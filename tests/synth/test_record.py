@@ -50,13 +50,18 @@ def test_no_count_of_workers_is_worse_than_the_ones_that_are_looked_at() -> None
     assert worst == {(1, 1), (1, 2), (2, 2), (1, 7), (7, 7)}  # one worker, or all in the lightest urn
 
 
-def test_format_1_states_one_where_its_time_gave_up() -> None:
-    n, k = np.array([10_000]), 200
+def one_pool(n: int, k: int, told: list[tuple[int, int]] | None = None) -> synth.Plan:
+    """The plan of a pool of n jobs and k cells at epsilon 1/2 and delta 1e-5."""
     domains = synth.Domains(k, np.array([0, k]), np.arange(k), np.zeros(k, np.uint8))
-    pools, d = synth.Pools(n, n, np.zeros(1, np.int32)), synth.Dirichlet()
-    told: list[tuple[int, int]] = []
+    pools = synth.Pools(np.array([n]), np.array([n]), np.zeros(1, np.int32))
     asked = (Fraction(1),), Fraction(1, 2), Fraction(1, 10**5)
-    plan = d.calibrate(pools, domains, *asked, count=lambda *parts: told.append(parts))
+    count = None if told is None else lambda done, of: told.append((done, of))
+    return synth.Dirichlet().calibrate(pools, domains, *asked, count=count)
+
+
+def test_format_1_states_one_where_its_time_gave_up() -> None:
+    told: list[tuple[int, int]] = []
+    plan, d = one_pool(10_000, 200, told), synth.Dirichlet()
     assert told == [(1, 1)]
     now, first = d.certify(plan), d.certify(plan, as_first=True)
     assert [e for e, _ in now.curve] == [e for e, _ in first.curve]
@@ -64,3 +69,11 @@ def test_format_1_states_one_where_its_time_gave_up() -> None:
     assert now.curve[0][1] < Fraction(1, 10) < first.curve[0][1] == 1
     assert now.curve[1:] == first.curve[1:]
     assert (now.epsilon, now.delta, now.record_delta) == (first.epsilon, first.delta, first.record_delta)
+
+
+def test_a_large_pool_gets_the_smallest_prior() -> None:
+    """Its tails are of thousands of counts, and float tails of priors a little larger are 0."""
+    plan, d = one_pool(200_000, 10), synth.Dirichlet()
+    now, first = d.certify(plan), d.certify(plan, as_first=True)
+    assert Fraction(9, 10) * plan.delta < now.delta <= plan.delta < first.delta == 1
+    assert now.record_delta < plan.delta < first.record_delta == 1
