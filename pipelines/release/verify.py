@@ -338,47 +338,40 @@ def pairs_delta(c: PoolClass, epsilon: Fraction) -> Decimal:
 @functools.lru_cache(maxsize=4096)
 def few_cells(c: PoolClass) -> Decimal:
     """Bound the probability of a bad loss of pools that all have these slots, draws and cells."""
-    cells = [s for s in c.strata for _ in range(s.most)]
-    n, k, largest = c.n_max, len(cells), ZERO
+    cells, n = [s for s in c.strata for _ in range(s.most)], c.n_max
+    k, worst = len(cells), ZERO
     if math.comb(n + k - 1, k - 1) > 10**6:  # no certificate is by sums over so many
         return ONE
-    found = []
     for bars in itertools.combinations(range(n + k - 1), k - 1):
         h = [b - a - 1 for a, b in zip((-1, *bars), (*bars, n + k - 1))]
         if all(x <= y for x, y, s, t in zip(h, h[1:], cells, cells[1:]) if s is t):  # up to exchanges
-            found.append((bad_losses(c, cells, h, alone=True), h))
-    for alone, h in sorted(found, reverse=True):
-        if alone <= largest:  # each cell by itself is never less likely to be bad than together with others
-            break
-        largest = max(largest, bad_losses(c, cells, h, alone=False))
-    return min(ONE, largest)
+            worst = max(worst, bad_losses(c, cells, h))
+    return min(ONE, worst)
 
 
-def bad_losses(c: PoolClass, cells: list[Stratum], h: list[int], alone: bool) -> Decimal:
-    """Return the sum of Lemma 32 for a histogram, or what it is with P(s_c = s) alone."""
+def bad_losses(c: PoolClass, cells: list[Stratum], h: list[int]) -> Decimal:
+    """Return the sum of Lemma 32 for a histogram."""
     q, m, result = c.q, c.m, ZERO
     kept = [Fraction(1) if x else s.retention for s, x in zip(cells, h)]
-    for urn in itertools.product((True, False), repeat=len(cells)):
+    for urn in itertools.product(*((True,) if f == 1 else (True, False) for f in kept)):
         p = up(math.prod(f if there else 1 - f for f, there in zip(kept, urn)))
         w = {i: q * h[i] + cells[i].prior for i, there in enumerate(urn) if there}
-        whole = sum(w.values())
-        for i in w if p else ():
-            own, rest = ways(w[i], q, m), ways(whole - w[i], q, m)
-            b, f = c.factor(cells[i], h[i])
+        whole, bad = sum(w.values()), ZERO
+        for i in w:
+            own, rest, (b, f) = ways(w[i], q, m), ways(whole - w[i], q, m), c.factor(cells[i], h[i])
             others = [d for d in range(len(h)) if d != i and (h[i] or h[d])]
-            certain = alone or any(d not in w for d in others)
-            bad = ZERO
             for s in range(c.fine(cells[i], h[i], c.gain) + 1, m + 1):
-                here = rest[m - s]
-                if not certain:
-                    odds, here = (1 + Fraction(q * s, b)) / f / c.gain, ZERO
-                    for d in others:
-                        b_d, f_d = c.factor(cells[d], h[d] + 1 if h[i] else h[d])
-                        most = min(m - s, max(0, math.ceil((f_d * odds - 1) * b_d / q) - 1))
-                        other, third = ways(w[d], q, m), ways(whole - w[i] - w[d], q, m)
-                        here += sum((other[t] * third[m - s - t] for t in range(most + 1)), ZERO)
+                odds, here = (1 + Fraction(q * s, b)) / f / c.gain, ZERO
+                for d in others:
+                    if d not in w:  # it was not drawn from, whatever s is
+                        here = rest[m - s]
+                        break
+                    b_d, f_d = c.factor(cells[d], h[d] + 1 if h[i] else h[d])
+                    most = min(m - s, max(0, math.ceil((f_d * odds - 1) * b_d / q) - 1))
+                    other, third = ways(w[d], q, m), ways(whole - w[i] - w[d], q, m)
+                    here += sum((other[t] * third[m - s - t] for t in range(most + 1)), ZERO)
                 bad += own[s] * min(here, rest[m - s])
-            result += p * bad / ways(whole, q, m, True)[m]
+        result += p * bad / ways(whole, q, m, True)[m]
     return result
 
 
@@ -528,14 +521,15 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         claims.check("curve.delta", one["delta"], [bound])
         points.append({"epsilon": twelve_digits(runs * e), "delta": one["delta"]})
     points.append(pair("curve", curve[-1], pure, ZERO))
-    shown, d = own if document["guarantee"] == "dp" else (epsilon, delta)
-    need(shown <= up(runs * asked) and d <= up(runs * allowed), "the plan costs more than was requested")
+    budget, cost = (runs * asked, runs * allowed), own if document["guarantee"] == "dp" else (epsilon, delta)
+    need(all(one <= up(most) for one, most in zip(cost, budget)), "the plan costs more than was requested")
 
     def of_person(name: str, one: dict[str, Any], e: Decimal, d: Decimal) -> dict[str, str]:
         more = sum((exp(k * e) for k in range(1, records)), ONE)  # Lemma 14
         return pair(name, one, records * e, min(ONE, d * more))
 
     guarantee, n, m = document["guarantee"], plan.tables["pools"]["n"], plan.tables["pools"]["m"]
+    requested = dict(zip(("epsilon", "delta", "guarantee"), (*map(twelve_digits, budget), guarantee)))
     cuts, source = plan.tables["domains"]["cuts"], plan.config["release"]["implicate_source"]
     totals = len(n), sum(n), sum(m) * runs // number, len(cuts), sum(map(len, cuts))
     words = said(user["statement"], "user_level", number=records)
@@ -545,24 +539,19 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         level = pair("record_level", stated["record_level"], *own)
     protected, half = None, Decimal(1 if dirichlet else 2)
     if near:  # Lemmas 28 and 29
-        one, loss = presence["record_level"], own[0] / half
+        half_own, words = (own[0] / half, own[1]), said(presence["statement"], "presence", number=records)
         protected = {
-            "statement": said(presence["statement"], "presence", number=records),
+            "statement": words,
             "run": pair("presence.run", presence["run"], epsilon / half, delta),
-            "record_level": pair("presence.record_level", one, loss, own[1]),
-            "user_level": of_person("presence.user_level", presence["user_level"], loss, own[1]),
+            "record_level": pair("presence.record_level", presence["record_level"], *half_own),
+            "user_level": of_person("presence.user_level", presence["user_level"], *half_own),
         }
     case = stated["format"][-1], document["mechanism"], near, stated["population"]
     of_implicates = said(stated["implicates"]["words"], source if number > 1 else "one", number=number)
     return {
         "mechanism": document["mechanism"],
         "definition": said(stated["definition"], "definition", *case),
-        "requested": {
-            "epsilon": twelve_digits(runs * asked),
-            "delta": twelve_digits(runs * allowed),
-            "guarantee": guarantee,
-            "words": said(stated["requested"]["words"], guarantee),
-        },
+        "requested": {**requested, "words": said(stated["requested"]["words"], guarantee)},
         "run": pair("run", stated["run"], epsilon, delta),
         "record_level": {**level, "curve": points},
         "user_level": holder,
@@ -715,16 +704,13 @@ def check_signature(folder: Path, key: Path | None, certificate_only: bool) -> s
     return f"signed by the key {whose}"
 
 
-VERSION = '"[0-9][0-9A-Za-z.!+_-]{0,63}"'
-
-
 def check_certificate(folder: Path, stated: dict[str, Any], plan: Plan) -> str:
     """Check what a certificate says beside its guarantee, and that it is of this plan."""
     config, software, secure = plan.config, stated["software"], stated["randomness"]["secure"]
     dependencies, commit, modified = software["dependencies"], software["commit"], software["modified"]
     forms = {
         r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"': [stated["created"]],
-        VERSION: [software["version"], *dependencies.values()],
+        '"[0-9][0-9A-Za-z.!+_-]{0,63}"': [software["version"], *dependencies.values()],
         '"[0-9A-Za-z._-]{1,64}"': dependencies,
         'null|"[0-9a-f]{7,64}"': [commit],
         'null|"[0-9a-f]{64}"': [software["sbom_sha256"]],
