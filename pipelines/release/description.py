@@ -520,8 +520,9 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
             "neighbouring blocks, put together by odsynth" if level in groupings else "as in the crosswalk"
         )
         words = known.get(level, f"{level} ({source})")
-        return f"code of its {words}{form}; {geography.n_units(level):,} different codes here"
+        return f"code of its {words}{form}; {geography.n_units(level):,} different codes{zones}"
 
+    zones = ", with external zones" if geography.external_zones else ""
     finer = (*levels[1:], geography.block_level)
     block = f"; {known[geography.block_level]}" if geography.block_level in known else ""
     return (
