@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import pyarrow.compute as pc
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -15,11 +15,11 @@ from pipelines.release.description import WHOSE_JOBS
 from pipelines.release.reader import PublicReleaseError
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
-from pipelines.service.caching import CONTENT, answer, is_fresh, tag
+from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
+from pipelines.service.public import map_files
 from pipelines.service.public.catalog import Catalog, File, Version
 from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
-from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
@@ -37,7 +37,7 @@ from pipelines.views.maps import certificate_words
 __all__ = ["add_pages"]
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
-_MAP_POLICY = "frame-ancestors 'none'"
+_MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
 _TOP = 25
 _MATCHES, _SUGGESTIONS = 20, 400
 _ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
@@ -195,22 +195,27 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
 
 @_router.get("/releases/{name}/{version}/map")
 def map_page(request: Request, name: Name, version: VersionName) -> Response:
-    """The map, in one file."""
+    """The page of the map."""
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
-    path = catalog.prepared(found.sha256, found.folder).map
-    if not path.is_file():
+    prepared = catalog.prepared(found.sha256, found.folder)
+    if not prepared.map.is_file():
         raise ServiceError(
             503, "preparing", "No map of this release has been drawn yet; try again in a minute."
         )
-    headers = {
-        "ETag": tag("map", found.sha256, path.stat().st_mtime_ns),
-        "Cache-Control": CONTENT,
-        "Content-Security-Policy": _MAP_POLICY,
-    }
-    if is_fresh(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    return ServedFile(path, headers=headers, media_type=HTML)
+    state = tag("map", found.sha256, prepared.map.stat().st_mtime_ns)
+    return map_files.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
+
+
+@_router.get("/releases/{name}/{version}/map/{part}")
+def map_part(
+    request: Request, name: Name, version: VersionName, part: Annotated[str, Path(max_length=100)]
+) -> Response:
+    """What the page of the map fetches when it is opened, or the map in one file."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.find_usable(name, version)
+    headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
+    return map_files.map_part(request, catalog.prepared(found.sha256, found.folder), part, headers)
 
 
 @_router.get("/releases/{name}/{version}/flows")
