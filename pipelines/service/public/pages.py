@@ -19,7 +19,7 @@ from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import map_files
 from pipelines.service.public.catalog import Catalog, File, Version
-from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
+from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
@@ -30,7 +30,6 @@ from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.describing import NO_LICENCE, column_meanings
 from pipelines.views.exports.source import usual_level
-from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
 
@@ -40,7 +39,6 @@ __all__ = ["add_pages"]
 _MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
 _TOP = 25
 _MATCHES, _SUGGESTIONS = 20, 400
-_ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
 
 _router = APIRouter(
     include_in_schema=False, default_response_class=HTMLResponse, dependencies=[Depends(latest_version)]
@@ -110,7 +108,7 @@ def _shown(catalog: Catalog, version: Version) -> dict[str, Any] | None:
         "figures": figures,
         "area_word": figures and singular(figures.level),
         "jobs": job_type_words(release.certificate.release.job_type),
-        "about_intervals": _ABOUT_INTERVALS,
+        "about_intervals": ABOUT_INTERVALS,
         "table": table,
         "size": next((size for size in sizes if largest and size.holds(largest.jobs)), None),
         "between": [(plural(level), table) for level, table in between.items()],
@@ -256,7 +254,7 @@ def flows(
         problem=problem,
         matches=matches,
         suggested=_suggested(catalog, found),
-        about_intervals=_ABOUT_INTERVALS,
+        about_intervals=ABOUT_INTERVALS,
     )
 
 
@@ -333,7 +331,7 @@ def api(request: Request) -> Response:
         example=shown and shown["version"],
         levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
         level=usual_level(shown["release"]) if shown else None,
-        about_intervals=_ABOUT_INTERVALS,
+        about_intervals=ABOUT_INTERVALS,
         areas=_examples(catalog, shown) if shown else [],
         zooms=_zooms(catalog, shown) if shown else None,
         most_features=MOST_FEATURES,
