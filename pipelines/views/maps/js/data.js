@@ -27,6 +27,34 @@ function bytesIn(text, pause) {
   });
 }
 
+/** Ends a download of which nothing comes for a minute. */
+class Patience extends AbortController {
+  #timer = null;
+
+  constructor() {
+    super();
+    this.#wait();
+  }
+
+  #wait() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.abort(), 60_000);
+  }
+
+  /** A stream through which the download goes. */
+  watch() {
+    const transform = (bytes, controller) => {
+      this.#wait();
+      controller.enqueue(bytes);
+    };
+    return new TransformStream({ transform });
+  }
+
+  end() {
+    clearTimeout(this.#timer);
+  }
+}
+
 /** What an element holds, unpacked; `tell` hears how many of its bytes have been read. */
 async function unpack(page, id, tell) {
   const element = page.getElementById(id);
@@ -42,13 +70,17 @@ async function unpack(page, id, tell) {
     const drawn = () => new Promise((done) => setTimeout(done)); // the page draws in between
     return whole(bytesIn(element.textContent, tell && drawn));
   }
+  const patience = new Patience();
   let answer;
   try {
-    answer = await fetch(element.dataset.address);
-    if (answer.ok) return await whole(answer.body);
+    answer = await fetch(element.dataset.address, { signal: patience.signal });
+    if (answer.ok) return await whole(answer.body.pipeThrough(patience.watch()));
   } catch {
     // What was cut ends too early for gzip, whatever the connection said.
+  } finally {
+    patience.end();
   }
+  if (patience.signal.aborted) throw new FetchError(`nothing more came for a minute, after ${megabytes(read, sizeOf(element))}`);
   if (!answer) throw new FetchError("the site did not answer");
   if (!answer.ok) throw new FetchError(`the site answered ${answer.status}`);
   const all = sizeOf(element);

@@ -30,9 +30,10 @@ class Later {
     tell(0);
     label.append(words, bar);
     this.#row.replaceChildren(label);
-    byId("loading").append(this.#row);
+    if (!this.#row.isConnected) byId("loading").append(this.#row); // which, moved, would lose the focus
     try {
       await this.#read(tell);
+      if (document.activeElement === this.#row) byId("chosen").focus();
       this.#row.remove();
       return true;
     } catch (error) {

@@ -55,6 +55,7 @@ function take(more) {
 /** Show intervals too. */
 function takeDraws(packed) {
   setDraws(data, packed);
+  if (document.activeElement === byId("open-intervals")) byId("chosen").focus();
   byId("open-intervals").hidden = true;
   [found, balance] = [{ of: null }, { of: null }];
   render();
