@@ -9,12 +9,16 @@ map_NAME_*.png, where NAME is the first part of the release's file names.
 
 With --jobs, simulates a state with so many jobs (`odsynth simulate`, all of it as one state), releases it,
 and prints how soon its map is drawn, how soon it answers, and how much memory the browser takes with all that
-it starts (what processes share is counted once: PSS). A FOLDER is kept, and a release in it is taken.
+it starts (what processes share is counted once: PSS); without draws and with 40 of them. A FOLDER is kept,
+and a release, and draws, in it are taken: drawing three million jobs takes twenty minutes of a processor.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -35,6 +39,7 @@ from pipelines.views.maps import write_map
 
 LOADS = 5
 OPENINGS = 3  # of the map of a simulated state
+DRAWS = 40
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
 PAUSE = 0.2  # seconds between two looks at the memory
@@ -45,6 +50,11 @@ ANSWER = """async (row) => {
     button.click();
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
     return performance.now() - begin;
+}"""
+# Wait until what comes after the first picture is there: milliseconds after which it is.
+COMPLETE = """async () => {
+    while (document.getElementById("loading").innerText) await new Promise((done) => setTimeout(done, 5));
+    return performance.now();
 }"""
 # Open a level, though its flows may be noise, and wait until it is drawn: milliseconds.
 OPEN = """async (id) => {
@@ -91,39 +101,87 @@ def of_a_state(folder: Path, jobs: int) -> str:
         said = config.read_text(encoding="utf-8")
         config.write_text(said.replace('["st", "cty"', '["cty"'), encoding="utf-8")  # all of it is one state
         run([*ODSYNTH, "run", str(config)])
-    begin, load = time.perf_counter(), os.getloadavg()[0]
-    path = write_map(folder / "release" / "public", folder / "map.html")
-    took = time.perf_counter() - begin
-    pictures, worked, answers, opened, later, memory = [], [], [], [], [], []
-    for _ in range(OPENINGS):
-        with sync_playwright() as driver, Memory() as peak:
-            chromium = launch(driver)
-            page = open_map(chromium, path)
-            pictures.append(page.evaluate("Number(document.documentElement.dataset.ready)"))
-            worked.append(1000 * processor_seconds())
-            answers += choose_some(page)
-            before = peak.most
-            levels = [option.get_attribute("value") for option in page.locator("#level option").all()]
-            opened.append(page.evaluate(OPEN, levels[-1]))
-            page.evaluate(OPEN, levels[0])
-            later += choose_some(page)
-            chromium.close()
-        memory.append((before, peak.most))
-    release = read_public_release(folder / "release" / "public")
+    public, draws = folder / "release" / "public", folder / "intervals" / "draws.parquet"
+    if not draws.is_file():  # which takes a while
+        run([*ODSYNTH, "intervals", str(public), "--to", str(draws.parent), "--draws", str(DRAWS)])
+    load = os.getloadavg()[0]
+    alone, bounded = Openings(public, folder / "map.html"), Openings(public, folder / "bounded.html", draws)
+    release = read_public_release(public)
     sizes = ", ".join(f"{release.geography.n_units(level):,} {level}" for level in release.levels)
     workers = release.certificate.totals.synthetic_workers
+    about = meta_of(bounded.path)["draws"]
+    kinds = {f"{t['home']} to {t['work']}" if t["work"] else t["home"]: None for t in about["tables"]}
+    site = write_map(public, folder / "site" / "map.html", intervals=draws, site=True)
+    parts = [int(size) for size in re.findall(r'data-bytes="(\d+)"', site.read_text(encoding="utf-8"))]
+    sent = len(gzip.compress(site.read_bytes()))
     rows = [
         ["jobs; areas", f"{workers:,}; {sizes}", ""],
-        ["size of the file; time to make it", f"{path.stat().st_size / 1e6:.1f} MB; {took:.0f} s", ""],
-        ["first picture", *seconds(pictures)],
-        ["processor time of the browser until then", *seconds(worked)],
-        ["an answer", *both(answers)],
-        ["the finest areas opened and drawn", *seconds(opened)],
-        ["an answer after that", *both(later)],
-        ["memory of the browser: at first; with the finest areas", *gigabytes(memory)],
+        ["size of the file; time to make it", f"{alone.size}; {alone.took:.0f} s", ""],
+        *alone.rows(),
+        [
+            f"with {about['n']} draws ({', '.join(kinds)}): size of the file; time to make it",
+            f"{bounded.size}; {bounded.took:.0f} s",
+            "",
+        ],
+        *([f"with draws: {name}", *values] for name, *values in bounded.rows()),
+        [
+            "on a site, with draws: sent at first, compressed; when it is opened",
+            f"{sent / 1e6:.1f} MB; {sum(parts) / 1e6:.1f} MB",
+            "",
+        ],
     ]
     head = f"Load average at the start {load:.1f}, on {os.cpu_count()} cores; medians of {OPENINGS} openings."
     return f"{head}\n\n{table(['', 'median', 'largest'], rows)}"
+
+
+def meta_of(path: Path) -> dict[str, Any]:
+    """What a page says of its data."""
+    found = re.search(r'<script type="application/json" id="meta">(.*?)</script>', path.read_text("utf-8"))
+    assert found is not None
+    return json.loads(found[1])
+
+
+class Openings:
+    """A map is made and opened some times, and what that takes."""
+
+    def __init__(self, public: Path, path: Path, draws: Path | None = None) -> None:
+        begin = time.perf_counter()
+        self.path = write_map(public, path, intervals=draws)
+        self.took, self.size = time.perf_counter() - begin, f"{path.stat().st_size / 1e6:.1f} MB"
+        self.pictures, self.worked, self.bounds = [], [], []
+        self.answers, self.opened, self.later, self.memory = [], [], [], []
+        for _ in range(OPENINGS):
+            self._open()
+
+    def _open(self) -> None:
+        with sync_playwright() as driver, Memory() as peak:
+            chromium = launch(driver)
+            page = open_map(chromium, self.path)
+            self.pictures.append(page.evaluate("Number(document.documentElement.dataset.ready)"))
+            self.worked.append(1000 * processor_seconds())
+            self.bounds.append(page.evaluate(COMPLETE))
+            self.answers += choose_some(page)
+            before = peak.most
+            levels = [option.get_attribute("value") for option in page.locator("#level option").all()]
+            self.finest = levels[-1]
+            self.opened.append(page.evaluate(OPEN, self.finest))
+            page.evaluate(OPEN, levels[0])
+            self.later += choose_some(page)
+            chromium.close()
+        self.memory.append((before, peak.most))
+
+    def rows(self) -> list[list[str]]:
+        """What stands in the table."""
+        later = [["intervals are there", *seconds(self.bounds)]] if "draws" in meta_of(self.path) else []
+        return [
+            ["first picture", *seconds(self.pictures)],
+            ["processor time of the browser until then", *seconds(self.worked)],
+            *later,
+            ["an answer", *both(self.answers)],
+            [f"the finest areas ({self.finest}) opened and drawn", *seconds(self.opened)],
+            ["an answer after that", *both(self.later)],
+            ["memory of the browser: at first; with the finest areas", *gigabytes(self.memory)],
+        ]
 
 
 def seconds(milliseconds: list[float]) -> list[str]:

@@ -3,10 +3,10 @@
 // Usage: npm ci --prefix benchmarks/map_walk
 //        node benchmarks/map_walk/walk.mjs MAP OTHER [IMAGES]
 //
-// MAP and OTHER are maps of two releases of Rhode Island, both with draws (`odsynth map --intervals`). Browsers are `chromium` and `firefox-esr` of the
-// PATH; Firefox draws maps only on a display (Xvfb is one). Each step is taken by each hand in each browser,
-// and must give the same answer every time; axe-core must find no barrier after it; nothing may be asked for from a
-// network. Prints a table of steps and answers. With IMAGES, writes pictures for each hand and browser there. ONLY=Firefox
+// MAP and OTHER are maps of two releases of Rhode Island, both with draws (`odsynth map --intervals`); MAP may be the address of one on a site, too
+// (`odsynth map --site`, or a service). Browsers are `chromium` and `firefox-esr` of the PATH; Firefox draws maps only on a display (Xvfb is one). Each
+// step is taken by each hand in each browser, and must give the same answer every time; axe-core must find no barrier after it; nothing may be asked for
+// but the page and, on a site, its parts. Prints a table of steps and answers. With IMAGES, writes pictures for each hand and browser there. ONLY=Firefox
 // or WAYS=keys,phone in the environment takes some. Ends with 1 if anything differs.
 
 import { execFileSync } from "node:child_process";
@@ -18,6 +18,7 @@ import { pathToFileURL } from "node:url";
 import puppeteer from "puppeteer-core";
 
 const [map, other, images] = process.argv.slice(2);
+const address = /^https?:/.test(map) ? map : pathToFileURL(resolve(map)).href;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const folder = mkdtempSync(join(tmpdir(), "walk-"));
 const LAPTOP = { width: 1366, height: 768 };
@@ -164,6 +165,10 @@ const TRACT = { place: [-71.4128, 41.8239], code: "44007000800" }; // downtown P
 const BLOCK = { place: [-71.411669, 41.824929], code: "440070008003016" }; // a busy one in it
 const STEPS = {
   "it opens": (hand) => hand.answer("#level option:checked", "#jobs", "#mean", "#flow-count"),
+  "intervals, which come later": async (hand) => {
+    await opened(hand);
+    return hand.answer("#commute-of");
+  },
   "an area, on the map": async (hand) => {
     await hand.area(TRACT.place, TRACT.code);
     return hand.answer("#chosen-code", "#jobs", "#mean", "#median");
@@ -194,6 +199,7 @@ const STEPS = {
     await hand.still();
     await hand.page.reload();
     await hand.page.waitForSelector("html[data-ready]");
+    await opened(hand);
     return hand.answer("#chosen-code", "#jobs");
   },
   "a town": async (hand) => {
@@ -308,6 +314,12 @@ const STEPS = {
   },
 };
 
+/** Opens what lies beside the page, or waits until it is opened. */
+const opened = async (hand) => {
+  if (await hand.page.$eval("#open-intervals", ({ hidden }) => !hidden)) await hand.press("#open-intervals");
+  await hand.page.waitForFunction(() => !document.getElementById("loading").innerText && document.getElementById("open-intervals").hidden);
+};
+
 /** Steps of which pictures are taken, with the part of the panel that they show. */
 const PICTURES = { "beside another tract, with intervals of differences": "#comparison", "five kilometres around a tract": "#chosen", "dark colours": "#other" };
 
@@ -317,9 +329,10 @@ async function walk(browser, name, way, answers, wrong) {
   await page.setViewport(way !== "phone" ? LAPTOP : name === "Chromium" ? { ...PHONE, hasTouch: true, isMobile: true } : PHONE);
   page.on("pageerror", (error) => wrong.push(`${name}, ${way}: ${error}`));
   page.on("request", (request) => {
-    if (/^https?:/.test(request.url())) wrong.push(`${name}, ${way}: asks for ${request.url()}`);
+    const own = request.url().startsWith(new URL("map/", address).href) || request.url().split("#")[0] === address;
+    if (/^https?:/.test(request.url()) && !own) wrong.push(`${name}, ${way}: asks for ${request.url()}`);
   });
-  await page.goto(pathToFileURL(resolve(map)).href);
+  await page.goto(address);
   await page.waitForSelector("html[data-ready]");
   const hand = new { mouse: Mouse, keys: Keys, phone: Finger }[way](page);
   for (const [step, take] of Object.entries(STEPS)) {

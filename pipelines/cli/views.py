@@ -25,6 +25,11 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 @click.option("--water", type=FILE, help="File of water to draw: GeoPackage, FlatGeobuf, or what GDAL reads.")
 @click.option("--roads", type=FILE, help="The same of main roads.")
 @click.option("--attribution", help="Who made these files, as their licence asks; stands on the map.")
+@click.option(
+    "--site",
+    is_flag=True,
+    help="For a web server: what is large goes into a folder `map` beside it, to be fetched when opened.",
+)
 @implicate_option
 def map_command(
     public: Path,
@@ -33,6 +38,7 @@ def map_command(
     water: Path | None,
     roads: Path | None,
     attribution: str | None,
+    site: bool,
     implicate: int,
 ) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
@@ -42,8 +48,11 @@ def map_command(
     from pipelines.views.maps import Backdrop
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
-    path = pipelines.write_map(public, target, implicate, intervals, backdrop)
-    click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
+    path = pipelines.write_map(public, target, implicate, intervals, backdrop, site=site)
+    how = "Open it in a browser; it needs no network."
+    if site:
+        how = "For a web server; what is large, if anything is, lies in the folder `map` beside it."
+    click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. {how}")
 
 
 @click.command()

@@ -46,7 +46,7 @@ _HEADERS = {
 _NUMBER = re.compile("[0-9]{1,18}")  # of a length; Python refuses to read numbers of thousands of digits
 _CLIENT_WENT = 499  # in the log, as others write it
 _MONITORING = ("/health", "/ready", "/metrics")
-_FILE = re.compile("/releases/[^/]+/[^/]+/files/")
+_FILE = re.compile("/releases/[^/]+/[^/]+/(files|map)/|/operator/runs/[^/]+/map/")
 _COMPRESSION = 5  # of 1 to 9: beyond it answers hardly get smaller
 _PUBLIC = ("/api/v1/releases", "/api/v1/openapi.json", "/releases")
 
@@ -162,7 +162,10 @@ class _Guard:
 
 
 class _Compression(GZipMiddleware):
-    """Answers with gzip, for who takes it; files go out as they are, whose digests the list of files has."""
+    """Answers with gzip, for who takes it.
+
+    Files go out as they are: the list of files has their digests, and parts of maps are compressed already.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not _FILE.match(scope["path"]):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import secrets
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Form, Path, Query, Request
 from markupsafe import Markup
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from sqlalchemy import Row
@@ -36,8 +35,9 @@ from pipelines.service.operators.operations import BudgetLine
 from pipelines.service.operators.page import Approver, Operator, Viewer, page, see
 from pipelines.service.operators.review import review
 from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, separated
+from pipelines.service.public import map_files
 from pipelines.service.public.catalog import Catalog
-from pipelines.service.public.downloads import ServedFile
+from pipelines.service.public.preparation import Prepared
 from pipelines.service.queue import runs
 from pipelines.service.queue.comparisons import FRONTIER, MOST, comparison_folder
 from pipelines.service.queue.records import STATES, TASKS
@@ -52,6 +52,8 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 # States in which a worker has a run, or will take it: the page of such a run follows it.
 WORKING = tuple(dict.fromkeys(state for task in TASKS.values() for state in (task.doing, task.waiting)))
+# The map brings its own orders to the browser, which allow its scripts by their hashes.
+_MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
 _STEPS = 50
 _FACTORS = Fraction(1, 2), Fraction(1), Fraction(2)  # of epsilon: what the form of a comparison begins with
 
@@ -365,12 +367,21 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
 @router.get("/runs/{run}/map")
 def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
     """The map of a release before it is published, for the page of its approval."""
-    path = _preview(request, find_run(request.app.state.store, run))
-    if path is None:
+    prepared = _preview(request, find_run(request.app.state.store, run))
+    if prepared is None:
         raise not_found("There is no map of this run, or not yet.")
-    # The map brings its own orders to the browser, which allow its scripts by their hashes.
-    headers = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
-    return ServedFile(path, headers=headers, media_type="text/html; charset=utf-8")
+    return map_files.map_page(request, prepared, _MAP_HEADERS)
+
+
+@router.get("/runs/{run}/map/{part}")
+def preview_part(
+    request: Request, who: Viewer, run: RunNumber, part: Annotated[str, Path(max_length=100)]
+) -> Response:
+    """What the page of that map fetches when it is opened."""
+    prepared = _preview(request, find_run(request.app.state.store, run))
+    if prepared is None:
+        raise not_found("There is no map of this run, or not yet.")
+    return map_files.map_part(request, prepared, part, _MAP_HEADERS)
 
 
 @router.post("/runs/{run}/approve")
@@ -395,11 +406,11 @@ def reject(
     return see(f"/operator/runs/{run}")
 
 
-def _preview(request: Request, run: RunEntry) -> Path | None:
-    """The map of what a run made, if it has been drawn."""
+def _preview(request: Request, run: RunEntry) -> Prepared | None:
+    """What was prepared of what a run made, if its map has been drawn."""
     catalog: Catalog = request.app.state.catalog
-    path = None if run.content_sha256 is None else catalog.prepared(run.content_sha256).map
-    return path if path is not None and path.is_file() else None
+    prepared = None if run.content_sha256 is None else catalog.prepared(run.content_sha256)
+    return prepared if prepared is not None and prepared.map.is_file() else None
 
 
 def _budgets(settings: ServiceSettings, data_set: str) -> tuple[list[BudgetLine], str | None]:

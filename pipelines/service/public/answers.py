@@ -19,6 +19,7 @@ from pipelines.release.reader import PublicRelease
 from pipelines.service.public.area_names import find_areas, names_with
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.describing import ABOUT_INTERVALS
 from pipelines.service.public.flow_queries import (
     SIDES,
     Flows,
@@ -31,7 +32,6 @@ from pipelines.service.public.flow_queries import (
 from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part, written
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.store import ServiceError
-from pipelines.views.intervals import COVERAGE_WORDS
 
 __all__ = ["Paging", "Table", "Written", "answered", "area_part", "area_table", "flow_table"]
 
@@ -340,7 +340,7 @@ class _FlowRows:
             "attributes": {name: release.counts[name] for name in question.attributes},
             "implicate": question.implicate,
             **({"sums": list(question.sums)} if question.sums else {}),
-            **({"about_intervals": " ".join(COVERAGE_WORDS)} if self._bounded else {}),
+            **({"about_intervals": ABOUT_INTERVALS} if self._bounded else {}),
         }
 
     def part(self, flows: Flows) -> Part:

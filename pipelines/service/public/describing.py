@@ -17,12 +17,25 @@ from pipelines.service.public.downloads import media_type
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.settings import ServiceSettings
 from pipelines.views.exports.source import usual_level
+from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural
 from synth import decimal_up
 
-__all__ = ["SITE", "Citation", "Licence", "Offer", "cite", "data_catalog", "data_set", "in_one_sentence"]
+__all__ = [
+    "ABOUT_INTERVALS",
+    "SITE",
+    "Citation",
+    "Licence",
+    "Offer",
+    "cite",
+    "data_catalog",
+    "data_set",
+    "in_one_sentence",
+]
 
 SITE = "Synthetic commuting data"
+ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
+"""What pages and answers say of intervals."""
 _CONTEXT = "https://schema.org/"
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     each: rf"\{each}" for each in "{}$&%#_"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import pyarrow.compute as pc
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -15,11 +15,11 @@ from pipelines.release.description import WHOSE_JOBS
 from pipelines.release.reader import PublicReleaseError
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
-from pipelines.service.caching import CONTENT, answer, is_fresh, tag
+from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
+from pipelines.service.public import map_files
 from pipelines.service.public.catalog import Catalog, File, Version
-from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
-from pipelines.service.public.downloads import ServedFile
+from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
@@ -30,17 +30,15 @@ from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.describing import NO_LICENCE, column_meanings
 from pipelines.views.exports.source import usual_level
-from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
 
 __all__ = ["add_pages"]
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
-_MAP_POLICY = "frame-ancestors 'none'"
+_MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
 _TOP = 25
 _MATCHES, _SUGGESTIONS = 20, 400
-_ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
 
 _router = APIRouter(
     include_in_schema=False, default_response_class=HTMLResponse, dependencies=[Depends(latest_version)]
@@ -110,7 +108,7 @@ def _shown(catalog: Catalog, version: Version) -> dict[str, Any] | None:
         "figures": figures,
         "area_word": figures and singular(figures.level),
         "jobs": job_type_words(release.certificate.release.job_type),
-        "about_intervals": _ABOUT_INTERVALS,
+        "about_intervals": ABOUT_INTERVALS,
         "table": table,
         "size": next((size for size in sizes if largest and size.holds(largest.jobs)), None),
         "between": [(plural(level), table) for level, table in between.items()],
@@ -195,22 +193,27 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
 
 @_router.get("/releases/{name}/{version}/map")
 def map_page(request: Request, name: Name, version: VersionName) -> Response:
-    """The map, in one file."""
+    """The page of the map."""
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
-    path = catalog.prepared(found.sha256, found.folder).map
-    if not path.is_file():
+    prepared = catalog.prepared(found.sha256, found.folder)
+    if not prepared.map.is_file():
         raise ServiceError(
             503, "preparing", "No map of this release has been drawn yet; try again in a minute."
         )
-    headers = {
-        "ETag": tag("map", found.sha256, path.stat().st_mtime_ns),
-        "Cache-Control": CONTENT,
-        "Content-Security-Policy": _MAP_POLICY,
-    }
-    if is_fresh(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    return ServedFile(path, headers=headers, media_type=HTML)
+    state = tag("map", found.sha256, prepared.map.stat().st_mtime_ns)
+    return map_files.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
+
+
+@_router.get("/releases/{name}/{version}/map/{part}")
+def map_part(
+    request: Request, name: Name, version: VersionName, part: Annotated[str, Path(max_length=100)]
+) -> Response:
+    """What the page of the map fetches when it is opened, or the map in one file."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.find_usable(name, version)
+    headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
+    return map_files.map_part(request, catalog.prepared(found.sha256, found.folder), part, headers)
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -251,7 +254,7 @@ def flows(
         problem=problem,
         matches=matches,
         suggested=_suggested(catalog, found),
-        about_intervals=_ABOUT_INTERVALS,
+        about_intervals=ABOUT_INTERVALS,
     )
 
 
@@ -328,7 +331,7 @@ def api(request: Request) -> Response:
         example=shown and shown["version"],
         levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
         level=usual_level(shown["release"]) if shown else None,
-        about_intervals=_ABOUT_INTERVALS,
+        about_intervals=ABOUT_INTERVALS,
         areas=_examples(catalog, shown) if shown else [],
         zooms=_zooms(catalog, shown) if shown else None,
         most_features=MOST_FEATURES,

@@ -2,18 +2,21 @@
 
 ::
 
-    CACHE/SHA256/map*.html      the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256/map*.html      the page of the map (`pipelines.views.maps.build_site_map`), and compressed
+    CACHE/SHA256/map/           what that fetches when it is opened: large parts, and one file of all
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
     CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`)
 
-The names are of the content, and those of maps and key figures are of the draws, water and roads too that
-went into them. So nothing here is ever out of date, and all of it may be deleted at any time.
+The names are of the content, those of parts of maps of theirs; those of pages and key figures are of the
+draws, water and roads too that went into them. So nothing here is ever out of date, and all of it may be
+deleted at any time.
 """
 
 from __future__ import annotations
 
+import gzip
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -36,7 +39,7 @@ from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures, key_figures
-from pipelines.views.maps import Backdrop, build_map
+from pipelines.views.maps import PARTS, Backdrop, SiteMap, build_site_map, write_parts
 
 __all__ = ["Preparation", "Prepared", "draws_file", "prepare"]
 
@@ -63,9 +66,19 @@ class Prepared:
 
     @cached_property  # the name is of the files before they are read
     def map(self) -> Path:
-        """The map; another file when draws, water or roads are others."""
+        """The page of the map; another file when draws, water or roads are others."""
         files = [self.draws, *((self.backdrop.water, self.backdrop.roads) if self.backdrop else ())]
         return self._named("map{}.html", files, self.backdrop.attribution if self.backdrop else None)
+
+    @property
+    def compressed_map(self) -> Path:
+        """The same page with gzip."""
+        return self.map.with_suffix(".html.gz")
+
+    def map_part(self, name: str) -> Path | None:
+        """Return a file that a page of the map fetches; None if there is none of this name."""
+        # A name that was asked for is looked up, never joined to a path.
+        return next((path for path in self.folder.glob(f"{PARTS}/*") if path.name == name), None)
 
     @cached_property
     def figures(self) -> Path:
@@ -125,9 +138,12 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            write_whole(
-                prepared.map, _map(folder, prepared.draws if draws else None, prepared.backdrop), mode=None
-            )
+            site_map = _map(folder, prepared.draws if draws else None, prepared.backdrop)
+            if site_map.parts:
+                write_parts(site_map, prepared.folder / PARTS)
+            compressed = gzip.compress(site_map.page.encode(), mtime=0)
+            write_whole(prepared.compressed_map, compressed, mode=None)
+            write_whole(prepared.map, site_map.page, mode=None)  # last: with it the map is complete
     if not prepared.figures.is_file():
         figures = key_figures(release, draws)
         write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
@@ -144,13 +160,13 @@ def _draws(release: PublicRelease, file: Path | None) -> PosteriorDraws | None:
         return None
 
 
-def _map(folder: Path, draws: Path | None, backdrop: Backdrop | None) -> str:
+def _map(folder: Path, draws: Path | None, backdrop: Backdrop | None) -> SiteMap:
     """Return the map, without a backdrop that cannot be used."""
     try:
-        return build_map(folder, intervals=draws, backdrop=backdrop)
+        return build_site_map(folder, intervals=draws, backdrop=backdrop)
     except InputError as error:
         _log.warning("water and roads are not used: %s", type(error).__name__)
-        return build_map(folder, intervals=draws)
+        return build_site_map(folder, intervals=draws)
 
 
 def _mark(path: Path | None) -> tuple[str, int, int] | None:

@@ -159,7 +159,7 @@ _WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
 
 _INTERVAL_WORDS = (
     "",
-    "Flows have an interval of all their jobs (S000), in which the released count need not lie.",
+    "Flows have an interval of all their jobs (S000): low and high.",
     *COVERAGE_WORDS,
     "Pairs that no released job has are not among the flows, though their interval may go beyond 0.",
 )

@@ -8,7 +8,8 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,7 +18,7 @@ from string import Template
 
 from geo_data.arguments import PathLike, path_of
 from pipelines.release.certificate import Certificate, population_in_words
-from pipelines.release.reader import check_target, read_public_release
+from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
@@ -27,7 +28,10 @@ from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
 from synth import decimal_up
 
-__all__ = ["build_map", "certificate_words", "write_map"]
+__all__ = ["PARTS", "SiteMap", "build_map", "build_site_map", "certificate_words", "write_map", "write_parts"]
+
+PARTS = "map"
+"""The folder beside the page of a site's map, as the page names it."""
 
 _HERE = files("pipelines.views.maps")
 # One module in the end: each file uses the names of those before it.
@@ -36,6 +40,7 @@ _SCRIPTS = (
         "dom",
         "data",
         "places",
+        "later",
         "flows",
         "scale",
         "charts",
@@ -50,6 +55,29 @@ _SCRIPTS = (
 )
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
+_ALONE = "This file holds all of its data and asks for nothing from anywhere."
+_BESIDE = (
+    "What is large is fetched from the site of this page when it is opened; nothing is asked for from "
+    'anywhere else. <a id="one-file" href="{}/{}" download="{}.html">This map as one file</a> ({:.1f} MB), '
+    "to keep or to send, holds all of its data and asks for nothing."
+)
+
+
+@dataclass(frozen=True)
+class SiteMap:
+    """The map of a release for a web server: a page, and what it fetches from beside it.
+
+    Attributes
+    ----------
+    page : str
+        HTML. Without `parts` it is the map in one file.
+    parts : dict of str to bytes
+        By name, which is of the content: what is large and not shown at first, compressed once for all, and
+        the map in one file, to keep or to send. The page fetches them from the folder `PARTS` beside it.
+    """
+
+    page: str
+    parts: dict[str, bytes] = field(default_factory=dict)
 
 
 def build_map(
@@ -85,29 +113,38 @@ def build_map(
     FileNotFoundError
         If the library that draws the map has not been set up.
     """
-    release = read_public_release(folder, implicate)
-    library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
-    draws = None if intervals is None else PosteriorDraws(release, intervals)
-    payload = make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
-    library_script = _without_addresses(library["maplibre-gl.js"])
-    script = "\n" + "\n".join(_text(f"js/{name}.js") for name in _SCRIPTS)
-    library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
-    return Template(_text("page.html")).substitute(
-        policy=_policy(library_script, script),
-        title=html.escape(release.certificate.release.name),
-        version=html.escape(version("odsynth")),
-        library_version=library_version.group(1) if library_version else "",
-        licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
-        library_style=_without_addresses(library["maplibre-gl.css"]),
-        style=_text("map.css"),
-        certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
-        release_version=html.escape(payload.meta["release"]["version"]),
-        certificate_sha256=payload.meta["release"]["certificate_sha256"],
-        accuracy=accuracy_words(release.accuracy),
-        data="\n".join(_elements(payload)),
-        library=library_script,
-        script=script,
-    )
+    return _page(*_read(folder, implicate, intervals, backdrop))
+
+
+def build_site_map(
+    folder: PathLike, implicate: int = 1, intervals: PathLike | None = None, backdrop: Backdrop | None = None
+) -> SiteMap:
+    """Return the map of a release for a web server: what is large is fetched when it is opened.
+
+    Parameters
+    ----------
+    folder, implicate, intervals, backdrop
+        As for `build_map`.
+
+    Returns
+    -------
+    SiteMap
+        Its page may fetch from its own site, and from nowhere else.
+
+    Raises
+    ------
+    PublicReleaseError, InputError, FileNotFoundError
+        As `build_map`.
+    """
+    release, payload = _read(folder, implicate, intervals, backdrop)
+    one_file, large = _page(release, payload), _large(payload)
+    if not large:
+        return SiteMap(one_file)
+    names = {name: _named(name, content, "bin") for name, content in large.items()}
+    content = one_file.encode()
+    whole = _named("one-file", content, "html")
+    page = _page(release, payload, names, (whole, len(content)))
+    return SiteMap(page, {**{names[name]: part for name, part in large.items()}, whole: content})
 
 
 def write_map(
@@ -116,13 +153,15 @@ def write_map(
     implicate: int = 1,
     intervals: PathLike | None = None,
     backdrop: Backdrop | None = None,
+    *,
+    site: bool = False,
 ) -> Path:
-    """Write the map of a release into one HTML file.
+    """Write the map of a release into one HTML file, or for a web server.
 
     Parameters
     ----------
     folder : str or path
-        The public folder of a release.
+        The public folder of a release. Nothing else is read.
     target : str or path, optional
         By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its folder
         is made if it is not there; a map that is there already is replaced when the new one is complete.
@@ -130,6 +169,9 @@ def write_map(
         Which of its synthetic data sets.
     intervals, backdrop
         As for `build_map`.
+    site : bool
+        Whether what is large is written into a folder ``map`` beside the file, from which the page fetches it
+        when it is opened (`build_site_map`). What is in that folder stays there, for pages that are open.
 
     Returns
     -------
@@ -144,32 +186,106 @@ def write_map(
     folder = path_of(folder, "folder")
     target = folder.resolve().parent / "map.html" if target is None else path_of(target, "target")
     check_target(target, folder)
-    page = build_map(folder, implicate, intervals, backdrop)
+    what = (folder, implicate, intervals, backdrop)
+    made = build_site_map(*what) if site else SiteMap(build_map(*what))
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, page, mode=None)
+    if made.parts:
+        write_parts(made, target.parent / PARTS)
+    write_whole(target, made.page, mode=None)
     return target
+
+
+def write_parts(made: SiteMap, folder: Path) -> None:
+    """Write what the page of a map fetches; what is there already is the same.
+
+    Parameters
+    ----------
+    made : SiteMap
+    folder : Path
+        Is made if it is not there.
+    """
+    folder.mkdir(exist_ok=True)
+    for name, content in made.parts.items():
+        if not (folder / name).is_file():
+            write_whole(folder / name, content, mode=None)
+
+
+def _named(name: str, content: bytes, kind: str) -> str:
+    return f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.{kind}"
+
+
+def _read(
+    folder: PathLike, implicate: int, intervals: PathLike | None, backdrop: Backdrop | None
+) -> tuple[PublicRelease, Payload]:
+    release = read_public_release(folder, implicate)
+    _library("maplibre-gl.js")  # before what takes its time
+    draws = None if intervals is None else PosteriorDraws(release, intervals)
+    return release, make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
+
+
+def _large(payload: Payload) -> dict[str, bytes]:
+    """What a page does not show at first, where it is large: by the id of its element."""
+    found = {"draws": payload.draws} if payload.meta.get("draws", {}).get("later") else {}
+    if payload.whole is not None:
+        found |= {"whole-arrays": payload.whole.arrays, "whole-texts": payload.whole.texts}
+    return found
+
+
+def _page(
+    release: PublicRelease,
+    payload: Payload,
+    names: Mapping[str, str] | None = None,
+    one_file: tuple[str, int] | None = None,
+) -> str:
+    """Return the page; with `names` of the parts beside it, and name and size of the map in one file."""
+    library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
+    library_script = _without_addresses(library["maplibre-gl.js"])
+    script = "\n" + "\n".join(_text(f"js/{name}.js") for name in _SCRIPTS)
+    library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
+    title = html.escape(release.certificate.release.name)
+    return Template(_text("page.html")).substitute(
+        policy=_policy(library_script, script, fetches=one_file is not None),
+        title=title,
+        version=html.escape(version("odsynth")),
+        library_version=library_version.group(1) if library_version else "",
+        licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
+        library_style=_without_addresses(library["maplibre-gl.css"]),
+        style=_text("map.css"),
+        certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
+        release_version=html.escape(payload.meta["release"]["version"]),
+        certificate_sha256=payload.meta["release"]["certificate_sha256"],
+        accuracy=accuracy_words(release.accuracy),
+        asks=_ALONE if one_file is None else _BESIDE.format(PARTS, one_file[0], title, one_file[1] / 1e6),
+        data="\n".join(_elements(payload, names or {})),
+        library=library_script,
+        script=script,
+    )
 
 
 def _text(name: str) -> str:
     return _HERE.joinpath(name).read_text(encoding="utf-8")
 
 
-def _elements(payload: Payload, prefix: str = "") -> Iterator[str]:
-    """Yield the elements that hold a payload."""
+def _elements(payload: Payload, names: Mapping[str, str], prefix: str = "") -> Iterator[str]:
+    """Yield the elements that hold a payload, or say which file beside the page does."""
     # "<" could end the element that the text stands in.
     meta = json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c")
     yield f'<script type="application/json" id="{prefix}meta">{meta}</script>'
-    texts = {
+    sections = {
         "arrays": payload.arrays,
         "texts": payload.texts,
         "draws": payload.draws,
         "backdrop-shapes": payload.backdrop,
     }
-    for name, text in texts.items():
-        if text:
-            yield f'<script type="text/plain" id="{prefix}{name}">{text}</script>'
+    for name, content in sections.items():
+        if not content:
+            continue
+        where, text = "", base64.b64encode(content).decode("ascii")
+        if prefix + name in names:
+            where, text = f' data-address="{PARTS}/{names[prefix + name]}" data-bytes="{len(content)}"', ""
+        yield f'<script type="text/plain" id="{prefix}{name}"{where}>{text}</script>'
     if payload.whole is not None:
-        yield from _elements(payload.whole, "whole-")
+        yield from _elements(payload.whole, names, "whole-")
 
 
 def _library(name: str) -> str:
@@ -186,15 +302,15 @@ def _without_addresses(text: str) -> str:
     return re.sub(r"https?://(?!www\.w3\.org/)", "", text)
 
 
-def _policy(*scripts: str) -> str:
-    """The browser's orders: run these scripts and the worker made from them, ask nobody for anything."""
+def _policy(*scripts: str, fetches: bool) -> str:
+    """The browser's orders: run these scripts and the worker made from them, ask nobody else for anything."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
         for script in scripts
     )
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "worker-src blob:; base-uri 'none'; form-action 'none'"
+        "worker-src blob:; base-uri 'none'; form-action 'none'" + ("; connect-src 'self'" if fetches else "")
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ _ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
-_AT_ONCE = 500_000  # rows of flows; of more, finer levels wait until a reader wants them
+_AT_ONCE = 2_000_000  # bytes, packed; of more, finer levels wait until a reader wants them, and so do draws
 _FOR_DRAWS = 1 / 4  # of the limit, that levels leave to draws; these take what is left
 
 
@@ -44,32 +43,32 @@ class Payload:
     meta : dict
         Levels, counts and names, small enough to be read as they stand; ``arrays`` says where each array
         lies in `arrays`.
-    arrays : str
-        Little-endian arrays one after another, each beginning at a multiple of 4 bytes; gzip, base64.
-    texts : str
-        JSON with the codes, the names (null where there is none) and the shapes of each level; gzip,
-        base64.
-    draws : str
-        Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where. Empty without them.
-    backdrop : str
-        JSON of water and roads; gzip, base64. Empty without them.
+    arrays : bytes
+        Little-endian arrays one after another, each beginning at a multiple of 4 bytes; gzip.
+    texts : bytes
+        JSON with the codes, the names (null where there is none) and the shapes of each level; gzip.
+    draws : bytes
+        Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where, and whether they are so large
+        that they are read ``later`` than the rest. Empty without them.
+    backdrop : bytes
+        JSON of water and roads; gzip. Empty without them.
     whole : Payload or None
         What takes the place of this, once a reader opens one of the levels ``meta["later"]`` or asks for what
         only they tell; None where all is here.
     """
 
     meta: dict[str, Any]
-    arrays: str
-    texts: str
-    draws: str = ""
-    backdrop: str = ""
+    arrays: bytes
+    texts: bytes
+    draws: bytes = b""
+    backdrop: bytes = b""
     whole: Payload | None = None
 
     @property
     def size(self) -> int:
-        """Length in a page, in bytes."""
+        """Length in a page that holds all of it, as base64, in bytes."""
         own = len(self.arrays) + len(self.texts) + len(self.draws) + len(self.backdrop)
-        return own + (self.whole.size if self.whole else 0)
+        return own * 4 // 3 + (self.whole.size if self.whole else 0)
 
 
 def make_payload(
@@ -100,9 +99,9 @@ def make_payload(
     InputError
         As `backdrop_shapes`.
     """
-    behind = ""
+    behind = b""
     if backdrop is not None:
-        behind = _embedded(_json(backdrop_shapes(release, backdrop, _bounds(release))))
+        behind = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
     room = limit if draws is None else round(limit * (1 - _FOR_DRAWS))
     for n in range(len(release.levels), 0, -1):
@@ -118,8 +117,9 @@ def make_payload(
         tables = draw_tables(draws, levels, max(limit - payload.size, 0))
         arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
         where, packed = _concatenated(arrays)
-        about["draws"] = {**draws_meta(draws, tables), "arrays": where}
-        payload = replace(payload, draws=_embedded(packed))
+        payload = replace(payload, draws=_packed(packed))
+        later = len(payload.draws) > _AT_ONCE
+        about["draws"] = {**draws_meta(draws, tables), "arrays": where, "later": later}
     for part in (payload, payload.whole):
         if part is not None:
             part.meta.update(about)
@@ -129,11 +129,11 @@ def make_payload(
 def _in_parts(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
     """Return the payload of levels; where it is large, behind one of the coarser levels that opens sooner."""
     whole = _payload(release, levels)
-    if _rows(whole) <= _AT_ONCE:
+    if _is_soon_read(whole):
         return whole
     for n in range(len(levels) - 1, 0, -1):
         first = _payload(release, levels[:n])
-        if _rows(first) <= _AT_ONCE:
+        if _is_soon_read(first):
             break
     else:
         return whole
@@ -141,8 +141,8 @@ def _in_parts(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
     return replace(first, whole=whole)
 
 
-def _rows(payload: Payload) -> int:
-    return int(payload.meta["arrays"]["home"][2])
+def _is_soon_read(payload: Payload) -> bool:
+    return len(payload.arrays) + len(payload.texts) <= _AT_ONCE
 
 
 def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
@@ -209,7 +209,7 @@ def _payload(
         },
     }
     meta["arrays"], packed = _concatenated(arrays)
-    return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+    return Payload(meta, _packed(packed), _packed(_json(texts)))
 
 
 @dataclass(frozen=True)
@@ -322,6 +322,6 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _embedded(content: bytes) -> str:
+def _packed(content: bytes) -> bytes:
     # No time stamp: the same release makes the same map.
-    return base64.b64encode(gzip.compress(content, _LEVEL, mtime=0)).decode("ascii")
+    return gzip.compress(content, _LEVEL, mtime=0)

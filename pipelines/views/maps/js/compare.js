@@ -89,6 +89,9 @@ function showComparison(data, { side, column, selection, other, unit }) {
 /** The data of another map, from the text of its file. */
 async function readOtherMap(file) {
   const page = new DOMParser().parseFromString(await file.text(), "text/html"); // which runs nothing of it
+  if (page.querySelector("[data-address]")) {
+    throw new FileError("most of its data lie beside it, on its site. Take “This map as one file” at the end of the page there.");
+  }
   try {
     const other = await readData(page, true);
     return { ...other, name: other.meta.release?.name ?? page.title, file: file.name };
@@ -200,6 +203,7 @@ const MEANT =
 
 /** Why differences from another map have no interval. */
 function whyNoDifferences(data, other, side, selection, column, known) {
+  if (data.meta.draws && !data.draws) return " No interval of differences: those of this map are not open.";
   const without = [[data, "this map"], [other, "the other map"]].filter(([each]) => !each.draws).map(([, words]) => words);
   if (without.length) return ` No interval of differences: ${without.join(" and ")} ${without.length > 1 ? "were" : "was"} made without posterior draws.`;
   if (side === "work" && !selection) return " Jobs by place of work are public totals of each release, and exact.";

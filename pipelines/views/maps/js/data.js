@@ -1,10 +1,18 @@
-// What the page's data elements hold, as typed arrays. Compressed by gzip and written as base64, because an HTML
-// file is text; the browser itself undoes both.
+// What the page's data elements hold, as typed arrays. Compressed by gzip, and written as base64 because an HTML file
+// is text; of a map on a site what is large lies in files beside the page. The browser itself undoes both.
 
 const PIECE = 1 << 20; // characters at once: a multiple of 4, as base64 goes
 
-/** The bytes of an element, piece by piece; `tell` hears how many characters have been read. */
-function bytesOf(text, tell) {
+/** Why a file beside the page is not there whole; the message is for the reader. */
+class FetchError extends Error {}
+
+/** How many bytes an element holds, or the file that it names. */
+const sizeOf = (element) => Number(element.dataset.bytes ?? Math.floor((element.textContent.length * 3) / 4));
+const wholeSize = () => sizeOf(byId("whole-arrays")) + sizeOf(byId("whole-texts"));
+const isBeside = (element) => "address" in element.dataset;
+
+/** The bytes in an element, piece by piece. */
+function bytesIn(text, pause) {
   let at = 0;
   return new ReadableStream({
     async pull(controller) {
@@ -14,15 +22,72 @@ function bytesOf(text, tell) {
       for (let i = 0; i < piece.length; i++) bytes[i] = piece.charCodeAt(i);
       controller.enqueue(bytes);
       at += PIECE;
-      await tell?.(Math.min(at, text.length));
+      await pause?.();
     },
   });
 }
 
-function unpack(page, id, tell) {
-  const text = page.getElementById(id).textContent;
-  return new Response(bytesOf(text, tell).pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+/** Ends a download of which nothing comes for a minute. */
+class Patience extends AbortController {
+  #timer = null;
+
+  constructor() {
+    super();
+    this.#wait();
+  }
+
+  #wait() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.abort(), 60_000);
+  }
+
+  /** A stream through which the download goes. */
+  watch() {
+    const transform = (bytes, controller) => {
+      this.#wait();
+      controller.enqueue(bytes);
+    };
+    return new TransformStream({ transform });
+  }
+
+  end() {
+    clearTimeout(this.#timer);
+  }
 }
+
+/** What an element holds, unpacked; `tell` hears how many of its bytes have been read. */
+async function unpack(page, id, tell) {
+  const element = page.getElementById(id);
+  let read = 0;
+  const heard = new TransformStream({
+    transform(bytes, controller) {
+      tell?.((read += bytes.length));
+      controller.enqueue(bytes);
+    },
+  });
+  const whole = (bytes) => new Response(bytes.pipeThrough(heard).pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  if (!isBeside(element)) {
+    const drawn = () => new Promise((done) => setTimeout(done)); // the page draws in between
+    return whole(bytesIn(element.textContent, tell && drawn));
+  }
+  const patience = new Patience();
+  let answer;
+  try {
+    answer = await fetch(element.dataset.address, { signal: patience.signal });
+    if (answer.ok) return await whole(answer.body.pipeThrough(patience.watch()));
+  } catch {
+    // What was cut ends too early for gzip, whatever the connection said.
+  } finally {
+    patience.end();
+  }
+  if (patience.signal.aborted) throw new FetchError(`nothing more came for a minute, after ${megabytes(read, sizeOf(element))}`);
+  if (!answer) throw new FetchError("the site did not answer");
+  if (!answer.ok) throw new FetchError(`the site answered ${answer.status}`);
+  const all = sizeOf(element);
+  throw new FetchError(read < all ? `${megabytes(read, all)} came` : "what came is not what the page names");
+}
+
+const megabytes = (n, of) => `${(n / 1e6).toFixed(1)} of ${(of / 1e6).toFixed(1)} MB`;
 
 const readTexts = async (page, id, tell) => JSON.parse(new TextDecoder().decode(await unpack(page, id, tell)));
 
@@ -41,16 +106,15 @@ const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Arra
 
 /**
  * The data of a page: this one, or that of another map. Of a large release a page opens with levels that are soon read;
- * `whole` asks for all of them, and `tell` hears which part of these has been read.
+ * `whole` asks for all of them, and `tell` hears how many bytes of these have been read. Draws of this page that are large
+ * come later (`setDraws`).
  */
 async function readData(page = document, whole = false, tell = null) {
   const prefix = whole && page.getElementById("whole-meta") ? "whole-" : "";
   const element = (name) => page.getElementById(prefix + name);
   const meta = JSON.parse(element("meta").textContent);
-  const length = element("arrays").textContent.length + element("texts").textContent.length;
-  const drawn = () => new Promise((done) => setTimeout(done)); // the page draws in between
-  const packed = await unpack(page, `${prefix}arrays`, tell && ((n) => (tell(n / length), drawn())));
-  const { codes, names, shapes } = await readTexts(page, `${prefix}texts`);
+  const packed = await unpack(page, `${prefix}arrays`, tell);
+  const { codes, names, shapes } = await readTexts(page, `${prefix}texts`, tell && ((n) => tell(sizeOf(element("arrays")) + n)));
   const array = arraysOf(packed, meta.arrays);
   const degrees = (name) => Float64Array.from(array(name), (whole) => whole / meta.degree);
 
@@ -102,6 +166,13 @@ async function readData(page = document, whole = false, tell = null) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  const draws = meta.draws ? new Draws(levels, meta.draws, arraysOf(await unpack(page, "draws"), meta.draws.arrays)) : null;
-  return { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal, draws };
+  const data = { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal, draws: null };
+  if (meta.draws && (!meta.draws.later || page !== document)) setDraws(data, await unpack(page, "draws"));
+  return data;
+}
+
+/** Draws of fewer levels are draws of more. */
+function setDraws(data, packed) {
+  data.packedDraws = packed;
+  data.draws = new Draws(data.levels, data.meta.draws, arraysOf(packed, data.meta.draws.arrays));
 }

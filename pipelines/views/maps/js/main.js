@@ -6,7 +6,6 @@ const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
 let data = await readData();
 const backdrop = await readBackdrop();
-let wholeRead = null; // the reading of the levels that the page did not begin with
 
 /** Detailed, but not too much to take in: the level, not of noise, that is nearest to a hundred areas of the region. */
 function firstLevel() {
@@ -27,24 +26,20 @@ const warned = new Set(); // ids of levels of noise that the reader has chosen t
 let waiting = null; // the id of the level that a warning is about
 let themeChosen = false; // by the reader, not by the system
 
-/** Read the levels that the page did not begin with, once, and show how far it is. */
-function readWhole() {
-  wholeRead ??= (async () => {
-    const { many } = data.meta.later.at(-1);
-    const tell = (part) => {
-      byId("loading-part").value = part;
-      byId("loading-words").textContent = `Opening ${many}: ${Math.round(100 * part)} %`;
-    };
-    tell(0);
-    byId("loading").hidden = false;
-    take(await readData(document, true, tell));
-    byId("loading").hidden = true;
-  })();
-  return wholeRead;
-}
+/** The levels that the page did not begin with, and draws, where they are large. */
+const finer = data.meta.later.length
+  ? new Later(data.meta.later.at(-1).many, wholeSize(), async (tell) => take(await readData(document, true, tell)))
+  : null;
+const intervals = data.meta.draws?.later
+  ? new Later("intervals", sizeOf(byId("draws")), async (tell) => takeDraws(await unpack(document, "draws", tell)))
+  : null;
+
+/** Whether all levels are here, once that is known; where they could not be fetched, the reader may have `again` done. */
+const readWhole = async (again) => !finer || finer.get(again);
 
 /** Take data with more levels, and show the same with them. */
 function take(more) {
+  if (data.packedDraws) setDraws(more, data.packedDraws);
   const again = (selection) =>
     !selection ? null
     : selection === data.region ? wholeRegion(more)
@@ -57,12 +52,22 @@ function take(more) {
   if (shown) render();
 }
 
+/** Show intervals too. */
+function takeDraws(packed) {
+  setDraws(data, packed);
+  if (document.activeElement === byId("open-intervals")) byId("chosen").focus();
+  byId("open-intervals").hidden = true;
+  [found, balance] = [{ of: null }, { of: null }];
+  render();
+}
+
 /** Choose a part alone; or add it to what is chosen, or take it away if it is chosen already. */
 async function choosePart(part, add = false) {
   // Other parts than areas count areas of the finest level.
   if (data.meta.later.length && part.kind !== "area") {
-    await readWhole();
-    part = partOfKey(data, partKey(part));
+    const key = partKey(part);
+    if (!(await readWhole(() => choosePart(part, add)))) return;
+    part = partOfKey(data, key);
   }
   const parts = state.selection?.parts ?? [];
   const others = parts.filter((each) => partKey(each) !== partKey(part));
@@ -106,7 +111,10 @@ const withoutView = (address) => address.replace(/&view=[^&]*/, "").replace(/^#(
 
 /** Show what an address says, and return whether it says anything of a map. */
 async function follow(address) {
-  if (needsMore(data, address)) await readWhole();
+  if (needsMore(data, address)) {
+    if (!(await readWhole(() => follow(address)))) return false;
+    if (location.hash !== address) return false; // the reader has gone on
+  }
   const said = readAddress(data, address);
   if (!said) return false;
   const { level, missing, view: camera, ...rest } = said;
@@ -285,7 +293,7 @@ function openLevel(level) {
   if (level.noise && !warned.has(level.id)) {
     fillWarning(data, level);
     waiting = level.id;
-    byId("warning").showModal();
+    if (!byId("warning").open) byId("warning").showModal();
     return;
   }
   state.level = level;
@@ -309,12 +317,12 @@ function listen() {
     }),
   );
   const levelOf = (wanted) => data.levels.find(({ id }) => id === wanted);
-  byId("level").addEventListener("change", async (event) => {
-    const wanted = event.target.value;
-    event.target.value = state.level.id; // until the reader has seen what there is to say of it
-    if (!levelOf(wanted)) await readWhole();
-    openLevel(levelOf(wanted));
-  });
+  const want = async (wanted) => {
+    byId("level").value = state.level.id; // until the reader has seen what there is to say of it
+    if (levelOf(wanted) || (await readWhole(() => want(wanted)))) openLevel(levelOf(wanted));
+  };
+  byId("level").addEventListener("change", (event) => want(event.target.value));
+  byId("open-intervals").addEventListener("click", () => openIntervals());
   byId("warning-show").addEventListener("click", () => {
     warned.add(waiting);
     byId("warning").close();
@@ -437,16 +445,28 @@ function listen() {
   });
 }
 
+/** Those that lie beside the page are fetched when the reader asks for them. */
+const openIntervals = () => intervals.get(openIntervals);
+
 fillChoices(data);
 byId("legend").open = window.innerWidth > 800; // on a small screen it would hide the map
 byId("level").value = state.level.id;
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 await view?.ready;
 listen();
-if (!(await follow(location.hash))) {
+const link = location.hash;
+const more = needsMore(data, link); // comes after the first picture
+if (more || !(await follow(link))) {
   render();
   if (state.level.noise) openLevel(state.level); // every level is
 }
+if (more) clearTimeout(waitingToKeep); // the link stays in the address until it is followed
 await view?.whenDrawn();
 // For whoever waits for the page: milliseconds from its opening until it is drawn, and answers.
 document.documentElement.dataset.ready = Math.round(performance.now());
+if (more) await follow(link);
+if (intervals && !isBeside(byId("draws"))) openIntervals();
+else if (intervals) {
+  byId("open-intervals").textContent = `Show intervals (${(sizeOf(byId("draws")) / 1e6).toFixed(1)} MB)`;
+  byId("open-intervals").hidden = false;
+}

@@ -87,8 +87,8 @@ class SearchField {
       this.#field.placeholder = "a name, or first digits of a code";
     }
     this.#field.addEventListener("input", () => {
-      this.#look();
-      if (this.#data.meta.later.length) this.#whole();
+      const { areas } = this.#look();
+      if (this.#field.value.trim() && !areas.length && this.#data.meta.later.length) this.#whole(() => this.#look());
     });
     this.#field.addEventListener("keydown", (event) => this.#press(event));
     this.#field.addEventListener("blur", () => this.#show([]));
@@ -124,9 +124,12 @@ class SearchField {
   }
 
   async #submit(add) {
-    if (this.#data.meta.later.length) await this.#whole();
     if (this.#active >= 0) return this.#choose(this.#areas[this.#active], add);
     const { areas, sure } = this.#look();
+    if (!sure && this.#field.value.trim() && this.#data.meta.later.length) {
+      if (await this.#whole(() => this.#submit(add))) this.#submit(add);
+      return;
+    }
     if (sure) return this.#choose(areas[0], add);
     this.#say(areas.length ? SEVERAL : NOT_FOUND);
     this.#field.focus(); // the list closes without it

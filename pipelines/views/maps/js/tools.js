@@ -118,7 +118,7 @@ class Tools {
     byId("file").value = ""; // the same file can be opened again
     if (!file) return;
     this.stop();
-    if (this.#data.meta.later.length) await this.#whole();
+    if (!(await this.#whole(() => this.#open(file)))) return;
     try {
       this.#choose(await partOfFile(this.#data, file), byId("add").checked);
     } catch (error) {
@@ -129,7 +129,7 @@ class Tools {
 
   /** Places are kept as the address has them: a link chooses exactly the same. */
   async #take(part) {
-    if (this.#data.meta.later.length) await this.#whole();
+    if (!(await this.#whole(() => this.#take(part)))) return;
     const rounded = partOfKey(this.#data, partKey(part));
     if (unitsOf(this.#data, rounded).length) return this.#choose(rounded, byId("add").checked);
     this.say(`No centroid of a ${this.#data.finest.one} is inside.`, true);

@@ -407,6 +407,11 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
     drawn = bob.client.get(f"/operator{address}/map")
     assert (drawn.text, drawn.headers["X-Frame-Options"]) == ("<html>the map</html>", "SAMEORIGIN")
+    assert bob.client.get(f"/operator{address}/map/draws-0f.bin").status_code == 404
+    (prepared.parent / "map").mkdir()
+    (prepared.parent / "map" / "draws-0f.bin").write_bytes(b"packed")
+    part = bob.client.get(f"/operator{address}/map/draws-0f.bin")
+    assert (part.content, part.headers["Cache-Control"]) == (b"packed", "no-store")
     form = {"content_sha256": content, "comment": "Well <done>", **LOOKED_AT}
     for part in LOOKED_AT:
         less = {name: value for name, value in form.items() if name != part}

@@ -341,6 +341,33 @@ def test_the_map(client: TestClient, page: str, service_state: Path) -> None:
     assert response.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
     again = client.get(f"{page}/map", headers={"If-None-Match": response.headers["ETag"]})
     assert again.status_code == 304
+    compressed = made.with_suffix(".html.gz")
+    for accepted, sent in (("br, gzip", compressed), ("br", made)):  # compressed once, when it was made
+        response = client.get(f"{page}/map", headers={"Accept-Encoding": accepted})
+        assert response.content == made.read_bytes()
+        assert int(response.headers["Content-Length"]) == sent.stat().st_size
+        assert "Accept-Encoding" in response.headers["Vary"]
+
+
+def test_parts_of_a_map_go_out_as_they_are(
+    make_app: Callable[..., FastAPI], new_state: Path, page: str
+) -> None:
+    """Never compressed again, to be kept for good, and only those that a map has."""
+    (folder,) = (new_state / "cache").iterdir()
+    parts = {"draws-0f.bin": "application/gzip", "one-file-1e.html": "text/html; charset=utf-8"}
+    (folder / "map").mkdir(exist_ok=True)
+    client = TestClient(make_app(new_state))
+    for name, kind in parts.items():
+        (folder / "map" / name).write_bytes(b"packed " * 1000)
+        response = client.get(f"{page}/map/{name}", headers={"Accept-Encoding": "gzip"})
+        assert (response.content, response.headers["Content-Type"]) == (b"packed " * 1000, kind)
+        assert response.headers["Content-Length"] == "7000"
+        assert "immutable" in response.headers["Cache-Control"]
+        assert ("attachment" in response.headers.get("Content-Disposition", "")) == name.endswith("html")
+        held = {"If-None-Match": response.headers["ETag"]}
+        assert client.get(f"{page}/map/{name}", headers=held).status_code == 304
+    for name in ("draws-1f.bin", "%2e%2e", "%2e%2e%2fpicture.svg", "*"):
+        assert client.get(f"{page}/map/{name}").status_code == 404, name
 
 
 def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, code: str, base: str) -> None:

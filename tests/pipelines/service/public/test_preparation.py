@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import time
 from collections.abc import Callable
@@ -103,6 +104,7 @@ def test_a_map_has_draws_beside_the_version_and_water_of_the_service(
         prepared = Preparation(new_state / "cache", backdrop).of(content, folder)
         prepare(folder, prepared)
         page = prepared.map.read_text()
+        assert gzip.decompress(prepared.compressed_map.read_bytes()).decode() == page
         assert ('"draws":{"n":19,' in page) != truncated
         assert ("Lakes, Inc." in page) != truncated
         names.append(prepared.map)

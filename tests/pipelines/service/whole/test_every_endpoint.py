@@ -27,6 +27,7 @@ from ..helpers import NAME, PLAN_SHA256
 
 V1 = "/releases/{name}/{version}"
 OIDC = {"/operator/login/oidc", "/operator/login/oidc/callback"}  # this service has no provider
+PART = f"{V1}/map/{{part}}"  # nor is there a large map
 ITEMS = "/ogc/collections/{collection}/items"
 GEO = (
     *("/ogc", "/ogc/conformance", "/ogc/collections", "/ogc/collections/{collection}", ITEMS),
@@ -34,7 +35,8 @@ GEO = (
 )
 PUBLIC = OIDC | {
     *("/", "/api", "/api/v1/openapi.json", "/health", "/ready", "/metrics", "/static/{path:path}"),
-    *(V1, f"{V1}/map", f"{V1}/picture.svg", f"{V1}/columns", f"{V1}/flows", f"{V1}/files/{{path:path}}"),
+    *(V1, f"{V1}/map", PART, f"{V1}/picture.svg", f"{V1}/columns", f"{V1}/flows"),
+    f"{V1}/files/{{path:path}}",
     *("/api/v1/releases", "/api/v1/releases.atom"),
     *(f"/api/v1{V1}{end}" for end in ("", "/certificate", "/files", "/contents", "/areas", "/flows", *GEO)),
     *("/operator/login",),
@@ -49,8 +51,16 @@ NO_TOKENS = (None, "wrong", "unknown", "expired", "revoked")
 ROLES = ("viewer", "operator", "approver")
 API = "/api/v1/operator"
 # Of each path parameter, one that is there; of runs, one that is not, so that no test changes anything.
-THERE = {"name": NAME, "version": "v1", "run": "999999", "token": "00000000"}
-THERE |= {"level": "cty", "collection": "areas_cty", "feature": "03001", "z": "0", "x": "0", "y": "0"}
+THERE = {"name": NAME, "version": "v1", "run": "999999", "token": "00000000", "part": "draws-0.bin"}
+THERE |= {
+    "part": "draws-0.bin",
+    "level": "cty",
+    "collection": "areas_cty",
+    "feature": "03001",
+    "z": "0",
+    "x": "0",
+    "y": "0",
+}
 HEADERS = {"x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "same-origin"}
 # As they are in lower case.
 LEAKS = (
@@ -215,9 +225,8 @@ def test_what_is_public_needs_no_token_and_all_else_does(whole: Any, every: list
             assert refuses(soundly(whole, route, headers=[header])) != route.public, (route, header)
         if route.public and route.method == "GET":
             areas = route.path == f"/api/v1{V1}/areas"  # which needs a level
-            expected = (
-                422 if areas else 404 if route.path in OIDC else 204 if route.path.endswith(".mvt") else 200
-            )
+            missing, empty = route.path in {PART, *OIDC}, route.path.endswith(".mvt")
+            expected = 422 if areas else 404 if missing else 204 if empty else 200
             assert answer.status == expected, (route, answer.text)
 
 

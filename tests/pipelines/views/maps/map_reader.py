@@ -41,11 +41,13 @@ RESET = """() => {
 
 
 class Reader:
-    """A page of its own in the browser, offline; remembers every request and every complaint."""
+    """A page of its own in the browser, offline but at a site; remembers requests and complaints."""
 
-    def __init__(self, browser: Any, file: Path, size: tuple[int, int] = LAPTOP, **context: Any) -> None:
+    def __init__(
+        self, browser: Any, file: Path, size: tuple[int, int] = LAPTOP, site: str = "", **context: Any
+    ) -> None:
         self.context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, offline=True, **context
+            viewport={"width": size[0], "height": size[1]}, offline=not site, **context
         )
         self.page = self.context.new_page()
         self.requests: list[str] = []
@@ -53,7 +55,7 @@ class Reader:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._heard)
-        self.file = file
+        self.file, self._url = file, site or file.as_uri()
 
     def _heard(self, message: Any) -> None:
         # Reading pixels back from a graphics card that is none is slow, and says so.
@@ -61,7 +63,7 @@ class Reader:
             self.complaints.append(message.text)
 
     def __enter__(self) -> Reader:
-        self.page.goto(self.file.as_uri())
+        self.page.goto(self._url)
         self.page.wait_for_selector("html[data-ready]", timeout=60_000, state="attached")
         self.page.evaluate(KEEP)
         if self.page.is_checked("#density"):  # tests of densities ask for them

@@ -14,13 +14,16 @@ from pipelines.views.maps import page
 
 
 def test_it_writes_the_map(mapped: PublicRelease, map_file: Path, tmp_path: Path) -> None:
-    target = tmp_path / "new" / "folder" / "my map.html"
-    result = CliRunner().invoke(main, ["map", str(mapped.folder), "--to", str(target)])
-    assert result.exit_code == 0, result.output
-    assert target.read_bytes() == map_file.read_bytes()
-    assert str(target) in result.output
-    assert "MB" in result.output
-    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    # On a site it is the same, as it is small.
+    for way, words in (([], "it needs no network"), (["--site"], "For a web server")):
+        target = tmp_path / "new" / "folder" / "my map.html"
+        result = CliRunner().invoke(main, ["map", str(mapped.folder), "--to", str(target), *way])
+        assert result.exit_code == 0, result.output
+        assert target.read_bytes() == map_file.read_bytes()
+        assert f"{target}: {target.stat().st_size / 1e6:.1f} MB. " in result.output
+        assert words in result.output
+        assert [path.name for path in target.parent.iterdir()] == [target.name]
+        target.unlink()
 
 
 def test_it_says_what_is_missing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from pipelines import PosteriorDraws, intervals, write_intervals
 from pipelines.release.reader import PublicRelease, read_public_release
-from pipelines.views.maps import write_map
+from pipelines.views.maps import payload, write_map
 
 from .map_reader import Reader, expected, mean_km, median_km
 from .truth import Truth, ends, numbers
@@ -21,7 +22,9 @@ from .truth import Truth, ends, numbers
 pytestmark = pytest.mark.slow
 
 
-def facts(release: PublicRelease, code: str, count: str) -> list[float]:
+@lru_cache(maxsize=16)
+def facts(release: PublicRelease, code: str, count: str, side: str) -> list[float]:
+    """What stands beside a tract: sums and lengths, and the shares of those of a side."""
     works = expected(release, work=("trct", code), count=count)
     lives = expected(release, home=("trct", code), count=count)
     here = release.geography.unit_number("trct", [code])[0]
@@ -30,18 +33,21 @@ def facts(release: PublicRelease, code: str, count: str) -> list[float]:
     lengths = [
         f(rows) if len(rows.dropna()) else np.nan for rows in (works, lives) for f in (mean_km, median_km)
     ]
-    return [come + stay, come, stay, stay + leave, leave, *lengths]
-
-
-def check_column(reader: Reader, at: int, release: PublicRelease, code: str, count: str, side: str) -> None:
-    rows = reader.table("comparison-table")
-    shown = [numbers(row[at].splitlines()[0]) for row in rows]
-    for found, true in zip(shown, facts(release, code, count), strict=False):
-        assert found == ([] if np.isnan(true) else [pytest.approx(true, abs=0.061)])
     ends = {side: ("trct", code)}
     sums = [expected(release, count=name, **ends)["jobs"].sum() for name in release.counts]
-    true = [100 * n / sums[0] if sums[0] else 0 for n in sums[1:]]
-    assert [n for (n,) in shown[9:]] == pytest.approx(true, abs=0.051)
+    shares = [100 * n / sums[0] if sums[0] else 0 for n in sums[1:]]
+    return [come + stay, come, stay, stay + leave, leave, *lengths, *shares]
+
+
+def check_columns(
+    reader: Reader, release: PublicRelease, a: str, b: str, count: str = "S000", side: str = "work"
+) -> None:
+    """Numbers of two tracts, and of the first less the second."""
+    one, other = (np.array(facts(release, code, count, side)) for code in (a, b))
+    rows = reader.table("comparison-table")
+    for at, true in enumerate((one, other, one - other), 1):
+        shown = [numbers(row[at].splitlines()[0].replace("\u2212", "-")) for row in rows]
+        assert shown == [[] if np.isnan(n) else [pytest.approx(n, abs=0.061)] for n in true]
 
 
 def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
@@ -59,11 +65,9 @@ def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> Non
             page.select_option("#count", count)
             for side in ("work", "home"):
                 reader.pick_side(side)
-                check_column(reader, 1, mapped, b, count, side)
-                check_column(reader, 2, mapped, a, count, side)
+                check_columns(reader, mapped, b, a, count, side)
         page.click("#swap")
-        check_column(reader, 1, mapped, a, "SE03", "home")
-        check_column(reader, 2, mapped, b, "SE03", "home")
+        check_columns(reader, mapped, a, b, "SE03", "home")
         before = reader.text("comparison-table")
         assert "beside" in reader.address()
         page.reload()
@@ -122,7 +126,13 @@ def later(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> Pu
 
 
 def test_two_releases(
-    browser: Any, map_file: Path, mapped: PublicRelease, later: PublicRelease, library: Path, tmp_path: Path
+    browser: Any,
+    map_file: Path,
+    mapped: PublicRelease,
+    later: PublicRelease,
+    library: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     codes = mapped.geography.codes("trct")
     code = str(codes[0])
@@ -191,6 +201,19 @@ def test_two_releases(
                     low, high = (numbers(words) * 2)[:2]
                     assert low <= abs(value) <= high
                     assert words.endswith("more here" if value > 0 else "fewer here")
+        # An area that only the other map has: of those where residents of the choice work, the largest
+        gone = there.drop(codes.tolist().index(code)).idxmax()
+        packed = payload._json
+
+        def renamed(texts: Any) -> bytes:
+            texts["codes"]["trct"][gone] = "0" * 11
+            return packed(texts)
+
+        monkeypatch.setattr(payload, "_json", renamed)
+        page.set_input_files("#other-file", write_map(later.folder, tmp_path / "renamed.html"))
+        page.wait_for_function("() => document.getElementById('other-words').innerText.includes('not in')")
+        said = [here.sum(), there.sum(), abs(total), there[gone]]
+        assert numbers(reader.text("other-words"))[:4] == said
         page.click("#end-other")
         assert not page.is_visible("#other")
         assert "difference" not in reader.text("legend-title")

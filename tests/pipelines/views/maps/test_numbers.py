@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from pyproj import Geod
 
 from pipelines import PosteriorDraws
 from pipelines.release.reader import PublicRelease
 
 from .map_reader import Reader
-from .truth import DIGITS, EDGES, SAME_PLACE, Truth, ends, numbers
+from .truth import DIGITS, EDGES, SAME_PLACE, Truth, ends, numbers, share, with_distances
 
 pytestmark = pytest.mark.slow
 
@@ -30,18 +29,7 @@ def jobs(mapped: PublicRelease) -> pd.DataFrame:
     files = [*mapped.folder.glob("*_od_*.parquet")]
     rows = pd.concat([pd.read_parquet(path) for path in files], ignore_index=True)
     assert rows["S000"].sum() == mapped.certificate.totals.synthetic_workers
-    blocks = pd.read_parquet(mapped.folder / "plan" / "blocks.parquet").set_index("tabblk2010")
-    ends = [
-        blocks[axis].reindex(rows[side]).to_numpy()
-        for side in ("h_geocode", "w_geocode")
-        for axis in ("longitude", "latitude")
-    ]
-    rows["zone"] = rows["h_geocode"].str[:2].where(rows["h_geocode"].str.endswith("9" * 13), "")
-    known = (rows["zone"] == "").to_numpy()
-    rows["km"] = np.nan
-    rows.loc[known, "km"] = Geod(ellps="WGS84").inv(*(axis[known] for axis in ends))[2] / 1000
-    names = ["home_longitude", "home_latitude", "work_longitude", "work_latitude"]
-    return rows.assign(**dict(zip(names, ends, strict=True)))
+    return with_distances(rows, mapped.folder)
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +55,6 @@ PANEL = """async () => {
     const { features } = await document.getElementById("map").map.getSource("flows").getData();
     return JSON.stringify({ words, tables, codes, lines: features.length });
 }"""
-
-
-def share(part: float, whole: float) -> float:
-    """As a page rounds it: below a tenth of a percent it says so."""
-    percent = 100 * part / whole if whole else 0.0
-    return 0.1 if 0 < percent < 0.1 else percent
 
 
 def check_state(

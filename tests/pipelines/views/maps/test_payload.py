@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from pathlib import Path
@@ -21,7 +20,7 @@ LARGE = 10_000_000
 
 
 def arrays_of(payload: Payload) -> dict[str, np.ndarray]:
-    packed = gzip.decompress(base64.b64decode(payload.arrays))
+    packed = gzip.decompress(payload.arrays)
     return {
         name: np.frombuffer(packed, np.dtype(kind).newbyteorder("<"), length, offset)
         for name, (kind, offset, length) in payload.meta["arrays"].items()
@@ -29,7 +28,7 @@ def arrays_of(payload: Payload) -> dict[str, np.ndarray]:
 
 
 def texts_of(payload: Payload) -> dict[str, Any]:
-    return json.loads(gzip.decompress(base64.b64decode(payload.texts)))
+    return json.loads(gzip.decompress(payload.texts))
 
 
 @pytest.fixture(scope="module")

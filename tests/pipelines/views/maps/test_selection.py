@@ -17,6 +17,7 @@ from pyproj import Geod
 from pipelines.release.reader import PublicRelease
 
 from .map_reader import PHONE, Reader
+from .truth import EDGES, numbers, share, with_distances
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +31,8 @@ def blocks(layered: PublicRelease) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def jobs(layered: PublicRelease) -> pd.DataFrame:
-    return pd.concat(
-        [pd.read_parquet(path) for path in layered.folder.glob("*_od_*.parquet")], ignore_index=True
-    )
+    files = [pd.read_parquet(path) for path in layered.folder.glob("*_od_*.parquet")]
+    return with_distances(pd.concat(files, ignore_index=True), layered.folder)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,26 @@ def words(reader: Reader, element: str) -> list[float]:
     return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\.?\d*", reader.text(element))]
 
 
+def check_distances(reader: Reader, rows: pd.DataFrame, count: str) -> None:
+    """Mean, median, classes of distance, and who has none."""
+    placed = rows[rows["km"].notna() & (rows[count] > 0)].sort_values("km")
+    near, beyond = placed[count].sum(), rows.loc[rows["zone"] != "", count]
+    assert words(reader, "placed") == [near]
+    assert words(reader, "commute-of") == ([beyond.sum()] if beyond.sum() else [])
+    zones = [float(row[1].replace(",", "")) for row in reader.table("external-zones-table")]
+    there = beyond.groupby(rows["zone"]).sum() if beyond.sum() else beyond[:0]
+    assert zones == sorted(there[there > 0], reverse=True)
+    if not near:
+        return
+    half = np.searchsorted(placed[count].cumsum(), near / 2)
+    assert reader.number("mean") == pytest.approx(np.average(placed["km"], weights=placed[count]), abs=0.051)
+    assert reader.number("median") == pytest.approx(placed["km"].iloc[half], abs=0.061)
+    in_class = np.searchsorted(EDGES, placed["km"], side="right")
+    bars = [numbers(line)[-1] for line in reader.text("distances").splitlines() if "%" in line]
+    sums = [placed.loc[in_class == k, count].sum() for k in range(len(EDGES) + 1)]
+    assert bars == pytest.approx([share(n, near) for n in sums], abs=0.051)
+
+
 def check_selection(reader: Reader, jobs: pd.DataFrame, chosen: pd.Index) -> None:
     """Everything about who comes, leaves and stays, and who they are, from each side."""
     lives, works = jobs["h_geocode"].isin(chosen), jobs["w_geocode"].isin(chosen)
@@ -65,6 +85,7 @@ def check_selection(reader: Reader, jobs: pd.DataFrame, chosen: pd.Index) -> Non
         shown = [float(row[1].replace(",", "")) for row in reader.table("balance-table")]
         assert shown == [come + stay, come, stay, stay + leave, stay, leave, come + stay + leave]
         assert reader.number("jobs") == jobs.loc[rows, count].sum(), side
+        check_distances(reader, jobs[rows], count)
         assert words(reader, "profile-of") == [jobs.loc[rows, "S000"].sum()]
         bars = reader.text("profile-bars").splitlines()
         shares = [float(line.removesuffix(" %")) for line in bars if line.endswith(" %")]
@@ -96,10 +117,19 @@ def check_selection(reader: Reader, jobs: pd.DataFrame, chosen: pd.Index) -> Non
         cut = chosen.str[:11].unique()
         flows = [jobs[works].groupby(tracts["h_geocode"])[count].sum()] if side != "home" else []
         flows += [jobs[lives].groupby(tracts["w_geocode"])[count].sum()] if side != "work" else []
-        between = pd.concat([found[~found.index.isin(cut)] for found in flows])
+        between = pd.concat([found[~found.index.isin(cut) & (found > 0)] for found in flows])
         least, lines = words(reader, "threshold-words")[0], reader.features("flows")
         drawn = sorted(line["properties"]["jobs"] for line in lines)
         assert drawn == sorted(between[between >= least])
+        # Of these and of who has none
+        rest = jobs.loc[rows, count].sum() - between.sum()
+        said = (
+            [len(drawn), len(between), share(sum(drawn), between.sum()), between.sum()]
+            if len(between)
+            else []
+        )
+        said += [rest, share(rest, between.sum() + rest)] if rest else []
+        assert words(reader, "flow-count") == pytest.approx(said, abs=0.051), side
 
 
 def counted(reader: Reader) -> int:

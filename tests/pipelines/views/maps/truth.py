@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,28 @@ def numbers(words: str) -> list[float]:
     return [
         float(n.replace(",", "")) for n in re.findall(r"(?<![\w\d])-?\d[\d,]*\.?\d*|\d[\d,]*\.?\d*", words)
     ]
+
+
+def share(part: float, whole: float) -> float:
+    """As a page rounds it: below a tenth of a percent it says so."""
+    percent = 100 * part / whole if whole else 0.0
+    return 0.1 if 0 < percent < 0.1 else percent
+
+
+def with_distances(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Rows of released files with zones of homes beyond the region, and places and distances of others."""
+    blocks = pd.read_parquet(folder / "plan" / "blocks.parquet").set_index("tabblk2010")
+    ends = [
+        blocks[axis].reindex(rows[side]).to_numpy()
+        for side in ("h_geocode", "w_geocode")
+        for axis in ("longitude", "latitude")
+    ]
+    zone = rows["h_geocode"].str[:2].where(rows["h_geocode"].str.endswith("9" * 13), "")
+    known = (zone == "").to_numpy()
+    km = np.full(len(rows), np.nan)
+    km[known] = Geod(ellps="WGS84").inv(*(axis[known] for axis in ends))[2] / 1000
+    names = ["home_longitude", "home_latitude", "work_longitude", "work_latitude"]
+    return rows.assign(zone=zone, km=km, **dict(zip(names, ends, strict=True)))
 
 
 class Truth:
