@@ -297,6 +297,7 @@ def describe_release(
     publisher, licence = release.get("publisher"), release.get("licence")
     plan = certificate.plan_sha256
     title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
+    own = certificate.classes[0].model_extra or {}  # of the mechanism
     version, day = certificate.software.version, certificate.created[:10]
     made = f"{title}. Synthetic data made with odsynth {version}, {day}. Plan {plan}"
     return ReleaseDescription(
@@ -315,7 +316,7 @@ def describe_release(
         attributes=attributes,
         tables=(
             *_tables(configuration, categories, attributes, geography, names, named=named),
-            *_of_plan(configuration, attributes, pooled_by),
+            *_of_plan(configuration, attributes, pooled_by, strata="retention" in own),
             *_of_measurements(configuration, attributes, measured),
         ),
     )
@@ -403,10 +404,15 @@ def _coded(attributes: tuple[Attribute, ...], names: Iterable[str] | None = None
 
 
 def _of_plan(
-    configuration: Mapping[str, Any], attributes: tuple[Attribute, ...], pooled_by: Sequence[str]
+    configuration: Mapping[str, Any],
+    attributes: tuple[Attribute, ...],
+    pooled_by: Sequence[str],
+    *,
+    strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
     implicates = Implicates.of(configuration)
+    kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     yield Table(
         "slots",
@@ -430,7 +436,7 @@ def _of_plan(
             Column("shared", "whether small work blocks of an area share it", "boolean"),
             *_coded(attributes, pooled_by),
             Column("n", "number of its jobs", "integer", JOBS),
-            Column("m", f"number of homes that are drawn for it: {draws}", "integer"),
+            Column("m", f"number of homes that the release has for it: {draws}", "integer"),
             Column(
                 "domain", "row of plan/domains.parquet, from 0: the cells that its homes are in", "integer"
             ),
@@ -449,8 +455,7 @@ def _of_plan(
             ),
             Column(
                 "stratum",
-                "kind of each cell: entry of prior and retention in certificate.json, from 0; "
-                "0 where there are none",
+                f"kind of each cell: {kind}",
                 "integers",
             ),
         ),
