@@ -325,7 +325,7 @@ def describe_release(
 def _summary(certificate: Certificate) -> str:
     status = "" if certificate.for_release else "NOT FOR RELEASE. "
     user = certificate.user_level
-    several = " with all of their job records" if user.records > 1 else ""
+    several = f" with at most {user.records} job records" if user.records > 1 else ""
     return (
         f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
         f"work. No row is a real person. {WHOSE_JOBS} The homes were drawn at random under (epsilon, "
@@ -414,6 +414,7 @@ def _of_plan(
     implicates = Implicates.of(configuration)
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
+    draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
     yield Table(
         "slots",
         "some jobs of one pool that are alike",
@@ -525,7 +526,8 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
             "neighbouring blocks, put together by odsynth" if level in groupings else "as in the crosswalk"
         )
         words = known.get(level, f"{level} ({source})")
-        return f"code of its {words}{form}; {geography.n_units(level):,} different codes{zones}"
+        different = int((geography.codes(level) != "").sum())
+        return f"code of its {words}{form}; {different:,} different codes{zones}"
 
     zones = ", with external zones" if geography.external_zones else ""
     finer = (*levels[1:], geography.block_level)
@@ -536,7 +538,10 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
             Column(level, area(level, f", which consists of whole areas of {below}"))
             for level, below in zip(levels, finer, strict=True)
         ),
-        *(Column(kind, area(kind, ", or empty; such areas cut across the levels")) for kind in cutting),
+        *(
+            Column(kind, area(kind, f"{', or empty' * ('' in part.codes)}; such areas cut across the levels"))
+            for kind, part in cutting.items()
+        ),
         Column("latitude", place, "number", "degrees"),
         Column("longitude", place, "number", "degrees"),
         Column("weight", "public weight with which homes are spread over blocks", "integer"),

@@ -31,7 +31,7 @@ def terms_of_columns(description: ReleaseDescription, geography: Geography) -> s
         f"The jobs are of {description.year}. Numbers count jobs: somebody with several in the records is "
         f"counted with each. A **block** is the smallest area of this release, `{geography.block_level}`. "
         "Codes are text, and zeros at their beginning belong to them. Tables in `plan/` other than that "
-        "of blocks, and in `measurements/` where it is there, are for who computes the certificate again."
+        "of blocks, and in `measurements/` where it is there, are for who checks the release again."
     )
     return f"{textwrap.fill(words, _WIDTH)}\n"
 
@@ -97,10 +97,10 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool) -> str
             'shapes["jobs"] = flows.groupby("work")["S000"].sum()',
         ]
     code = "\n".join(lines)
+    others = " Other levels are columns of `blocks`." if geography.levels else ""
     return (
         f"How many live in one `{level}` and work in another, with pandas:\n\n```python\n{code}\n```\n\n"
-        "A row of `flows` is a number of synthetic workers; a pair without a row has none. Other levels are "
-        "columns of `blocks`.\n"
+        f"A row of `flows` is a number of synthetic workers; a pair without a row has none.{others}\n"
     )
 
 
@@ -112,22 +112,30 @@ def pools_in_words(plan: ReleasePlan) -> str:
         f"Work blocks with fewer than {pooling.below:,} jobs share the pool of their {pooling.level}: "
         f"{shared:,} of the {pools.n.size:,} pools are shared."
     )
+    others = set(pools.slots.categories) > set(plan.attributes)  # that homes are not told apart by
     parts = [some if shared else "Every work block has pools of its own: no two share one."]
     if plan.measures:
         tables = "; ".join(words for words, _ in plan.tables)
-        such = "the work blocks of a shared pool or other attributes" if shared else "other attributes"
+        apart = [
+            *(["the work blocks of a shared pool"] if shared else []),
+            *(["other attributes"] if others else []),
+        ]
+        such = f", such as {' or '.join(apart)}," if apart else ""
         parts.append(
             f"Homes were drawn from an estimate that was made of these measured tables: {tables}. What none "
-            f"of them tells apart, such as {such}, differs in homes by chance and by public data only."
+            f"of them tells apart{such} differs in homes by chance and by public data only."
         )
     else:
-        between = "between the work blocks of a shared pool, and " if shared else ""
-        parts.append(
-            "Homes were drawn for a pool, and which of its jobs has which of them is chance. So "
-            f"{between}between jobs of a pool with other attributes, homes differ by chance only."
-        )
+        alike = [
+            *(["between the work blocks of a shared pool"] if shared else []),
+            *(["between jobs of a pool with other attributes"] if others else []),
+        ]
+        parts.append("Homes were drawn for a pool, and which of its jobs has which of them is chance.")
+        if alike:
+            parts.append(f"So {', and '.join(alike)}, homes differ by chance only.")
         if by:
-            parts.append(f"Each category of {by} has pools of its own.")
+            each = "combination of categories" if len(pooling.by) > 1 else "category"
+            parts.append(f"Each {each} of {by} has pools of its own.")
     place = "the work block or the first block of a shared pool; `shared`" if shared else "the work block"
     parts.append(
         f"`plan/pools.parquet` has the pools (`place`, {place}; `n`, jobs), and `plan/slots.parquet` the "

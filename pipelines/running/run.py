@@ -64,7 +64,8 @@ class Release:
         Its folder, with ``public`` and ``confidential``.
     certificate : Certificate
     noise_share : float
-        Expected share of synthetic workers drawn as noise.
+        Expected share of synthetic workers drawn as noise; where tables are measured, of noise in the counts
+        of pools.
     notes : tuple of str
         Of the plan.
     """

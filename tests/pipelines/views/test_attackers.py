@@ -28,6 +28,9 @@ def test_the_page_has_the_bounds_of_the_plan(small_release: Release, tmp_path: P
     run = small_release.certificate.run
     assert f"epsilon is\n{synth.decimal_up(synth.exact(run.epsilon), 6)}: the odds change" in text
     assert f", except with probability {run.delta}." in text
+    by = report.plan.pools.pooling.by
+    assert (f"share an urn, with the same {' and '.join(by)};" in text) == bool(by)
+    assert "share an urn" in text
     odds, shares = (part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE))
     assert len(odds) == 2 + 7 + 1  # heads, all but one, three times two, jobs
     jobs = [int(cell.replace(",", "")) for cell in cells(odds[-1])[2:]]
