@@ -10,7 +10,14 @@ from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
-from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
+from pipelines.release.certificate import (
+    CERTIFICATE_FORMAT,
+    POLICY_FORMAT,
+    Certificate,
+    PolicyCertificate,
+    policy_in_words,
+    population_in_words,
+)
 from pipelines.release.description import WHOSE_JOBS, ReleaseDescription, count_meanings, describe_release
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.guide import (
@@ -41,7 +48,7 @@ __all__ = [
 ]
 
 LATEST_WORDING = 2
-WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
+WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,), POLICY_FORMAT: (2,)}
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
 _WIDTH = 110
@@ -140,6 +147,8 @@ def release_readme(
         presence = f"\n{presence}\n"
     residents = population_in_words(certificate.population, protected=certificate.presence is not None)
     population = f"\n{textwrap.fill(residents, _WIDTH)}\n" if residents else ""
+    if policy := policy_in_words(certificate):
+        population += f"\n{textwrap.fill(policy, _WIDTH)}\n"
     region = "" if first else f"\n{WHOSE_JOBS}"
     return f"""# {certificate.release.name}
 
@@ -278,6 +287,9 @@ def odds_in_words(certificate: Certificate) -> str:
     inside, both = (
         (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
     )
+    if isinstance(certificate, PolicyCertificate):
+        same = f' in the same "{certificate.policy.partition}"'
+        inside, both = f"{same}{inside}", f" ({same[1:]})"
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something

@@ -488,15 +488,20 @@ WORDS = """
     713e6831f9da839e4fef35b2e4acd100 21bacc3d9e290f5464ad319479f5f880 86f5a9d32bff4a9be338217528de56f1
     334b73256f0940c481a3296d7593ee57 8a510bc3ef75f7c8de1a4b8b340eda3f 99445f30b65af8f6a58d71befbe9d30f
     d492b89c66b7d6d91b9e690ec72746ce 1ab90362bf141506474c1bec73e9e4ab 53dc44cad1e7b5db54e667df7944300f
+    7785d90c015c6de95eaefb6f76fc8371 6d6d1595955cd6b4b77d5f8ef47676d4 af9dc4ae10bc58fab2eefc2fbd1c2d25
+    d7153abb9e52f560b95f1bb60093440f 6177036c34159b20e46a080b6fcb42ae 46a3d66abfbf93385df0cb41eaed89c2
 """
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
 
 
-def said(words: Any, *of: Any, number: int | None = None) -> Any:
-    """Return words, which must be known to be said of something; a number may be in them, of things."""
+def said(words: Any, *of: Any, number: int | None = None, level: str | None = None) -> Any:
+    """Return words, which must be known to be said of something; a number of things or a level is in them."""
     general = words if number is None else re.sub(rf"\b{number} (?=[a-z])", "N ", words)
-    found = hashlib.sha256(json.dumps([*of, general], sort_keys=True).encode()).hexdigest()[:32]
+    text = json.dumps([*of, general], sort_keys=True)
+    if level is not None:  # it stands in quotation marks
+        text = text.replace(json.dumps(f'"{level}"')[1:-1], "L")
+    found = hashlib.sha256(text.encode()).hexdigest()[:32]
     need(found in WORDS.split(), f"certificate.json: {of[0]}: not in words that are known here")
     return words
 
@@ -562,6 +567,31 @@ class Plan:
     def config(self) -> dict[str, Any]:
         """The configuration that the plan quotes."""
         return dict(self.document["configuration"])
+
+    @property
+    def policy(self) -> str | None:
+        """The level whose units are the parts of homes, in which the policy lets no neighbours differ."""
+        policy = self.config.get("privacy", {}).get("policy")
+        return None if policy is None else str(policy["partition"])
+
+    @property
+    def parts(self) -> list[int]:
+        """The first block of each part; all blocks are one without a policy."""
+        codes = [] if self.policy is None else self.column("blocks", self.policy)
+        return [0, *(i for i, pair in enumerate(zip(codes, codes[1:]), 1) if pair[0] != pair[1])]
+
+    def first_of_part(self, blocks: pa.Array) -> pa.Array:
+        """Return the code of the first block in the part of each block."""
+        known = pa.array(self.column("blocks", self.document["geography"]["block"]), pa.string())
+        ends = [*self.parts[1:], len(known)]
+        first = [a for a, b in zip(self.parts, ends) for _ in range(b - a)]
+        return known.take(pa.array(first, pa.int64())).take(pc.index_in(blocks, value_set=known))
+
+    @property
+    def slot_parts(self) -> list[int]:
+        """The first block of the part of homes of each row of slots, which is that of its pool's domain."""
+        first, domain = [cuts[0] for cuts in self.column("domains", "cuts")], self.column("pools", "domain")
+        return [first[domain[pool]] for pool in self.column("slots", "pool")]
 
     @property
     def implicates(self) -> tuple[int, int]:
@@ -675,10 +705,11 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
     words = said(user["statement"], "user_level", number=records)
     holder = {**of_person("user_level", user, *own), "records": records, "statement": words}
     case = stated["format"][-1], document["mechanism"], presence is not None, stated.get("population")
+    level = plan.policy
     words = said(stated["implicates"]["words"], source if number > 1 else "one", number=number)
     expected = {
         "mechanism": document["mechanism"],
-        "definition": said(stated["definition"], "definition", *case),
+        "definition": said(stated["definition"], "definition", *case, level=level),
         "requested": {
             "epsilon": twelve_digits(runs * asked),
             "delta": twelve_digits(runs * allowed),
@@ -694,8 +725,15 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
     }
     if first:
         return {**expected, "person": {**holder, "curve": points}}
-    level = points[at.index(asked)] if asked in at else pair("record_level", stated["record_level"], *own)
-    expected.update(user_level=holder, record_level={**level, "curve": points})
+    one = points[at.index(asked)] if asked in at else pair("record_level", stated["record_level"], *own)
+    expected.update(user_level=holder, record_level={**one, "curve": points})
+    if level is not None:  # Lemma 35
+        policy, above = stated["policy"], document["geography"]["levels"]
+        units = [[*dict.fromkeys(plan.column("blocks", n))] for n in above[: above.index(level) + 1]]
+        digests = (hashlib.sha256("\n".join(of).encode()).hexdigest()[:16] for of in units)
+        name = "partition " + "/".join(map(":".join, zip(above, digests)))
+        words = {n: said(policy[n], "policy", n, level=level) for n in ("words", "symbols")}
+        expected["policy"] = {"name": name, "partition": level, "parts": len(plan.parts), **words}
     if presence is not None:  # Lemmas 28 and 29
         half = Decimal(1 if dirichlet else 2)
         expected["presence"] = {
@@ -766,7 +804,9 @@ def table_rows(plan: Plan, record: str) -> Iterator[Row]:
     tables = [(n, max(plan.column("pools", "m")), max(sizes[d] for d in plan.column("pools", "domain")))]
     for table in plan.document["choices"].get("tables", []):
         jobs = groups(plan, table)
-        tables.append((jobs, max(jobs), len(set(plan.column("blocks", table["home"])))))
+        own = plan.first_of_part(plan.tables["blocks"][plan.document["geography"]["block"]].combine_chunks())
+        pairs = {*zip(own.to_pylist(), plan.column("blocks", table["home"]))}
+        tables.append((jobs, max(jobs), max(Counter(part for part, _ in pairs).values())))
     noises = [parameters, *parameters.get("further", [])]
     need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
     for (n, most, cells), noise in zip(tables, noises):
@@ -784,8 +824,8 @@ def groups(plan: Plan, table: dict[str, Any]) -> list[int]:
     works = {} if level is None else dict(zip(plan.column("blocks", block), plan.column("blocks", level)))
     found: Counter[tuple[str, ...]] = Counter()
     columns = (slots[name].to_pylist() for name in ("count", "work", *table["by"]))
-    for count, work, *kind in zip(*columns):
-        found[(works.get(work, ""), *kind)] += count
+    for part, count, work, *kind in zip(plan.slot_parts, *columns):
+        found[(works.get(work, ""), *kind, part)] += count
     return [*found.values()]
 
 
@@ -868,6 +908,7 @@ def check_signature(folder: Path, key: Path | None, certificate_only: bool) -> s
 
 # Fields of a certificate, in their order, by format.
 LEVELS = {"1": "person", "2": "record_level user_level presence population"}
+LEVELS["3"] = LEVELS["2"]  # which has a policy besides
 FIELDS = (
     "format release mechanism definition requested run {} losses implicates totals classes arithmetic "
     "plan_sha256 software randomness created for_release not_for_release_because"
@@ -879,11 +920,12 @@ def check_certificate(folder: Path, stated: dict[str, Any], plan: Plan) -> str:
     """Check the form of the certificate, and that it is of this plan."""
     version = str(stated.get("format")).replace("odsynth certificate ", "")
     need(version in LEVELS, "certificate.json: this is a format that this file does not know")
-    names = FIELDS.format(LEVELS[version]).split()
+    names = FIELDS.format(LEVELS[version]).split() + ["policy"] * (version == "3")
+    need((version == "3") == (plan.policy is not None), "certificate.json: the plan has another policy")
     need([*stated] == names, "certificate.json: the fields are not those of its format, in their order")
     config, software, dependencies = plan.config, stated["software"], stated["software"]["dependencies"]
     commit, modified, secure = software["commit"], software["modified"], stated["randomness"]["secure"]
-    population, bill = config["jobs"].get("population"), ["sbom_sha256"] if version == "2" else []
+    population, bill = config["jobs"].get("population"), ["sbom_sha256"] if version != "1" else []
     residents = None if plan.document["geography"]["external_zones"] else "residents"
     forms = [(stated["created"], r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), (software["version"], VERSION)]
     forms += [(name, "[0-9A-Za-z._-]{1,64}") for name in dependencies]
@@ -913,7 +955,7 @@ def check_certificate(folder: Path, stated: dict[str, Any], plan: Plan) -> str:
     }
     same("certificate.json", stated, expected)
     same("plan.json", plan.document, {"format": f"odsynth plan {version}"})
-    if version == "2":
+    if version != "1":
         tables = (stated["presence"] is None) == (config.get("workplaces") is None)
         need(tables, "certificate.json: presence is there if there is a public table of workplaces")
         whole = stated["population"] == population == residents
@@ -995,8 +1037,10 @@ def check_plan(plan: Plan) -> str:
         "a weight is below 1": every(pc.greater(blocks["weight"], 0)),
     }
     must("plan/blocks.parquet", checks)
+    ends = dict(zip(plan.parts, [*plan.parts[1:], len(codes)]))
     for cuts, strata in zip(domains["cuts"].to_pylist(), domains["stratum"].to_pylist()):
-        rising = all(a < b for a, b in zip([-1, *cuts], [*cuts, len(codes)])) and cuts[0] == 0
+        end = ends.get(cuts[0], 0)
+        rising = all(a < b for a, b in zip([-1, *cuts], [*cuts, end]))
         need(rising and len(strata) == len(cuts), "plan/domains.parquet: cells are not runs of blocks")
 
     # Every pool is of one place, and its jobs are slots there, with the attributes that the pool is by.
@@ -1010,7 +1054,9 @@ def check_plan(plan: Plan) -> str:
     there += [pc.equal(slots[name], pools[name].take(pool)) for name in pooling["by"]]
     kinds = [pc.is_in(slots[name], value_set=pa.array(of)) for name, of in document["attributes"].items()]
     inside = pc.invert(pc.is_in(work, value_set=plan.external_codes))
-    of_pool = {*zip(*(pools[name].to_pylist() for name in ("place", "shared", *pooling["by"])))}
+    first = {i: cuts[0] for i, cuts in enumerate(domains["cuts"].to_pylist())}
+    named = (pools[name].to_pylist() for name in ("place", "shared", *pooling["by"]))
+    of_pool = {*zip(map(first.get, pools["domain"].to_pylist()), *named)}
     checks = {
         "slots: they are not in the order of the pools": every(pc.greater_equal(pool[1:], pool[:-1])),
         "slots: a job is in an external zone": every(inside),
@@ -1037,7 +1083,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     due |= {f"geo/{one['level']}.parquet" for one in config["geography"].get("polygons") or []}
     for below, (kind, name) in itertools.product(plan.folders, plan.files.items()):
         due |= {f"{below}{name}.parquet", *([f"{below}{name}.csv.gz"] if csv and kind != "jobs_main" else [])}
-    if plan.document["mechanism"] == "geometric" and plan.document["format"] == "odsynth plan 2":
+    if plan.document["mechanism"] == "geometric" and plan.document["format"] != "odsynth plan 1":
         tables = range(len(plan.document["choices"].get("tables", [])) + 1)
         runs_below = [f"run-{i + 1}/" for i in range(runs)] if runs > 1 else [""]
         due |= {f"measurements/{below}table-{k + 1}.parquet" for below in runs_below for k in tables}
@@ -1077,15 +1123,19 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
     """Compare the data files with the plan's slots: totals of every work block by every attribute."""
     files, slots, ends = plan.files, plan.tables["slots"], ["w_geocode", "h_geocode"]
     attributes, pairs = [*plan.document["attributes"]], 0
-    public = counted(slots, plan, {"w_geocode": "work"}, slots["count"])
+    known = pa.array(plan.column("blocks", plan.document["geography"]["block"]), pa.string())
+    slots = slots.append_column("home", known.take(pa.array(plan.slot_parts, pa.int64())))
+    public = counted(slots, plan, {"w_geocode": "work", "h_geocode": "home"}, slots["count"])
     for below in plan.folders:
         kinds = [kind for kind in ("od_main", "od_aux") if kind in files]
         od = pa.concat_tables([check_od(folder / below, kind, plan) for kind in kinds])
         day = every(pc.equal(od["createdate"], stated["created"][:10].replace("-", "")))
         need(day, f"{files['od_main']}.parquet: createdate is not the day that certificate.json states")
         od = od.drop(["createdate"])
-        equal = summed(od.drop(["h_geocode"]), ["w_geocode"]).equals(public)
-        need(equal, f"{files['od_main']}.parquet: totals by work block are not those of the plan's slots")
+        of_part = od.set_column(1, "h_geocode", plan.first_of_part(od["h_geocode"]))
+        by = "work block" if plan.policy is None else "work block and part of homes"
+        equal = summed(of_part, ends).equals(public)
+        need(equal, f"{files['od_main']}.parquet: totals by {by} are not those of the plan's slots")
         pairs += od.num_rows
         if "jobs_main" in files:
             name = f"{below}{files['jobs_main']}.parquet"
@@ -1097,8 +1147,8 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
             need(equal, f"{name}: the jobs are not the plan's slots")
             found = counted(jobs, plan, {end: end for end in ends}, pa.array([1] * jobs.num_rows, pa.int64()))
             need(found.equals(summed(od, ends)), f"{name} and the OD files hold different commutes")
-    counts = public.num_columns - 1
-    return f"{pairs:,} pairs; the totals of {len(public):,} work blocks by {counts} counts are the plan's"
+    counts, blocks = public.num_columns - 2, len(pc.unique(public["w_geocode"]))
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are the plan's"
 
 
 def check_od(folder: Path, kind: str, plan: Plan) -> pa.Table:

@@ -83,7 +83,8 @@ class PlanReport:
         many = f.destination_error == f.destination_error
         lines = [
             plan_summary(self.plan, self.guarantee),
-            f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data)",
+            f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data"
+            f"{'' if self.plan.policy.n_parts == 1 else ' beyond what the policy makes public'})",
             *_expected_losses(f),
             *_other_attributes(self.plan, f),
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
@@ -245,6 +246,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     ]
     if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
         lines.append(f"Population  {residents}")
+    if policy := guarantee_fields(plan, guarantee).get("policy"):
+        lines.append(f"Policy      {policy.words}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Template
 
 from geo_data.arguments import PathLike, path_of
-from pipelines.release.certificate import Certificate, population_in_words
+from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
@@ -234,7 +234,8 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
         presence=paragraph(presence_in_words(certificate)),
         population=paragraph(
             population_in_words(certificate.population, protected=certificate.presence is not None)
-        ),
+        )
+        + paragraph(policy_in_words(certificate)),
         epsilon=short(run.epsilon),
         delta=short(run.delta),
         records="one job record" if user.records == 1 else f"at most {user.records} job records",
