@@ -9,7 +9,7 @@ from fractions import Fraction
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
+from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
 from pipelines.release.certificate import (
     CERTIFICATE_FORMAT,
     POLICY_FORMAT,
@@ -139,7 +139,9 @@ def release_readme(
         columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
         use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
         use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}"
-        trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n"
+        trust = (
+            f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy, read_in_words(certificate))}\n"
+        )
         terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
     totals = "the public number of jobs, by every attribute"
     if presence := presence_in_words(certificate):

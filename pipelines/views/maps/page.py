@@ -16,6 +16,7 @@ from pathlib import Path
 from string import Template
 
 from geo_data.arguments import PathLike, path_of
+from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
@@ -103,7 +104,7 @@ def build_map(
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
         release_version=html.escape(payload.meta["release"]["version"]),
         certificate_sha256=payload.meta["release"]["certificate_sha256"],
-        accuracy=accuracy_words(release.accuracy),
+        accuracy=accuracy_words(release.accuracy, read_in_words(release.certificate)),
         data="\n".join(_elements(payload)),
         library=library_script,
         script=script,

@@ -137,6 +137,10 @@ def test_releases_verify_both_ways_and_say_their_policy(
             one_line = " ".join(text.split())
             assert policy.words in one_line
             assert 'another home in the same "cty"' in one_line
+            assert "No confidential home was read" not in one_line
+        assert "No confidential home was read" not in (release.public / "README.md").read_text(
+            encoding="utf-8"
+        )
         assert policy.words in plan_summary(release.plan, release.plan.certify())
         if name == "geometric":
             assert len(release.plan.numeric.further) == 1, "several tables are measured"
@@ -291,6 +295,10 @@ def test_a_reviewed_plan_is_for_jobs_of_the_same_parts(
     small_config: Configs, small_region: dict[str, Path], tmp_path: Path
 ) -> None:
     planned = plan(small_config(COUNTIES))
+    assert "beyond what the policy makes public" in planned.text()
+    assert "without any confidential data" not in planned.text()
+    numbers = json.loads((planned.folder / "forecast.json").read_text(encoding="utf-8"))
+    assert numbers["policy"]["name"] == planned.plan.policy.name
     assert load_plan(planned.folder / "plan").policy.name == planned.plan.policy.name
     assert plan_hash(planned.folder / "plan") == planned.sha256
     jobs = pd.read_csv(
