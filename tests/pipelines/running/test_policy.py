@@ -20,7 +20,7 @@ import pytest
 import geo_data
 import pipelines
 from helpers import alone, forge, plan_again, refused
-from pipelines import ConfigError, Release, plan, resume, run, verify
+from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
 from pipelines.cli.summary import budget_line, ledger_account
 from pipelines.ledger.budgets import PolicyError
 from pipelines.ledger.ledger import Budget, Ledger
@@ -314,3 +314,15 @@ def test_a_reviewed_plan_is_for_jobs_of_the_same_parts(
     config = small_config(COUNTIES, {"jobs.file": str(moved)})
     with pytest.raises(geo_data.InputError, match="another number, work block, attribute or part of homes"):
         run(config, plan=planned.folder)
+
+
+def test_what_is_made_of_a_release_knows_its_policy(
+    made: dict[str, tuple[pipelines.ReleaseConfig, Release]], tmp_path: Path
+) -> None:
+    for name, (_, release) in made.items():
+        with pytest.raises(PublicReleaseError, match="only of releases under full"):
+            pipelines.write_intervals(release.public, tmp_path / f"{name}-intervals")
+    release = made["dirichlet"][1]
+    assert isinstance(release.certificate, PolicyCertificate)
+    said = pipelines.attackers(release.public, tmp_path / "attackers").text()
+    assert 'This holds for two homes in the same "cty".' in said
