@@ -27,7 +27,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pydantic_core import to_jsonable_python
 
 import synth
@@ -132,15 +131,16 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     domains, pools = numeric.domains, numeric.pools
     cells = list(itertools.pairwise(domains.offsets.tolist()))
     tables = {
-        "pools": pa.table(
-            {"n": pools.n, "m": pools.m, "domain": pools.domain, "class": numeric.pool_class},
-        ),
-        "domains": pa.table(
-            {
-                "cuts": [domains.cuts[a:b].tolist() for a, b in cells],
-                "stratum": [domains.stratum[a:b].tolist() for a, b in cells],
-            }
-        ),
+        "pools": {
+            "n": pools.n.tolist(),
+            "m": pools.m.tolist(),
+            "domain": pools.domain.tolist(),
+            "class": numeric.pool_class.tolist(),
+        },
+        "domains": {
+            "cuts": [domains.cuts[a:b].tolist() for a, b in cells],
+            "stratum": [domains.stratum[a:b].tolist() for a, b in cells],
+        },
     }
     document = {
         "mechanism": numeric.mechanism,
@@ -253,7 +253,7 @@ def _below_truth(case: Case, verify: ModuleType) -> list[str]:
         prior = [Fraction(row["prior"][s], parameters["denominator"]) for s in strata]
         e_v = verify.pruning(c)
         epsilon = case.numeric.epsilon
-        odds = Fraction(verify.exp(verify.up(epsilon), verify.UP))
+        odds = Fraction(verify.exp(verify.up(epsilon)))
         loss = c.gain * Fraction(e_v)
         bad, delta, ratio = truth(int(n), prior, [retention[s] for s in strata], int(m), loss, odds)
         worst = max((1 + Fraction(c.m * c.q, s.prior)) / s.retention for s in c.strata)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-from pyproj import Geod
+
+if TYPE_CHECKING:
+    from pyproj import Geod
 
 __all__ = ["EARTH_RADIUS_KM", "bearing", "distance_km", "unit_vectors"]
 
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the earth (IUGG)."""
 
-_WGS84 = Geod(ellps="WGS84")
+
+@cache
+def _wgs84() -> Geod:
+    from pyproj import Geod
+
+    return Geod(ellps="WGS84")
 
 
 def distance_km(
@@ -65,7 +75,7 @@ def bearing(
 def _inverse(*coordinates: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]:
     """Solve the inverse geodesic problem: forward and back azimuths in degrees, distance in metres."""
     lat1, lon1, lat2, lon2 = (np.array(v, dtype=np.float64) for v in np.broadcast_arrays(*coordinates))
-    solved = _WGS84.inv(lon1.ravel(), lat1.ravel(), lon2.ravel(), lat2.ravel())
+    solved = _wgs84().inv(lon1.ravel(), lat1.ravel(), lon2.ravel(), lat2.ravel())
     return tuple(np.asarray(values, dtype=np.float64).reshape(lat1.shape) for values in solved)
 
 

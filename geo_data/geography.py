@@ -6,18 +6,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import geopandas as gpd
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import shapely
 
 from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
 __all__ = ["Geography", "Partition", "ordered_geography"]
+
+if TYPE_CHECKING:
+    import geopandas as gpd
 
 Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
@@ -302,6 +304,9 @@ class Geography:
 
         Those of external zones are empty points.
         """
+        import geopandas as gpd
+        import shapely
+
         geometry = np.asarray(gpd.points_from_xy(self.longitude, self.latitude))
         geometry[self.external_blocks] = shapely.Point()
         return gpd.GeoDataFrame(

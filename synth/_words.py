@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, cast
-
-import numba
+from typing import Any
 
 __all__ = ["bounded", "compiled"]
 
 
+class _Kernel:
+    """A function that Numba compiles when it is first called: to load Numba takes longer than many a verb.
+
+    Kernels that call it see what it compiles to.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        import numba
+
+        return numba.njit(nogil=True, cache=True)(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba takes it for in another kernel."""
+        return self._compiled._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._compiled(*arguments)
+
+
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel, free of the interpreter's lock; the machine code is kept on disk."""
-    return cast("Callable[..., Any]", numba.njit(nogil=True, cache=True)(function))
+    return _Kernel(function)
 
 
 @compiled

@@ -196,7 +196,8 @@ def calibrate_class(
 
     def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if guarantee == "pdp":
-            return loss_bound(found, retention, denominator, arithmetic, alike, rough)[0]
+            enough = arithmetic.number(allowance)
+            return loss_bound(found, retention, denominator, arithmetic, alike, rough, enough)[0]
         if presence:
             return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
         return record_delta_bound(found, retention, denominator, epsilon, arithmetic, alike)

@@ -20,7 +20,15 @@ from synth.calibration import (
     smallest_epsilon,
 )
 from synth.few_cells import loss_bound
-from synth.losses import PoolClass, empty_threshold
+from synth.losses import (
+    MAX_COUNTS,
+    Counts,
+    PoolClass,
+    Stratum,
+    empty_threshold,
+    strata,
+    worst_occupied_cell,
+)
 from synth.mechanism import Guarantee, Presence, check_workers
 from synth.parameters import (
     DirichletClass,
@@ -33,7 +41,7 @@ from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.pruning import pruning_gain
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
-from synth.record import presence_delta_bound, pure_gain, record_delta_bound
+from synth.record import presence_delta_bound, pure_gain, record_delta_bound, worst_cell_delta
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 
@@ -67,6 +75,7 @@ class Dirichlet:
         guarantee: GuaranteeName = "pdp",
         record_range: RecordRange | None = None,
         rough: bool = False,
+        count: Callable[[int, int], None] | None = None,
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
@@ -107,6 +116,8 @@ class Dirichlet:
             if one is None:
                 raise _too_small(list(zip(classes, alike, strict=True)), calibrated, epsilon, prior)
             found.append(one)
+            if count is not None:
+                count(len(found), len(classes))
         parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
         return Plan(
             self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
@@ -116,7 +127,7 @@ class Dirichlet:
         """Read the parameters of a stored plan."""
         return DirichletParameters.from_json(data)
 
-    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
+    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
@@ -140,7 +151,9 @@ class Dirichlet:
         presence = plan.record_range is not None
         alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
         bounds = [
-            _bounds(c, retention, q, plan.epsilon, presence, few_cells and same)
+            _first_bounds(c, retention, q, plan.epsilon, presence)
+            if as_first
+            else _bounds(c, retention, q, plan.epsilon, presence, same)
             for c, same in zip(parameters.classes, alike, strict=True)
         ]
         rows = [
@@ -290,6 +303,39 @@ def _bounds(
             curve=tuple(person(epsilon * part) for part in _CURVE),
             pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
         )
+
+
+def _first_bounds(
+    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool
+) -> _Bounds:
+    """Return what version 0.1.0 certified: 1 where more than `MAX_COUNTS` counts could matter."""
+    found, one = _bounds(c, retention, q, epsilon, presence, False), Fraction(1)
+    if c.n_max <= MAX_COUNTS:
+        return found
+    with rigorous() as balls:
+        pruning = pruning_gain(c, retention, q, balls)
+
+        def gave_up(gain: Fraction, maxima: Callable[[Stratum], tuple[Any, Any]]) -> bool:
+            for stratum in strata(c, retention, q):
+                counts, x = Counts(stratum, gain, balls), MAX_COUNTS + 1
+                if counts.threshold(x) < c.m_max and not counts.ended(x, *maxima(stratum)):
+                    return True
+            return False
+
+        def person(at: Fraction, delta: Fraction) -> Fraction:
+            odds = balls.exp(balls.number(at)) / pruning
+            gain = balls.lower(odds)
+            return (
+                one
+                if gain <= 1 or gave_up(gain, lambda s: (worst_cell_delta(s, odds, balls),) * 2)
+                else delta
+            )
+
+        curve = tuple(person(epsilon * part, d) for part, d in zip(_CURVE, found.curve, strict=True))
+        found = found._replace(person=person(epsilon, found.person), curve=curve)
+        if gave_up(c.gain, lambda s: worst_occupied_cell(s, c.gain, balls)):
+            found = found._replace(failure=one, tail=one)
+    return found
 
 
 def _alike(

@@ -3,9 +3,10 @@
 A public model errs alike in many cells: all homes of an area, or all commutes between two counties. One
 factor for each label of a family of labels stands for that, and one for each sum by itself. Most factors are
 near 1 and a few far from it, so each has one of several variances, how often which is found from the same
-sums: a single normal distribution would draw what is far from the model nearer to it than its counts say.
-Sums count like Poisson counts of the same relative variance, so that one factor after another is drawn from
-a gamma distribution given the others (Gibbs), the shared ones without those of single sums.
+sums: a single normal distribution would draw what is far from the model nearer to it than its counts say. A
+model may expect too few or too many jobs of nearly all zones far away: factors of one family may have other
+means. Sums count like Poisson counts of the same relative variance, so that one factor after another is drawn
+from a gamma distribution given the others (Gibbs), the shared ones without those of single sums.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _Told = tuple[Float32, Float32, Float32]
 
 _BURN = 40  # draws that are thrown away
 _LEAST = 1e-4  # factor
-_SCALES = np.array([0.03, 0.1, 0.3, 0.7, 1.5, 4.0])  # standard deviations that are tried
+# Kinds of factors: means, and standard deviations over the mean. Those around 1 vary more where few jobs are
+# expected; the others are of homes that the model has far too many jobs of, or too few.
+_MEANS = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.3, 3.0, 10.0, 30.0])
+_SCALES = np.array([0.03, 0.1, 0.3, 0.7, 1.5, 4.0, 0.7, 0.7, 0.7, 0.7, 0.7])
 _SIZES = 5  # classes of labels, by what is expected of them: below 1 job, 10, 100, 1,000, and more
 _SURE = 3.0  # standard deviations
 _FEW = 10.0  # expected jobs below which a label is the farther from them, the fewer they are
@@ -51,6 +55,8 @@ class Family:
         Number of labels that there may be.
     outside : ndarray of bool, shape (n_sums,)
         Sums of homes outside the region, of which public tables know less. A label has no others beside them.
+    far : bool, optional
+        Whether factors of most labels may be far from 1 on one side. Of the families of a model one may.
 
     Attributes
     ----------
@@ -65,7 +71,9 @@ class Family:
         Of the variances of factors, by what is expected of them, in each draw; `draw_effects` sets them.
     """
 
-    def __init__(self, label: NDArray[np.integer], size: int, outside: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, label: NDArray[np.integer], size: int, outside: NDArray[np.bool_], far: bool = False
+    ) -> None:
         used = np.zeros(size, np.bool_)
         used[label] = True
         number = np.cumsum(used, dtype=np.int32) - np.int32(1)
@@ -73,6 +81,7 @@ class Family:
         self.outside = np.zeros(int(number[-1]) + 1, np.bool_)
         self.outside[self.label] = outside
         self.unused = size - self.outside.size
+        self.far = far
         self.scale: Float64 = np.full(2, 0.3)
         self.chances: list[Float64] = []
 
@@ -166,12 +175,11 @@ class Effects:
     ----------
     factor : ndarray of float16, shape (n_draws, n_sums)
         The product of the factors of every sum; those of an owner may all be multiplied by a number.
-    mean, last : list of ndarray of float64, shape (n_labels,) each
-        The mean of the draws of each family, and the last.
+    last : list of ndarray of float64, shape (n_labels,) each
+        The last draw of the factors of each family.
     """
 
     factor: NDArray[np.float16]
-    mean: list[Float64]
     last: list[Float64]
 
 
@@ -221,7 +229,7 @@ def draw_effects(
         done(turn + _BURN + 1, draws + _BURN)
     for one in drawn:
         one.finish()
-    return Effects(factor, [one.total / draws for one in drawn], [one.value for one in drawn])
+    return Effects(factor, [one.value for one in drawn])
 
 
 def _sizes(jobs: Float64) -> Int64:
@@ -297,10 +305,22 @@ def _about_each(known, wanted):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _shape(j, wider):  # type: ignore[no-untyped-def]
+    """Return the shape of the gamma distribution of factors of a kind."""
+    return 1.0 / (_SCALES[j] ** 2 * (wider if _MEANS[j] == 1.0 else 1.0))
+
+
+@_compiled
+def _variance(j, wider):  # type: ignore[no-untyped-def]
+    """Return the variance of factors of a kind around 1."""
+    return _MEANS[j] ** 2 / _shape(j, wider) + (_MEANS[j] - 1.0) ** 2
+
+
+@_compiled
 def _which(up_to, random):  # type: ignore[no-untyped-def]
     """Draw one of some variances, whose chances add up to these numbers."""
     u, j = random.random(), 0
-    for k in range(_SCALES.size - 1):
+    for k in range(up_to.size - 1):
         j += u >= up_to[k]
     return j
 
@@ -328,17 +348,17 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
         for _ in range(_TRIES):
             j = _which(up_to, random)
             u = random.random()
-            if u < 1.0 - e:
+            if u < 1.0 - e * _MEANS[j]:
                 return j
-            shape = 1.0 / (_SCALES[j] ** 2 * wider)
-            if u < math.exp(-shape * math.log1p(e / shape)):
+            shape = _shape(j, wider)
+            if u < math.exp(-shape * math.log1p(e * _MEANS[j] / shape)):
                 return j
     best = -np.inf
     for j in range(up_to.size):
-        shape = 1.0 / (_SCALES[j] ** 2 * wider)
-        value = -(shape + x) * math.log1p(e / shape)
+        shape = _shape(j, wider)
+        value = -(shape + x) * math.log1p(e * _MEANS[j] / shape)
         if x > 0.0:
-            value += _log_rising(shape, x) - x * math.log(shape)
+            value += _log_rising(shape, x) - x * math.log(shape / _MEANS[j])
         likely[j] = value
         best = max(best, value)
     total, before = 0.0, 0.0
@@ -356,8 +376,8 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
 def _draw_one(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-def]
     """Draw one of some variances and a factor, given a count and its exposure."""
     j = _which_given(x, e, wider, up_to, likely, random)
-    shape = 1.0 / (_SCALES[j] ** 2 * wider)
-    return j, max(_gamma(shape + x, random) / (shape + e), _LEAST)
+    shape = _shape(j, wider)
+    return j, max(_gamma(shape + x, random) / (shape / _MEANS[j] + e), _LEAST)
 
 
 @_compiled
@@ -368,7 +388,7 @@ def _draw(known, wanted, about, wider, size, up_to, random, found, variance, val
         x, e = max(wanted[i], 0.0) * about[i], known[i] * about[i]
         j, values[i] = _draw_one(x, e, wider[i], up_to[size[i]], likely, random)
         found[size[i], j] += 1.0
-        variance[i] = _SCALES[j] ** 2 * wider[i]
+        variance[i] = _variance(j, wider[i])
 
 
 @_compiled
@@ -388,7 +408,7 @@ def _draw_alone(  # type: ignore[no-untyped-def]
             x, e = max(wanted, 0.0) * last, known * last
             j, values[i] = _draw_one(x, e, wider[i], up_to[size[i]], likely, random)
             found[size[i], j] += 1.0
-            own[i] = _SCALES[j] ** 2 * wider[i]
+            own[i] = _variance(j, wider[i])
 
 
 @_compiled
@@ -396,8 +416,9 @@ def _unknown(wider, size, up_to, random, values):  # type: ignore[no-untyped-def
     """Draw factors of which there are no counts, again and again."""
     for d in range(values.shape[0]):
         for i in range(values.shape[1]):
-            variance = _SCALES[_which(up_to[d, size[i]], random)] ** 2 * wider[i]
-            values[d, i] = max(_gamma(1.0 / variance, random) * variance, _LEAST)
+            j = _which(up_to[d, size[i]], random)
+            shape = _shape(j, wider[i])
+            values[d, i] = max(_gamma(shape, random) / shape * _MEANS[j], _LEAST)
 
 
 class _Mixture:
@@ -412,9 +433,11 @@ class _Mixture:
         self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
         self._size = (family.outside * _SIZES + _sizes(self._jobs)).astype(np.uint8)
         self._wider = _wider(self._jobs).astype(np.float32)
-        self._chances = np.full((2 * _SIZES, _SCALES.size), 1 / _SCALES.size)
+        # Families of which all may be far from the model would take each other's factors.
+        kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum())
+        self._chances = np.full((2 * _SIZES, kinds), 1 / kinds)
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
-        self.value, self.total = np.ones(self._jobs.size), np.zeros(self._jobs.size)
+        self.value = np.ones(self._jobs.size)
         self._noted = np.zeros(2)
 
     def draw(
@@ -463,8 +486,7 @@ class _Mixture:
         self._chances /= self._chances.sum(axis=1, keepdims=True)
 
     def note(self) -> None:
-        """Remember the factors and variances of this draw, and give the family its chances."""
-        self.total += self.value
+        """Remember the variances of this draw, and give the family its chances."""
         self._noted += np.bincount(self._family.outside, self._jobs * self.variance, 2)
         self._family.chances.append(self._chances.copy())
 

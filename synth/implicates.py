@@ -142,7 +142,8 @@ class Implicates:
         self._variance = self.families[0].scale ** 2
         self._measure_concentrations(sums, effects, random)
         self._fine = self._inside_cells(work_area, home_area, random)
-        mean = sums.times(product(self.families, effects.mean))
+        # Of products: a product of means may be many times as large, where factors are skewed.
+        mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
 
@@ -245,7 +246,7 @@ class Implicates:
         areas = int(work_area.max()) + 1
         outside = np.isin(starts, self._outside)
         self.families = [
-            Family(home, cells.size, outside),
+            Family(home, cells.size, outside, far=True),
             Family(work * wide + area, areas * wide, outside),
             Family(work * cells.size + home, areas * cells.size, outside),
             Family(owner * wide + area, (int(owner.max()) + 1) * wide, outside),

@@ -7,15 +7,17 @@ of the bad event is decided in exact arithmetic and a logarithm is taken only at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
-from synth.tails import Arithmetic, chernoff_bound, tail_bound
+from synth.tails import REST, Arithmetic, chernoff_bound, tail_bound
 
 __all__ = [
+    "MAX_COUNTS",
+    "Counts",
     "PoolClass",
     "bad_threshold",
     "empty_threshold",
@@ -25,7 +27,10 @@ __all__ = [
 ]
 
 _SMALL = 16  # pools of at most so many slots: the worst composition is found exactly
-_MAX_COUNTS = 2000  # counts x evaluated one by one before the bound gives up (and says 1)
+MAX_COUNTS = 2000
+"""Counts x whose tails are summed before the bound gives up (and says 1)."""
+
+_QUICK = Fraction(2**20)  # the geometric rest where a range may be left out: next to nothing is summed
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,11 @@ def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], deno
 
 
 def failure_bound(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    arithmetic: Arithmetic,
+    enough: Any = None,
 ) -> tuple[Any, Any]:
     """Bound the probability of the bad event for any pool of the class and any histogram.
 
@@ -134,6 +143,8 @@ def failure_bound(
         q.
     arithmetic : Arithmetic
         `FLOAT` for a search, `BALL` for a certificate.
+    enough : float or flint.arb, optional
+        Above it, all are 1: where cells without workers alone are above it, nothing else is looked at.
 
     Returns
     -------
@@ -153,11 +164,16 @@ def failure_bound(
     """
     number = arithmetic.number
     zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
-    for stratum in strata(pool_class, retention, denominator):
-        kept, cells = number(stratum.retention), number(stratum.cells)
+    present = strata(pool_class, retention, denominator)
+    tails = []
+    for stratum in present:
         threshold = bad_threshold(0, stratum.prior, stratum.retention, pool_class.gain)
-        tail = tail_bound(pool_class.m_max, stratum.prior, stratum.rest(0), threshold, arithmetic)
-        zero_cells = zero_cells + cells * kept * tail
+        tails.append(tail_bound(pool_class.m_max, stratum.prior, stratum.rest(0), threshold, arithmetic))
+        zero_cells = zero_cells + number(stratum.cells) * number(stratum.retention) * tails[-1]
+    if enough is not None and zero_cells > enough:
+        return number(1), number(1)
+    for stratum, tail in zip(present, tails, strict=True):
+        kept, cells = number(stratum.retention), number(stratum.cells)
         ratio, largest = worst_occupied_cell(stratum, pool_class.gain, arithmetic)
         per_cell = per_cell + cells * arithmetic.larger(kept * tail, largest)
         per_worker, person = arithmetic.larger(per_worker, ratio), arithmetic.larger(person, largest)
@@ -294,15 +310,10 @@ def strata(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: 
     return [Stratum(pool_class, k, a, f, smallest, mass) for k, a, f in present]
 
 
-def worst_occupied_cell(
-    stratum: Stratum,
-    gain: Fraction,
-    arithmetic: Arithmetic,
-    value: Callable[[int, int], Any] | None = None,
-) -> tuple[Any, Any]:
+def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> tuple[Any, Any]:
     """Bound max T(x)/x and max T(x) over all counts 1 <= x <= n_max of a cell.
 
-    Lemma 6 of docs/privacy.md.
+    Lemma 6 and Lemma 36 of docs/privacy.md.
 
     Parameters
     ----------
@@ -310,34 +321,90 @@ def worst_occupied_cell(
     gain : Fraction
         G > 1; T(x) is the tail beyond `bad_threshold` for this gain.
     arithmetic : Arithmetic
-    value : callable, optional
-        v(x, s) in [0, 1], not falling with s; T(x) is then the expectation of v over the tail.
 
     Returns
     -------
     per_worker, largest : float or flint.arb
+        The same as if the tail of every count were summed.
 
     Notes
     -----
-    Counts x are evaluated upwards. The loop ends when the threshold passes m_max (no draw can be bad from
-    there on), when x passes n_max, or when one Chernoff bound for all further x is below both maxima.
+    Counts are looked at upwards, in ranges. A range is left out if one quick bound of all its tails is below
+    both maxima; a range that is not is halved, down to the counts that share a threshold, of which the last
+    is summed. This ends when the threshold passes m_max (no draw can be bad from there on), when x passes
+    n_max, or when one Chernoff bound for all further x is below both maxima.
     """
-    number = arithmetic.number
-    pool_class, prior = stratum.pool_class, stratum.prior
-    draws = pool_class.m_max
-    ratio = Fraction(draws) / (pool_class.n_min + max(stratum.mass, prior))
-    per_worker, largest = number(0), number(0)
-    for x in range(1, pool_class.n_max + 1):
-        threshold = bad_threshold(x, prior, stratum.retention, gain)
-        if x >= 2:
-            if threshold >= draws:
-                return per_worker, largest
-            beyond = chernoff_bound((gain - 1) * (x - 1 + prior), x + prior, ratio, gain - 1, arithmetic)
-            if beyond is not None and beyond / x < per_worker and beyond < largest:
-                return per_worker, largest
-        if x > _MAX_COUNTS:
+    number, counts = arithmetic.number, Counts(stratum, gain, arithmetic)
+    most, draws = stratum.pool_class.n_max, stratum.pool_class.m_max
+    per_worker = largest = counts.tail(1, 1)
+    x, width, summed, asked = 2, 1, 1, 0
+    while x <= most and counts.threshold(x) < draws:
+        if 4 * x >= 5 * asked:  # at every x it would take most of the time
+            if counts.ended(x, per_worker, largest):
+                break
+            asked = x
+        if summed >= MAX_COUNTS or (most > MAX_COUNTS and counts.never_end):
             return arithmetic.larger(per_worker, number(1) / x), number(1)
-        at_count = None if value is None else partial(value, x)
-        tail = tail_bound(draws, x + prior, stratum.rest(x), threshold, arithmetic, at_count)
-        per_worker, largest = arithmetic.larger(per_worker, tail / x), arithmetic.larger(largest, tail)
+        alike = counts.last_alike(x)
+        last = max(min(x + width - 1, most), alike)
+        quick = counts.tail(x, last, _QUICK) * number(1 + REST)  # no smaller than what is summed, either
+        if quick <= largest and quick / x <= per_worker:
+            x, width = last + 1, width + max(width // 4, 1)
+            continue
+        if last > alike:
+            width //= 2
+            continue
+        tail = counts.tail(x, alike)
+        if not tail / x <= per_worker:
+            alike, tail = x, counts.tail(x, x)
+            per_worker = arithmetic.larger(per_worker, tail / x)
+        largest = arithmetic.larger(largest, tail)
+        x, summed = alike + 1, summed + 1
     return per_worker, largest
+
+
+class Counts:
+    """The counts of workers that a cell may have: their thresholds, and bounds of their tails.
+
+    Parameters
+    ----------
+    stratum, gain, arithmetic
+        As for `worst_occupied_cell`.
+    """
+
+    def __init__(self, stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> None:
+        self._stratum, self._gain, self._arithmetic = stratum, gain, arithmetic
+        c = stratum.pool_class
+        self._ratio = Fraction(c.m_max) / (c.n_min + max(stratum.mass, stratum.prior))
+
+    @property
+    def never_end(self) -> bool:
+        """Whether `ended` is false for every x: the mean of the draws is never below the threshold."""
+        return self._gain - 1 <= self._ratio
+
+    def threshold(self, x: int) -> int:
+        """Return `bad_threshold` of a count."""
+        return bad_threshold(x, self._stratum.prior, self._stratum.retention, self._gain)
+
+    def last_alike(self, x: int) -> int:
+        """Return the last count that has the threshold of the count x >= 2."""
+        next_one = (self.threshold(x) + 1) / (self._gain - 1) - self._stratum.prior + 1
+        return min(math.ceil(next_one) - 1, self._stratum.pool_class.n_max)
+
+    def tail(self, first: int, last: int, rest_share: Fraction = REST) -> Any:
+        """Bound the tails of all counts of a range (`tail_bound`)."""
+        return tail_bound(
+            self._stratum.pool_class.m_max,
+            last + self._stratum.prior,
+            self._stratum.rest(last),
+            self.threshold(first),
+            self._arithmetic,
+            None,
+            rest_share,
+        )
+
+    def ended(self, x: int, per_worker: Any, largest: Any) -> bool:
+        """Say whether `chernoff_bound`, of all counts from x >= 2 on, is below both maxima."""
+        slope, prior = self._gain - 1, self._stratum.prior
+        beyond = chernoff_bound(slope * (x - 1 + prior), x + prior, self._ratio, slope, self._arithmetic)
+        return beyond is not None and bool(beyond / x < per_worker and beyond < largest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -289,6 +289,7 @@ class Mechanism(Protocol):
         guarantee: GuaranteeName = "pdp",
         record_range: RecordRange | None = None,
         rough: bool = False,
+        count: Callable[[int, int], None] | None = None,
     ) -> Plan:
         """Return a plan whose certified totals meet epsilon and delta.
 
@@ -308,6 +309,8 @@ class Mechanism(Protocol):
         rough : bool
             For trials of plans: numbers may be a little off, and nothing is proved. `certify` says what such
             a plan has, which may be more than was asked for.
+        count : callable, optional
+            Told how many classes of pools are calibrated, and how many there are.
 
         Returns
         -------
@@ -328,14 +331,14 @@ class Mechanism(Protocol):
         """Read back what `Parameters.to_json` returned."""
         ...
 
-    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
+    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
         """Compute the guarantee from the plan alone, rounded up.
 
         Parameters
         ----------
         plan : Plan
-        few_cells : bool
-            Whether the bounds of pools of few cells, which version 0.1.0 did not have, may be used.
+        as_first : bool
+            Whether by the bounds of version 0.1.0, which certificates of format 1 state: some are larger.
         """
         ...
 

@@ -52,7 +52,7 @@ class Policy:
     def part(self, blocks: NDArray[np.integer]) -> Int32:
         """Return the part that each block is in.
 
-        Lemma 35 of docs/privacy.md.
+        Lemma 37 of docs/privacy.md.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ FULL = Policy("full", np.zeros(1, np.int32))
 def implies(policy: str, other: str) -> bool:
     """Say whether what one policy protects is all that another protects, or more.
 
-    Lemma 36 of docs/privacy.md. "full" implies every policy; a partition one whose parts divide its own.
+    Lemma 38 of docs/privacy.md. "full" implies every policy; a partition one whose parts divide its own.
 
     Parameters
     ----------

@@ -14,12 +14,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from synth.losses import PoolClass, shortfall_bound, strata, worst_occupied_cell
+from synth.losses import PoolClass, Stratum, bad_threshold, shortfall_bound, strata
 from synth.pairs import largest_pair_delta
 from synth.pruning import pruning_gain
-from synth.tails import Arithmetic
+from synth.tails import Arithmetic, tail_bound
 
-__all__ = ["presence_delta_bound", "pure_gain", "record_delta_bound"]
+__all__ = ["presence_delta_bound", "pure_gain", "record_delta_bound", "worst_cell_delta"]
 
 
 def record_delta_bound(
@@ -53,27 +53,53 @@ def record_delta_bound(
     Notes
     -----
     (1 - e^epsilon / g)^+ does not fall with s, and s grows stochastically with m and falls with W, so the
-    corner of the class bounds all its pools. Counts x are handled as in `worst_occupied_cell`.
+    corner of the class bounds all its pools.
     """
     number = arithmetic.number
     pruning = pruning_gain(pool_class, retention, denominator, arithmetic)
     odds = arithmetic.exp(number(epsilon)) / pruning
-    gain = arithmetic.lower(odds)
-    if gain <= 1:
+    if arithmetic.lower(odds) <= 1:
         return number(1)
     worst = number(0)
     for stratum in strata(pool_class, retention, denominator):
-        a, kept = number(stratum.prior), number(stratum.retention)
-
-        def value(x: int, s: int, a: Any = a, kept: Any = kept) -> Any:
-            gained = (1 + s / a) / kept if x == 1 else 1 + s / (a + (x - 1))
-            return arithmetic.larger(number(0), 1 - odds / gained)
-
-        _, largest = worst_occupied_cell(stratum, gain, arithmetic, value)
-        worst = arithmetic.larger(worst, largest)
+        worst = arithmetic.larger(worst, worst_cell_delta(stratum, odds, arithmetic))
     bound = worst + shortfall_bound(pool_class, retention, arithmetic)
     exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic, alike)
     return bound if exact is None or bound < exact else exact
+
+
+def worst_cell_delta(stratum: Stratum, odds: Any, arithmetic: Arithmetic) -> Any:
+    """Bound E[(1 - odds / g(x, s))^+] over all counts x >= 1 of a cell, in an urn as light as is likely.
+
+    Lemma 35 of docs/privacy.md.
+
+    Parameters
+    ----------
+    stratum : Stratum
+    odds : float or flint.arb
+        e^(epsilon - V) > 1; g is the loss of the cell without V.
+    arithmetic : Arithmetic
+
+    Returns
+    -------
+    float or flint.arb
+        That of x = 1 or, if urns with all workers in the cell may be lighter, of x = n_min if that is larger.
+    """
+    number, n_min = arithmetic.number, stratum.pool_class.n_min
+    worst = number(0)
+    lighter = stratum.rest(n_min) + n_min < stratum.rest(1) + 1
+    for x in (1, n_min) if lighter else (1,):
+        base = number(x - 1 + stratum.prior)
+        kept = number(stratum.retention) if x == 1 else number(1)
+
+        def value(s: int, base: Any = base, kept: Any = kept) -> Any:
+            return arithmetic.larger(number(0), 1 - odds / ((1 + s / base) / kept))
+
+        threshold = bad_threshold(x, stratum.prior, stratum.retention, arithmetic.lower(odds))
+        weight, rest = x + stratum.prior, stratum.rest(x)
+        found = tail_bound(stratum.pool_class.m_max, weight, rest, threshold, arithmetic, value)
+        worst = arithmetic.larger(worst, found)
+    return worst
 
 
 def presence_delta_bound(

@@ -24,6 +24,7 @@ __all__ = [
     "BALL",
     "FLOAT",
     "PRECISION_BITS",
+    "REST",
     "Arithmetic",
     "chernoff_bound",
     "exp_up",
@@ -38,7 +39,8 @@ PRECISION_BITS = 192
 
 _precision = threading.RLock()
 _MAX_TERMS = 4096  # a tail that needs more terms than this is bounded by 1: it is of no use to a plan
-_REST = Fraction(1, 2**20)  # the geometric rest may be this share of what was summed
+REST = Fraction(1, 2**20)
+"""The geometric rest of a tail may be this share of what was summed."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,7 @@ def tail_bound(
     threshold: int,
     arithmetic: Arithmetic,
     value: Callable[[int], Any] | None = None,
+    rest_share: Fraction = REST,
 ) -> Any:
     """Bound P(s > threshold), or the expectation of a value there, for s ~ BetaBinomial(draws, weight, rest).
 
@@ -175,11 +178,13 @@ def tail_bound(
         `FLOAT` or `BALL`.
     value : callable, optional
         v(s) in [0, 1], not falling with s; bounds E[v(s); s > threshold] instead of P(s > threshold).
+    rest_share : Fraction
+        The geometric rest may be this share of what was summed: with more, a larger bound in less time.
 
     Returns
     -------
     float or flint.arb
-        With `BALL`, a ball whose upper end is a proven upper bound, at most 2^-20 of itself above
+        With `BALL`, a ball whose upper end is a proven upper bound, at most `rest_share` of itself above
         the exact tail where the tail falls, and 1 where more than 4096 terms would be needed.
 
     Notes
@@ -209,7 +214,7 @@ def tail_bound(
     )  # fmt: skip
     mass = arithmetic.exp(log_mass)
     total = mass if value is None else mass * value(first)
-    share = number(_REST)
+    share = number(rest_share)
     falls, steep = rest >= 1, weight >= 1
     for s in range(first, min(draws, first + _MAX_TERMS)):
         left = (draws - s) / (b + (draws - s - 1))
@@ -218,7 +223,7 @@ def tail_bound(
             ratio = left * right if steep else left
             if ratio < 1:
                 remainder = mass * ratio / (1 - ratio)
-                if remainder < total * share:
+                if remainder <= total * share:  # of floats both may be 0
                     return _at_most_one(total + remainder, one)
         mass = mass * left * right
         total = total + (mass if value is None else mass * value(s + 1))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +82,23 @@ def say(message: str) -> None:
 
 
 def counter() -> Callable[[int, int], None] | None:
-    """Return what shows how much of a step is done, in one line; None unless a person is looking."""
+    """Return what shows how much of a step is done, in one line; None unless a person is looking.
+
+    From a second on it says how much longer the step takes at the pace so far.
+    """
     if not sys.stderr.isatty():
         return None
-    return lambda done, of: click.echo(f"\r  {done:,} of {of:,}", nl=done == of, err=True)
+    begin, first, last, whole = time.monotonic(), 0, 0, -1
+
+    def show(done: int, of: int) -> None:
+        nonlocal begin, first, last, whole
+        if of != whole or done < last:
+            begin, first, whole = time.monotonic(), done, of
+        last = done
+        took, made = time.monotonic() - begin, done - first
+        words = f"{done:,} of {of:,}" if of else f"{done:,} tried"
+        if made and done < of and took > 1:
+            words += f", about {math.ceil(took / made * (of - done)):,} s more"
+        click.echo(f"\r  {words}\x1b[K", nl=done == of, err=True)
+
+    return show

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import pipelines
-from pipelines.cli.common import FILE, FOLDER, PATH, kept_for_resume, say
+from pipelines.cli.common import FILE, FOLDER, PATH, counter, kept_for_resume, say
 from pipelines.views.choices import STUBBORNNESS
 
 __all__ = ["RELEASES"]
@@ -51,7 +51,7 @@ def plan(config: Path, out: Path | None) -> None:
     from pipelines.cli.summary import planned_summary
 
     loaded = pipelines.load_config(config)
-    planned = pipelines.plan(loaded, out, report=say)
+    planned = pipelines.plan(loaded, out, report=say, count=counter())
     click.echo(planned_summary(planned, loaded.ledger))
     click.echo(f"Run it with: odsynth run {config} --plan {planned.folder}")
 
@@ -149,7 +149,8 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
     loaded = pipelines.load_config(config)
     loaded = loaded if out is None else loaded.with_out(out)
     with kept_for_resume(loaded.release.out):
-        click.echo(release_summary(pipelines.run(loaded, plan=plan, report=say, scheduler=scheduler)))
+        made = pipelines.run(loaded, plan=plan, report=say, count=counter(), scheduler=scheduler)
+        click.echo(release_summary(made))
 
 
 @click.command()
@@ -163,7 +164,8 @@ def resume(out: Path, scheduler: str | None) -> None:
     from pipelines.cli.summary import release_summary
 
     with kept_for_resume(out.absolute()):
-        click.echo(release_summary(pipelines.resume(out.absolute(), report=say, scheduler=scheduler)))
+        made = pipelines.resume(out.absolute(), report=say, count=counter(), scheduler=scheduler)
+        click.echo(release_summary(made))
 
 
 @click.command()

@@ -151,7 +151,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes | workload)
     yield from _policy_problems(data, geography, jobs)
     yield from _workload_problems(jobs, workload)
-    yield from _attribute_problems(jobs, _numbered("attribute", data.get("attribute")))
+    yield from _attribute_problems(jobs, geography, _numbered("attribute", data.get("attribute")))
     if "cell_level" in plan and plan.get("coarsening") != "units":
         fix = 'write coarsening = "units", or leave this line out'
         yield f"plan.cell_level: only cells that are units are of a level; {fix}"
@@ -327,14 +327,20 @@ def _workload_problems(jobs: _Table, tables: Mapping[str, _Table]) -> Iterator[s
         yield 'workload: all weights are 0; write weight = "1" in a table that the release is for'
 
 
-def _attribute_problems(jobs: _Table, tables: Mapping[str, _Table]) -> Iterator[str]:
+def _attribute_problems(jobs: _Table, geography: _Table, tables: Mapping[str, _Table]) -> Iterator[str]:
     """Meanings of attributes that the jobs do not have, or have already."""
     seen: dict[str, str] = {}
+    kinds = [*_listed(geography.get("levels")), *_listed(geography.get("non_nesting_areas"))]
+    areas = {geography.get("block"), *kinds}
     for where, table in tables.items():
         name = table.get("name")
         if not isinstance(name, str):
             continue
-        if jobs.get("format") == "lodes":
+        if name in areas:
+            for key in ("unit", "labels"):
+                if table.get(key):
+                    yield f"{where}.{key}: {shown(name)} is a kind of area, with a meaning only; leave it out"
+        elif jobs.get("format") == "lodes":
             yield f"{where}: attributes of LODES jobs have their meanings already; leave this table out"
         elif jobs.get("format") == "microdata" and name not in _listed(jobs.get("attributes", [])):
             yield f"{where}.name: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"

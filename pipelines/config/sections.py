@@ -416,17 +416,18 @@ class WorkloadTable(Section):
 
 
 class AttributeSettings(Section):
-    """What an attribute of the jobs means: stands wherever the release or an export explains a column.
+    """What an attribute of the jobs, or a kind of area, means: stands where a release explains a column.
 
-    Attributes of LODES jobs are known; those of microdata are called what their columns are, unless it is
-    said here.
+    Attributes of LODES jobs are known; those of microdata, and levels other than those of LODES, are called
+    what their columns are, unless it is said here.
 
     Attributes
     ----------
     name : str
-        The attribute, of `jobs.attributes`.
+        The attribute, of `jobs.attributes`; or `geography.block`, a level or a kind of non-nesting areas.
     meaning : str or None
-        What it is, in a few words that go behind "jobs whose", such as "working time".
+        What it is, in a few words: of an attribute such as go behind "jobs whose", "working time"; of a kind
+        of area such as go behind "code of its", "output area of the census".
     unit : str or None
         Unit of its categories, such as "hours a week".
     labels : dict of str to str

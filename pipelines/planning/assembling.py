@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +28,7 @@ def assemble(
     choices: Choices,
     delta: Fraction,
     rough: bool = False,
+    count: Callable[[int, int], None] | None = None,
 ) -> ReleasePlan:
     """Make the plan of some slots with given choices.
 
@@ -41,6 +43,8 @@ def assemble(
         For these slots.
     rough : bool
         Whether the plan is for a trial only, and its epsilon and delta need no proof.
+    count : callable, optional
+        Told how much of the mechanism is calibrated, where that has parts.
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
@@ -61,7 +65,7 @@ def assemble(
         coarse.retention,
         delta,
         # Only a mechanism that measures tables takes further ones.
-        {"rough": rough} | ({"further": measured} if measured else {}),
+        {"rough": rough} | ({"further": measured} if measured else {}) | ({"count": count} if count else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)

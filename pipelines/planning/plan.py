@@ -229,8 +229,8 @@ class ReleasePlan:
         return self.mechanism.certify(self.numeric).tightened().repeated(self.implicates.runs)
 
     def certify_as_first(self) -> synth.Guarantee:
-        """Compute the guarantee as format 1 states it: not tightened, by bounds for any number of cells."""
-        return self.mechanism.certify(self.numeric, few_cells=False).repeated(self.implicates.runs)
+        """Compute the guarantee as format 1 states it: not tightened, by the bounds of its time."""
+        return self.mechanism.certify(self.numeric, as_first=True).repeated(self.implicates.runs)
 
     def met_by(self, guarantee: synth.Guarantee) -> bool:
         """Say whether a guarantee is the one that was asked for, or better."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from geo_data.geography import Geography
-from geo_data.polygons import Polygons, read_polygons
 from pipelines.config.loading import PolygonTable, ReleaseConfig
+
+if TYPE_CHECKING:
+    from geo_data.polygons import Polygons
 
 __all__ = ["polygon_levels", "read_polygon_tables"]
 
@@ -46,6 +48,8 @@ def read_polygon_tables(config: ReleaseConfig, geography: Geography) -> dict[str
     InputError
         If a file is unusable.
     """
+    from geo_data.polygons import read_polygons
+
     g = config.geography
     tables = {table.level: table for table in g.polygons}
     if g.latitude is None and g.block not in tables:

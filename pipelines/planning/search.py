@@ -45,7 +45,12 @@ _Way = Callable[[Choices], Iterable[Choices]]
 _Sharing = tuple[str, int]
 
 
-def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
+def make_plan(
+    config: ReleaseConfig,
+    inputs: PublicInputs | None = None,
+    *,
+    count: Callable[[int, int], None] | None = None,
+) -> ReleasePlan:
     """Make the plan of a release.
 
     Parameters
@@ -53,6 +58,9 @@ def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> Rele
     config : ReleaseConfig
     inputs : PublicInputs, optional
         What `read_public_inputs` gave, to spare reading twice.
+    count : callable, optional
+        Told how many candidates have been tried, and 0 as long as nobody knows how many will be; then how
+        many classes of pools are calibrated, and how many there are.
 
     Returns
     -------
@@ -68,10 +76,13 @@ def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> Rele
     expect(config, ReleaseConfig, "config", "load_config")
     inputs = read_public_inputs(config) if inputs is None else inputs
     expect(inputs, PublicInputs, "inputs", "read_public_inputs")
-    return assemble(config, inputs, inputs.slots, choose(config, inputs), config.privacy.delta)
+    tried = _Tried(count)
+    choices = choose(config, inputs, tried)
+    tried.end()
+    return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, count=count)
 
 
-def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
+def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None] = lambda: None) -> Choices:
     """Choose what the configuration leaves to the planner.
 
     Notes
@@ -84,13 +95,29 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
     if len(names) == 1:
-        return _Search(config, inputs, sample, jobs, names[0]).best()
+        return _Search(config, inputs, sample, jobs, names[0], tried).best()
     found: dict[Choices, float] = {}
     for name in names:
-        search = _Search(config, inputs, sample, jobs, name)
+        search = _Search(config, inputs, sample, jobs, name, tried)
         best = search.best(_HOPELESS * min(found.values(), default=inf))
         found[best] = search.value(best)
     return min(found, key=found.__getitem__)
+
+
+class _Tried:
+    """Counts candidates that were tried, whose number nobody knows before the end."""
+
+    def __init__(self, count: Callable[[int, int], None] | None) -> None:
+        self._count, self._number = count, 0
+
+    def __call__(self) -> None:
+        self._number += 1
+        if self._count is not None:
+            self._count(self._number, 0)
+
+    def end(self) -> None:
+        if self._count is not None and self._number:
+            self._count(self._number, self._number)
 
 
 class _Search:
@@ -105,6 +132,8 @@ class _Search:
     jobs : ndarray of int64, shape (n_blocks,)
         Of every work block.
     mechanism : str
+    tried : callable
+        Told of each candidate that was tried.
     """
 
     def __init__(
@@ -114,7 +143,9 @@ class _Search:
         sample: Sample,
         jobs: NDArray[np.int64],
         mechanism: str,
+        tried: Callable[[], None],
     ) -> None:
+        self._told = tried
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = "tables" in synth.MECHANISMS[mechanism].settings
@@ -146,7 +177,9 @@ class _Search:
         return self._tried[candidate]
 
     def _try(self, candidate: Choices) -> list[float]:
-        return try_candidate(self._config, self._inputs, self._sample, candidate, self._least)
+        found = try_candidate(self._config, self._inputs, self._sample, candidate, self._least)
+        self._told()
+        return found
 
     def _try_all(self, candidates: Iterable[Choices]) -> None:
         """Try candidates two at a time, if one draw decides: what one loses has nothing to do with others."""

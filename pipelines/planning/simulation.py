@@ -22,7 +22,7 @@ from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accu
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
-from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
+from pipelines.planning.utility import commutes, destination_commute_error, mean_km, total_variation
 from pipelines.planning.workload import CountedJobs, Table, resolve_workload
 from synth.estimation import Estimate
 from synth.measured import count_cells
@@ -362,7 +362,8 @@ def simulate_utility(
         CountedJobs(work, drawn, own) for drawn in (synthetic, public_homes, without_noise)
     )
     losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
-    means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
+    km = [commutes(geography, work, h) for h in (homes, synthetic)]
+    means = [mean_km(one) for one in km]
     pair = (work, homes, synthetic)
     return SimulatedUtility(
         total_variation=total_variation(geography, plan.level, *pair),
@@ -370,7 +371,7 @@ def simulate_utility(
             geography, plan.level, *pair, destination_level=geography.block_level
         ),
         mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
-        destination_error=destination_commute_error(geography, *pair),
+        destination_error=destination_commute_error(work, *km),
         noise_share=plan.mechanism.noise_share(plan.numeric),
         objective=workload.objective(losses[0]),
         jobs=work.size,

@@ -13,6 +13,7 @@ from geo_data.geography import Geography
 __all__ = [
     "cell_counts",
     "cell_variation",
+    "commutes",
     "count_variation",
     "destination_commute_error",
     "mean_commute",
@@ -20,6 +21,7 @@ __all__ = [
     "total_variation",
 ]
 
+_FEW_TIMES = 2  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
 _LARGE = 100  # jobs from which a destination's mean commute is worth comparing
 
 
@@ -100,6 +102,11 @@ def cell_counts(
     cells: NDArray[np.int64], other_cells: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the jobs of both tables in each cell that either has; parameters are as of `cell_variation`."""
+    most = 1 + int(max(cells.max(), other_cells.max()))
+    if most <= _FEW_TIMES * (cells.size + other_cells.size):
+        counts = [np.bincount(one, minlength=most) for one in (cells, other_cells)]
+        either = (counts[0] > 0) | (counts[1] > 0)
+        return counts[0][either], counts[1][either]
     both = np.concatenate([cells * 2, other_cells * 2 + 1])
     both.sort()  # much faster than finding the inverse of numpy.unique
     first = np.flatnonzero(np.append(True, (both[1:] >> 1) != (both[:-1] >> 1)))
@@ -113,36 +120,31 @@ def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike
     Of workers who live in the geography: external zones have no place.
     """
     expect(geography, Geography, "geography", "geo_data.read_crosswalk")
-    return mean_km(_commutes(geography, np.asarray(work), np.asarray(homes)))
+    return mean_km(commutes(geography, np.asarray(work), np.asarray(homes)))
 
 
 def destination_commute_error(
-    geography: Geography,
-    work: NDArray[np.int32],
-    homes: NDArray[np.int32],
-    other_homes: NDArray[np.int32],
+    work: NDArray[np.int32], km: NDArray[np.float64], other_km: NDArray[np.float64]
 ) -> float:
     """Return the median over large destinations of the relative error of their mean commute.
 
     That is of |released mean / true mean - 1| over work blocks with at least 100 jobs; NaN without any. Means
-    are over workers who live in the geography. Parameters are those of `total_variation`, the true homes
-    first.
+    are over workers who live in the geography. The distances are those of `commutes`, the true homes first.
     """
     blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
     means = []
-    for h in (homes, other_homes):
-        km = _commutes(geography, work, h)
-        placed = np.isfinite(km)
+    for one in (km, other_km):
+        placed = np.isfinite(one)
         inside = np.bincount(job[placed], minlength=blocks.size)
-        means.append(np.bincount(job[placed], km[placed], blocks.size) / np.maximum(inside, 1))
+        means.append(np.bincount(job[placed], one[placed], blocks.size) / np.maximum(inside, 1))
     large = (count >= _LARGE) & (means[0] > 0)
     return float(np.median(np.abs(means[1][large] / means[0][large] - 1))) if large.any() else float("nan")
 
 
-def _commutes(geography: Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> NDArray[np.float64]:
-    return distance_km(
-        geography.latitude[homes],
-        geography.longitude[homes],
-        geography.latitude[work],
-        geography.longitude[work],
-    )
+def commutes(geography: Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the kilometres between home and work of each job, block to block; NaN from external zones."""
+    north, east = geography.latitude, geography.longitude
+    if north.size**2 < work.size:  # every pair once, not every job
+        pairs = distance_km(north[:, None], east[:, None], north, east)
+        return pairs[homes, work]
+    return distance_km(north[homes], east[homes], north[work], east[work])

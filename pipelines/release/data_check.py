@@ -163,7 +163,7 @@ def _check(
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)
         if jobs is not None:
-            counted = jobs.count(work, attributes)
+            counted = jobs.count(own)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):
                 raise DataError(f"{jobs.name} and the OD files hold different commutes")
         pairs, blocks = pairs + len(od), blocks + np.unique(work).size
@@ -267,14 +267,16 @@ class _JobRows:
 
     def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
-        self._slots, self._geography = plan.pools.slots, plan.geography
+        self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise DataError(f"{name}: rows are not those of the plan's slots")
         self._frames = _frames(path)
         self._left: list[pd.DataFrame] = []
 
-    def count(self, work: NDArray[np.int32], attributes: Mapping[str, NDArray[np.integer]]) -> pd.DataFrame:
-        """Compare the next jobs with slots, and return them as an OD table."""
+    def count(self, own: slice) -> pd.DataFrame:
+        """Compare the next jobs with slots of the plan, and return them as an OD table."""
+        slots = self._slots
+        work, attributes = slots.work[own], {name: codes[own] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
             self._left.append(next(self._frames))
         whole = pd.concat(self._left, ignore_index=True)
@@ -289,4 +291,6 @@ class _JobRows:
         home = geography.number(jobs["h_geocode"])
         if home.min() < 0:
             raise DataError(f"{self.name} has blocks that are not in the geography")
+        if not np.array_equal(self._policy.part(home), slots.home_part[own]):
+            raise DataError(f"{self.name}: homes are in other parts than those of the plan's slots")
         return od_table(geography, work, home, attributes, categories)

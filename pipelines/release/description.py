@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import NAMESPACE_URL, uuid5
@@ -18,6 +18,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 
 __all__ = [
+    "MEASUREMENT_FOLDER",
     "WHOSE_JOBS",
     "Attribute",
     "Column",
@@ -71,6 +72,9 @@ _KEYWORDS = ("commuting", "jobs", "origin-destination", "synthetic data", "diffe
 JOBS = "jobs"
 """The unit of every count."""
 
+MEASUREMENT_FOLDER = "measurements"
+"""Of a release whose mechanism measures tables: it has the noisy counts."""
+
 
 @dataclass(frozen=True)
 class Attribute:
@@ -101,8 +105,8 @@ class Column:
     Attributes
     ----------
     name, meaning : str
-    kind : {"text", "integer", "number", "boolean", "geometry"}
-        Geometry is WKB, in degrees WGS84.
+    kind : {"text", "integer", "number", "boolean", "geometry", "integers"}
+        Geometry is WKB, in degrees WGS84; integers are a list of them.
     unit : str or None
     labels : dict of str to str
         What its codes stand for, where it has codes of a few categories.
@@ -110,7 +114,7 @@ class Column:
 
     name: str
     meaning: str
-    kind: Literal["text", "integer", "number", "boolean", "geometry"] = "text"
+    kind: Literal["text", "integer", "number", "boolean", "geometry", "integers"] = "text"
     unit: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -262,6 +266,8 @@ def describe_release(
     names: Mapping[str, str],
     *,
     named: bool,
+    pooled_by: Sequence[str],
+    measured: Sequence[Mapping[str, Any]] | None,
 ) -> ReleaseDescription:
     """Describe a release by what its public folder holds.
 
@@ -277,6 +283,11 @@ def describe_release(
         Its data files by kind (`layout.file_names`).
     named : bool
         Whether it has names of units.
+    pooled_by : sequence of str
+        Attributes whose categories have pools of their own.
+    measured : sequence of mapping, or None
+        What ``choices.tables`` of its plan says of the measured tables beyond the first; None where the
+        release has no noisy counts.
 
     Returns
     -------
@@ -302,7 +313,11 @@ def describe_release(
         keywords=_KEYWORDS,
         extent=_extent(geography),
         attributes=attributes,
-        tables=tuple(_tables(configuration, categories, attributes, geography, names, named=named)),
+        tables=(
+            *_tables(configuration, categories, attributes, geography, names, named=named),
+            *_of_plan(configuration, attributes, pooled_by),
+            *_of_measurements(configuration, attributes, measured),
+        ),
     )
 
 
@@ -339,7 +354,6 @@ def _tables(
     named: bool,
 ) -> Iterator[Table]:
     implicates = Implicates.of(configuration)
-    coded = [Column(one.name, one.meaning, unit=one.unit, labels=one.labels) for one in attributes]
     work = Column("w_geocode", "code of the work block")
     home = Column("h_geocode", "code of the home block of the synthetic workers")
     pairs = (
@@ -363,9 +377,12 @@ def _tables(
                 yield Table(f"{kind}{of}", meaning, files, pairs)
         if "jobs_parquet" in names:
             files = (f"{folder}{names['jobs_parquet']}",)
-            yield Table(f"workers{of}", f"a synthetic worker{in_words}", files, (work, home, *coded))
+            yield Table(
+                f"workers{of}", f"a synthetic worker{in_words}", files, (work, home, *_coded(attributes))
+            )
     zones = " or an external zone" if geography.external_zones else ""
-    yield Table("blocks", f"a block{zones}", ("plan/blocks.parquet",), _of_blocks(geography))
+    blocks = _of_blocks(geography, configuration)
+    yield Table("blocks", f"a block{zones}", ("plan/blocks.parquet",), blocks)
     if named:
         unit_names = (
             Column("level", "level of the area, or kind of area that cuts across levels"),
@@ -377,27 +394,144 @@ def _tables(
         shape = Column(level, "code of the area"), Column("geometry", "its shape", "geometry")
         meaning = f"an area of level {level} with its shape"
         yield Table(f"shapes-{number}", meaning, (polygon_file(level),), shape)
-    jobs = (
-        Column("pool", "row of plan/pools.parquet, from 0", "integer"),
-        Column("work", "code of the work block"),
-        *coded,
-        Column("count", "number of these jobs", "integer", JOBS),
+
+
+def _coded(attributes: tuple[Attribute, ...], names: Iterable[str] | None = None) -> list[Column]:
+    """Return the columns of attributes: of all in their order, or of some in that of their names."""
+    of = {one.name: Column(one.name, one.meaning, unit=one.unit, labels=one.labels) for one in attributes}
+    return [of[name] for name in (of if names is None else names)]
+
+
+def _of_plan(
+    configuration: Mapping[str, Any], attributes: tuple[Attribute, ...], pooled_by: Sequence[str]
+) -> Iterator[Table]:
+    """Yield the tables of the plan beside its blocks."""
+    implicates = Implicates.of(configuration)
+    draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
+    yield Table(
+        "slots",
+        "some jobs of one pool that are alike",
+        ("plan/slots.parquet",),
+        (
+            Column("pool", "row of plan/pools.parquet, from 0", "integer"),
+            Column("work", "code of the work block"),
+            *_coded(attributes),
+            Column("count", "number of these jobs", "integer", JOBS),
+        ),
     )
-    yield Table("slots", "some jobs of one pool that are alike", ("plan/slots.parquet",), jobs)
+    yield Table(
+        "pools",
+        "a pool: jobs for which homes are drawn together",
+        ("plan/pools.parquet",),
+        (
+            Column(
+                "place", "its work block, or the first block of the area whose small work blocks share it"
+            ),
+            Column("shared", "whether small work blocks of an area share it", "boolean"),
+            *_coded(attributes, pooled_by),
+            Column("n", "number of its jobs", "integer", JOBS),
+            Column("m", f"number of homes that are drawn for it: {draws}", "integer"),
+            Column(
+                "domain", "row of plan/domains.parquet, from 0: the cells that its homes are in", "integer"
+            ),
+            Column("class", "entry of classes in certificate.json, from 0: its bounds", "integer"),
+        ),
+    )
+    yield Table(
+        "domains",
+        "a division of all blocks into cells, in which homes are counted",
+        ("plan/domains.parquet",),
+        (
+            Column("destination", "code of the work area that it was made for, the first if for several"),
+            Column("size", "number of jobs of the pools that it was made for; 1 if for all", "integer", JOBS),
+            Column(
+                "cuts", "first block of each cell: rows of plan/blocks.parquet, from 0, rising", "integers"
+            ),
+            Column(
+                "stratum",
+                "kind of each cell: entry of prior and retention in certificate.json, from 0; "
+                "0 where there are none",
+                "integers",
+            ),
+        ),
+    )
+    yield Table(
+        "shares",
+        "a work area with the public model of its workers' homes",
+        ("plan/shares.parquet",),
+        (
+            Column("destination", "code of the work area"),
+            Column(
+                "unit",
+                "home areas that have a share: positions among all areas of model_level of "
+                "plan/plan.json as plan/blocks.parquet has them, from 0, rising",
+                "integers",
+            ),
+            Column("share", "expected share of each of these in the homes, out of 65,536", "integers"),
+        ),
+    )
 
 
-def _of_blocks(geography: Geography) -> tuple[Column, ...]:
+def _of_measurements(
+    configuration: Mapping[str, Any],
+    attributes: tuple[Attribute, ...],
+    measured: Sequence[Mapping[str, Any]] | None,
+) -> Iterator[Table]:
+    """Yield the tables of noisy counts: that of the pools, and those beyond it."""
+    if measured is None:
+        return
+    runs = Implicates.of(configuration).runs
+    first = Column("pool", "row of plan/pools.parquet, from 0", "integer")
+    for k, table in enumerate([None, *measured], start=1):
+        if table is None:
+            group, columns, cells = "a pool", [first], "cells of its domain (plan/domains.parquet)"
+        else:
+            area = (
+                f"code of the {table['work']} of the work block"
+                if table["work"]
+                else "empty: all work blocks"
+            )
+            columns = [Column("work", area), *_coded(attributes, table["by"])]
+            group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
+        noisy = Column(
+            "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS
+        )
+        files = tuple(
+            f"{MEASUREMENT_FOLDER}/{f'run-{run + 1}/' if runs > 1 else ''}table-{k}.parquet"
+            for run in range(runs)
+        )
+        for run, file in enumerate(files, start=1):
+            of = f"-{run}" if runs > 1 else ""
+            yield Table(f"noisy-{k}{of}", f"{group}, with noisy counts of homes", (file,), (*columns, noisy))
+
+
+def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[Column, ...]:
     code, place = "code of the block", "of its centroid, WGS84"
     if geography.external_zones:
         code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
-    known = _LODES_AREAS if geography.block_level in _LODES_BLOCKS else {}
+    levels, cutting = geography.levels, geography.non_nesting_areas
+    known = dict(_LODES_AREAS) if geography.block_level in _LODES_BLOCKS else {}
+    known |= {one["name"]: one["meaning"] for one in configuration.get("attribute", ()) if one.get("meaning")}
+    groupings = configuration["geography"].get("groupings", {})
+
+    def area(level: str, form: str) -> str:
+        """Say what is known of a kind of area: its name, where its codes are from, how many there are."""
+        source = (
+            "neighbouring blocks, put together by odsynth" if level in groupings else "as in the crosswalk"
+        )
+        words = known.get(level, f"{level} ({source})")
+        return f"code of its {words}{form}; {geography.n_units(level):,} different codes{zones}"
+
+    zones = ", with external zones" if geography.external_zones else ""
+    finer = (*levels[1:], geography.block_level)
+    block = f"; {known[geography.block_level]}" if geography.block_level in known else ""
     return (
-        Column(geography.block_level, code),
-        *(Column(level, f"code of its {known.get(level, level)}") for level in geography.levels),
+        Column(geography.block_level, f"{code}{block}"),
         *(
-            Column(area, f"code of its {known.get(area, area)}, or empty")
-            for area in geography.non_nesting_areas
+            Column(level, area(level, f", which consists of whole areas of {below}"))
+            for level, below in zip(levels, finer, strict=True)
         ),
+        *(Column(kind, area(kind, ", or empty; such areas cut across the levels")) for kind in cutting),
         Column("latitude", place, "number", "degrees"),
         Column("longitude", place, "number", "degrees"),
         Column("weight", "public weight with which homes are spread over blocks", "integer"),

@@ -30,9 +30,8 @@ def terms_of_columns(description: ReleaseDescription, geography: Geography) -> s
     words = (
         f"The jobs are of {description.year}. Numbers count jobs: somebody with several in the records is "
         f"counted with each. A **block** is the smallest area of this release, `{geography.block_level}`. "
-        "Codes are text, and zeros at their beginning belong to them. The other tables in `plan/`, and "
-        "`measurements/` where there are some, are for who computes the certificate again: their columns are "
-        "in docs/plan-format.md and docs/formats.md of the project odsynth."
+        "Codes are text, and zeros at their beginning belong to them. Tables in `plan/` other than that "
+        "of blocks, and in `measurements/` where it is there, are for who computes the certificate again."
     )
     return f"{textwrap.fill(words, _WIDTH)}\n"
 

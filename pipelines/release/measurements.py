@@ -26,6 +26,7 @@ from pipelines.planning.estimating import (
     restore_estimate,
 )
 from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.release.description import MEASUREMENT_FOLDER
 from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
@@ -42,7 +43,6 @@ __all__ = [
     "write_measurements",
 ]
 
-MEASUREMENT_FOLDER = "measurements"
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
 Factors = Sequence[Sequence[Cells]]
 _COUNTS = pa.large_list(pa.int64())

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import geopandas as gpd
 import numpy as np
 import pyarrow.parquet as pq
-import shapely
 
 from geo_data.geography import Geography
 from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text
+
+if TYPE_CHECKING:  # many a release has no polygons, and geopandas takes its time
+    import geopandas as gpd
 
 __all__ = [
     "POLYGON_FOLDER",
@@ -44,6 +45,8 @@ def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None
 
 def rewrite_polygons(path: Path, target: Any) -> None:
     """Write what a file of polygons holds to another file, as `write_polygons` would."""
+    import geopandas as gpd
+
     _write(gpd.read_parquet(path), target)
 
 
@@ -62,6 +65,9 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
         If a file is missing or of another form, has codes that are not of its level or come twice, another
         reference system than EPSG:4326, or shapes that are not valid polygons.
     """
+    import geopandas as gpd
+    import shapely
+
     found = []
     for level in levels:
         name = polygon_file(level)

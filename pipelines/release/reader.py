@@ -29,6 +29,7 @@ from pipelines.planning.storage import load_geography, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import (
+    MEASUREMENT_FOLDER,
     Attribute,
     ReleaseDescription,
     attributes_of,
@@ -119,7 +120,7 @@ class PublicRelease:
     @cached_property
     def description(self) -> ReleaseDescription:
         """What the release says about itself: title, licence, contact, citation, its tables and columns."""
-        configuration = self._configuration
+        configuration, noisy = self._configuration, (self.folder / MEASUREMENT_FOLDER).is_dir()
         return describe_release(
             self.certificate,
             configuration,
@@ -127,6 +128,8 @@ class PublicRelease:
             self.geography,
             file_names(configuration),
             named=(self.folder / NAME_FILE).is_file(),
+            pooled_by=self.plan_document["pooling"]["by"],
+            measured=self.plan_document["choices"].get("tables", []) if noisy else None,
         )
 
     def load_plan(self) -> ReleasePlan:

@@ -259,7 +259,14 @@ def describe_plan(
 ) -> ReleaseDescription:
     """Return the description of a release that is being written or checked (`describe_release`)."""
     return describe_release(
-        certificate, plan.configuration, plan.pools.slots.categories, plan.geography, names, named=named
+        certificate,
+        plan.configuration,
+        plan.pools.slots.categories,
+        plan.geography,
+        names,
+        named=named,
+        pooled_by=plan.pools.pooling.by,
+        measured=[table.to_json() for table in plan.choices.tables] if plan.measures else None,
     )
 
 

@@ -134,7 +134,7 @@ def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     }
 
 
-_TABLE_SCHEMA_TYPES = {"text": "string", "geometry": "any"}
+_TABLE_SCHEMA_TYPES = {"text": "string", "geometry": "any", "integers": "array"}
 
 
 def _table_schema_field(column: Column) -> dict[str, Any]:
@@ -262,6 +262,7 @@ _CROISSANT_TYPES = {
     "number": "sc:Float",
     "boolean": "sc:Boolean",
     "geometry": "sc:Text",
+    "integers": "sc:Integer",
 }
 
 
@@ -280,6 +281,7 @@ def _record_set(table: Table, files: _Files) -> dict[str, Any]:
                 "name": column.name,
                 "description": column.words,
                 "dataType": _CROISSANT_TYPES[column.kind],
+                **_if_known(repeated=column.kind == "integers"),
                 "source": {kind: {"@id": name}, "extract": {"column": column.name}},
             }
             for column in table.columns

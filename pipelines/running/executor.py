@@ -116,7 +116,7 @@ def _each_batch(
         progress.count(len(batches) - len(todo) + number, len(batches))
 
     done(0)
-    shown = progress.shown and sys.stderr.isatty()
+    shown = progress.shown and not progress.counted and sys.stderr.isatty()
     if client is not None:
         _on_cluster(client, run.staging, name, task, todo, done, shown=shown)
         return

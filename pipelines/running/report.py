@@ -139,7 +139,11 @@ def _other_attributes(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]
 
 
 def plan(
-    config: ReleaseConfig, out: PathLike | None = None, *, report: Callable[[str], None] | None = None
+    config: ReleaseConfig,
+    out: PathLike | None = None,
+    *,
+    report: Callable[[str], None] | None = None,
+    count: Callable[[int, int], None] | None = None,
 ) -> PlanReport:
     """Plan a release, and write the plan with its report; no home is read.
 
@@ -150,6 +154,9 @@ def plan(
         Folder of the plan and its report; by default the release's with ``-plan``.
     report : callable, optional
         Told each step as it begins.
+    count : callable, optional
+        Told how many parts of a step are done, and how many there are (0 while nobody knows), where it has
+        parts.
 
     Returns
     -------
@@ -173,11 +180,11 @@ def plan(
     # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.
     check_ready(config, confidential=config.workplaces is None)
     _refuse_other(folder)
-    progress = Progress(report, steps=PLAN_STEPS)
+    progress = Progress(report, count, PLAN_STEPS)
     with progress.step(Step.READ_PUBLIC_INPUTS):
         inputs = read_public_inputs(config)
     with progress.step(Step.CHOOSE):
-        made = make_plan(config, inputs)
+        made = make_plan(config, inputs, count=count)
         guarantee = certify(made)
     with progress.step(Step.SIMULATE):
         utility = simulate_utility(made, inputs.model)

@@ -338,11 +338,11 @@ def _write_plan(
     config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
     """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
-    stored = public / "plan"
+    stored, counted = public / "plan", progress.count if progress.counted else None
     if reviewed is None:
         with progress.step(Step.MAKE_PLAN):
             inputs = read_public_inputs(config)
-            plan, polygons = make_plan(config, inputs), inputs.polygons
+            plan, polygons = make_plan(config, inputs, count=counted), inputs.polygons
             write_names(inputs.names, plan.geography, public)
             plan_sha256 = save_plan(plan, stored)
         with progress.step(Step.SIMULATE):

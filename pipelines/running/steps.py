@@ -91,7 +91,8 @@ class Progress:
     report : callable or None
         Told each step as it begins.
     count : callable, optional
-        Told how many parts of a step are done, and how many there are, where it has parts.
+        Told how many parts of a step are done, and how many there are (0 while nobody knows), where it has
+        parts.
     steps : tuple of Step, optional
         All that there will be, in order; unless given, it is not known yet how many.
     """
@@ -104,6 +105,7 @@ class Progress:
     ) -> None:
         self.shown = report is not None
         self.say = report or (lambda _: None)
+        self.counted = count is not None
         self.count = count or (lambda _, __: None)
         self.steps = steps
         self.events: EventLog | None = None

@@ -15,10 +15,10 @@ import pytest
 
 import geo_data
 import pipelines
+from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
 from helpers import freeze
 from pipelines.config.loading import check_config
-from pipelines.planning import polygon_tables
 from pipelines.running import report
 from pipelines.running.cell_figure import draw_cells
 
@@ -75,7 +75,7 @@ def _each_public_table_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("read_crosswalk", "read_flows", "read_weights"):
             patch.setattr(geo_data, name, once(getattr(geo_data, name)))
-        patch.setattr(polygon_tables, "read_polygons", once(polygon_tables.read_polygons))
+        patch.setattr(polygons, "read_polygons", once(polygons.read_polygons))
         yield
 
 

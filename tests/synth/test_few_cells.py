@@ -208,7 +208,7 @@ def test_classes_whose_pools_are_alike() -> None:
 
 def test_a_certificate_states_it_only_where_pools_are_alike() -> None:
     def certified(plan: synth.Plan, *, few: bool = True) -> synth.Guarantee:
-        return synth.Dirichlet().certify(plan, few_cells=few)
+        return synth.Dirichlet().certify(plan, as_first=not few)
 
     domains = synth.Domains(2, np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8))
     domain = np.zeros(3, np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from synth._gamma import gamma
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _SCALES, Family, Sums, _log_rising, _which_given, draw_effects
+from synth.effects import _MEANS, _SCALES, Family, Sums, _log_rising, _which_given, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -164,16 +165,17 @@ def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
             assert abs((drawn > x).mean() - (every > x).mean()) < 5 / math.sqrt(2 * size), (shape, x)
     for s, x in ((1e-5, 0.3), (0.2, 1.0), (3.0, 40.5), (1111.0, 2.0), (0.5, 1e6)):
         assert _log_rising(s, x) == pytest.approx(math.lgamma(s + x) - math.lgamma(s), rel=1e-7, abs=1e-7)
-    chances, wider, likely = np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1]), 2.0, np.empty(6)
-    shapes = 1 / (_SCALES**2 * wider)
+    kinds, wider = _SCALES.size, 2.0
+    chances, likely = random.dirichlet(np.ones(kinds)), np.empty(kinds)
+    shapes = 1 / (_SCALES**2 * np.where(_MEANS == 1, wider, 1))
     for x, e in ((0.0, 0.01), (0.0, 0.8), (0.0, 60.0), (0.7, 0.4)):
         logs = [
-            math.lgamma(s + x) - math.lgamma(s) - x * math.log(s + e) + s * math.log(s / (s + e))
-            for s in shapes
+            math.lgamma(s + x) - math.lgamma(s) - x * math.log(s / m + e) - s * math.log1p(e * m / s)
+            for s, m in zip(shapes, _MEANS, strict=True)
         ]
         exact = chances * np.exp(logs)
         drawn = [_which_given(x, e, wider, np.cumsum(chances), likely, random) for _ in range(size)]
-        found = np.bincount(drawn, minlength=6) / size
+        found = np.bincount(drawn, minlength=kinds) / size
         np.testing.assert_allclose(found, exact / exact.sum(), atol=0.012)
 
 
@@ -359,49 +361,79 @@ def test_groups_that_agree_in_an_attribute_tell_of_each_other() -> None:
     assert 1.15 * slopes[0] < slopes[1] < 1
 
 
-def test_urns_by_an_attribute_tell_of_residents_by_it() -> None:
-    """What all urns of a category say of the homes of an area, which is many of their cells."""
+def drawn_from_urns_by_halves(
+    groups: JobGroups,
+    homes: NDArray[np.int32],
+    model: NDArray[np.float64],
+    a: float,
+    outside: Sequence[int] = (),
+) -> Implicates:
+    """Draw urns by place and half; give posterior draws where residents by half are read."""
     random = np.random.default_rng(6)
-    groups, homes, model = region(5, own_model=False)
     half, place = groups.member[1].astype(np.int64), groups.place.astype(np.int64)
     row = np.repeat(np.arange(groups.n.size), groups.n)
-    area = np.arange(BLOCKS) * AREAS // BLOCKS
-    # Those of one half live in some areas more often, wherever they work.
-    other = (area[homes] % 3 == 0) & (half[row] == 0) & (random.random(homes.size) < 0.6)
-    homes = np.where(other, random.integers(0, BLOCKS, homes.size), homes).astype(np.int32)
     starts = np.arange(0, BLOCKS, BLOCKS // AREAS, dtype=np.int32)
     urns = place * 2 + half
     groups = JobGroups(groups.n, groups.place, np.stack([urns, half]).astype(np.int32))
     n = np.bincount(urns, groups.n).astype(np.int64)
-    first = np.arange(0, BLOCKS, 3, dtype=np.int32)  # some of these cells are in two areas
+    read = np.union1d(starts, outside).astype(np.int32)
+    first = np.union1d(np.arange(0, BLOCKS, 3), outside).astype(np.int32)  # some cells are in two areas
     found = np.zeros((n.size, first.size), np.int64)
-    np.add.at(found, (urns[row], homes // 3), 1)
-    a = 0.05
+    np.add.at(found, (urns[row], np.searchsorted(first, homes, side="right") - 1), 1)
     drawn = np.concatenate(
         [random.multinomial(k, random.dirichlet(x + a)) for k, x in zip(n, found, strict=True)]
     )
     tables = [
         Table(n, np.zeros(n.size, np.int32), domains_of(first)),
-        Table(np.bincount(half, groups.n).astype(np.int64), np.zeros(2, np.int32), domains_of(starts)),
+        Table(np.bincount(half, groups.n).astype(np.int64), np.zeros(2, np.int32), domains_of(read)),
     ]
     evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([a]), np.ones(1))
     stream = RunKey.from_seed(3).stream("implicates", 0)
-    result = Implicates(
+    return Implicates(
         tables, [evidence], groups, lambda place, cuts: np.add.reduceat(model[place], cuts),
-        np.arange(PLACES) * AREAS // PLACES, starts, 40, stream,
+        np.arange(PLACES) * AREAS // PLACES, starts, 40, stream, outside=np.array(outside, np.int32),
     )  # fmt: skip
+
+
+def test_urns_by_an_attribute_tell_of_residents_by_it() -> None:
+    """What all urns of a category say of the homes of an area, which is many of their cells."""
+    random = np.random.default_rng(6)
+    groups, homes, model = region(5, own_model=False)
+    half = groups.member[1].astype(np.int64)
+    row = np.repeat(np.arange(groups.n.size), groups.n)
+    area = np.arange(BLOCKS) * AREAS // BLOCKS
+    # Those of one half live in some areas more often, wherever they work.
+    other = (area[homes] % 3 == 0) & (half[row] == 0) & (random.random(homes.size) < 0.6)
+    homes = np.where(other, random.integers(0, BLOCKS, homes.size), homes).astype(np.int32)
+    result = drawn_from_urns_by_halves(groups, homes, model, 0.05)
     cells = result.domains(BLOCKS)
     homes_drawn = [
         cells.cuts[cells.offsets[i] : cells.offsets[i + 1]][result.place(i)] for i in range(groups.n_places)
     ]
     counts = rows_of(groups, homes_drawn).mean(axis=0)
     truth = rows_of(groups, [homes[np.newaxis]])[0]
+    starts = np.arange(0, BLOCKS, BLOCKS // AREAS)
     true, mean = (
         np.add.reduceat(every[half == 0].sum(axis=0), starts) / np.add.reduceat(every.sum(axis=0), starts)
         for every in (truth, counts)
     )
     assert true.std() > 0.02
     assert 0.85 < np.polyfit(true, mean, 1)[0] < 1.15
+
+
+def test_factors_of_residents_are_of_the_mean_of_what_is_drawn_of_places() -> None:
+    """A product of the means of skewed factors is many times the mean of their product."""
+    random = np.random.default_rng(7)
+    groups, homes, model = region(5, own_model=False)
+    zones = range(BLOCKS - 8, BLOCKS)  # of which the model expects next to nothing
+    model[:, zones] = 2e-6
+    model /= model.sum(axis=1, keepdims=True)
+    far = random.random(homes.size) < 0.005
+    homes = np.where(far, random.choice(zones, homes.size), homes).astype(np.int32)
+    result = drawn_from_urns_by_halves(groups, homes, model, 0.2, zones)
+    for cell, profile, position in zip(result._cell, result._profile, range(groups.n_places), strict=True):
+        drawn = np.bincount(cell, result._drawn_shares(position).mean(axis=0))
+        np.testing.assert_allclose(profile, drawn, rtol=0.15)
 
 
 def test_nobody_is_sure_that_a_home_without_public_flows_is_empty() -> None:

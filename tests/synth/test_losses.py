@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 
 from synth import losses
 from synth.losses import PoolClass, bad_threshold, failure_bound
-from synth.tails import FLOAT, rigorous, upper_fraction
+from synth.tails import FLOAT, REST, rigorous, upper_fraction
 
 from . import reference
 from .builders import make_class
-from .reference import Urn, cell_gain
+from .reference import Urn, beta_binomial_tail, cell_gain
 
 CLOSE = 1 + Fraction(1, 2**18)
 
@@ -112,32 +113,60 @@ def test_failure_bound_of_a_class_is_above_every_member(gain: Fraction, f: Fract
                 assert member[1] <= person
 
 
-@pytest.mark.parametrize("gain", [Fraction(5, 2), Fraction(5), Fraction(12)], ids=str)
-@pytest.mark.parametrize("a", [Fraction(1, 2), Fraction(2)], ids=str)
-def test_leaving_out_large_counts_loses_nothing(
-    gain: Fraction, a: Fraction, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Large enough for the Chernoff bound to end the loop; every count is then evaluated exactly.
-    n = m = 60
-    c = make_class(n, n, m, (3,), gain, (int(2 * a),))
-    used: list[int] = []
+def test_leaving_out_ranges_of_counts_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The maxima are those of every count, and far fewer are summed in large pools."""
+    summed = []
     original = losses.tail_bound
 
-    def counted(draws: int, weight: Fraction, *rest: object) -> object:
-        used.append(draws)
-        return original(draws, weight, *rest)  # type: ignore[arg-type]
+    def counted(*given: Any) -> Any:
+        summed.append(given[-1] == REST)
+        return original(*given)
 
-    monkeypatch.setattr(losses, "tail_bound", counted)
-    with rigorous() as balls:
-        failure, person = map(upper_fraction, failure_bound(c, (Fraction(1),), 2, balls))
-    true_failure, true_person = reference.failure(Urn(n, m, (a,) * 3, (Fraction(1),) * 3), gain)
-    assert true_failure <= failure <= true_failure * CLOSE
-    assert true_person <= person <= true_person * CLOSE
-    assert len(used) < next(x for x in range(2, n + 1) if bad_threshold(x, a, Fraction(1), gain) >= m)
+    cases = [
+        # fewest and most slots, draws, cells, gain, ten times the prior, retention, cells sure to be there
+        (60, 60, 60, 3, Fraction(5, 2), 5, 1, 0),
+        (60, 60, 60, 3, Fraction(5), 20, 1, 3),
+        (40, 60, 70, 5, Fraction(12), 20, 2, 0),
+        (25, 30, 60, 2, Fraction(3, 2), 4, 2, 0),  # bad more often, the more workers there are
+        (1000, 1000, 1000, 30, Fraction(8, 5), 600, 1, 30),
+        (700, 800, 800, 30, Fraction(6, 5), 2500, 1, 30),
+    ]
+    for fewest, most, draws, cells, gain, prior, inverse, kept in cases:
+        c = make_class(fewest, most, draws, (cells,), gain, (prior,), kept=(kept,))
+        (stratum,) = losses.strata(c, (Fraction(1, inverse),), 10)
+        with rigorous() as balls:
+            tails = [losses.Counts(stratum, gain, balls).tail(x, x) for x in range(1, most + 1)]
+            every = (
+                max(upper_fraction(tail / x) for x, tail in enumerate(tails, 1)),
+                max(map(upper_fraction, tails)),
+            )
+            summed.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(losses, "tail_bound", counted)
+                found = losses.worst_occupied_cell(stratum, gain, balls)
+        for one, whole in zip(map(upper_fraction, found), every, strict=True):
+            assert whole <= one <= whole * (1 + Fraction(1, 2**40))  # a ball that holds two balls is wider
+        assert 50 * sum(summed) < most or most < 700
+
+
+def test_one_bound_is_above_the_tails_of_a_range_of_counts() -> None:
+    for gain, prior, kept in itertools.product((Fraction(3, 2), Fraction(4)), (3, 25), (0, 3)):
+        c = make_class(5, 9, 8, (3,), gain, (prior,), kept=(kept,))
+        (stratum,) = losses.strata(c, (Fraction(1, 2),), 10)
+        true = []
+        for x in range(1, 10):
+            threshold = bad_threshold(x, stratum.prior, stratum.retention, gain)
+            true.append(beta_binomial_tail(8, x + stratum.prior, Fraction(stratum.rest(x)), threshold))
+        with rigorous() as balls:
+            counts = losses.Counts(stratum, gain, balls)
+            for first, last in itertools.combinations_with_replacement(range(1, 10), 2):
+                assert max(true[first - 1 : last]) <= upper_fraction(counts.tail(first, last))
+                if first > 1 and counts.last_alike(first) == last:
+                    assert upper_fraction(counts.tail(first, last)) <= max(true[first - 1 : last]) * CLOSE
 
 
 def test_a_bound_that_gives_up_says_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "_MAX_COUNTS", 3)
+    monkeypatch.setattr(losses, "MAX_COUNTS", 3)
     urn = Urn(9, 9, (Fraction(1, 2),) * 2, (Fraction(1),) * 2)
     gain = Fraction(3, 2)  # the largest tails are at large counts
     c, retention, q = single_class(urn, gain)

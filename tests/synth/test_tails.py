@@ -11,8 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import tails
-from synth.tails import BALL, FLOAT, PRECISION_BITS, chernoff_bound, rigorous, tail_bound, upper_fraction
+from synth.tails import (
+    BALL,
+    FLOAT,
+    PRECISION_BITS,
+    REST,
+    chernoff_bound,
+    rigorous,
+    tail_bound,
+    upper_fraction,
+)
 
 from .reference import beta_binomial_tail
 
@@ -70,14 +78,16 @@ def test_tail_of_larger_pools() -> None:
         assert exact_tail <= ball_tail(draws, weight, rest, threshold) <= exact_tail * SLACK
 
 
-def test_the_geometric_remainder_is_what_ends_a_long_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_geometric_remainder_is_what_ends_a_long_sum() -> None:
     # A tail of 100,000 possible terms that is far too small to be the trivial 1.
     assert 0 < ball_tail(100_000, Fraction(1, 2), Fraction(100_000), 60) < Fraction(1, 10**12)
-    # The longer sum is the tighter one: both are upper bounds of the same tail, within the promised share.
-    short = ball_tail(100_000, Fraction(1, 2), Fraction(100_000), 60)
-    monkeypatch.setattr(tails, "_REST", Fraction(1, 2**60))
-    long = ball_tail(100_000, Fraction(1, 2), Fraction(100_000), 60)
-    assert long <= short <= long * SLACK
+    # The longer sum is the tighter one: all are upper bounds of the same tail, within the promised share.
+    shares = (Fraction(1, 2**60), REST, Fraction(1, 4), Fraction(2**20))
+    for case in [(100_000, Fraction(1, 2), Fraction(100_000), 60), (900, Fraction(70), Fraction(900), 80)]:
+        with rigorous() as balls:
+            bounds = [upper_fraction(tail_bound(*case, balls, rest_share=share)) for share in shares]
+        for share, bound, longer in zip(shares[1:], bounds[1:], bounds, strict=False):
+            assert longer < bound <= bounds[0] * (1 + share)
 
 
 def test_a_tail_of_too_many_terms_is_one() -> None:

@@ -60,19 +60,17 @@ LIMITS = {
 @pytest.fixture(autouse=True, scope="module")
 def _each_tail_once() -> Iterator[None]:
     """Compute a tail that many pools of the grid share once: the same ball for the same arguments."""
-    known: dict[tuple[int, ...], Any] = {}
+    known: dict[tuple[Any, ...], Any] = {}
 
     def tail(
-        draws: int, weight: Fraction, rest: Fraction, threshold: int, numbers: Arithmetic, value: Any = None
+        draws: int, weight: Fraction, rest: Fraction, threshold: int, numbers: Arithmetic, *share: Any
     ) -> Any:
-        if value is not None:
-            return tail_bound(draws, weight, rest, threshold, numbers, value)
         # in integers: to find a fraction takes longer than to compute a small tail
         fractions = weight.numerator, weight.denominator, rest.numerator, rest.denominator
-        arguments = draws, *fractions, threshold, id(numbers), flint.ctx.prec
+        arguments = draws, *fractions, threshold, id(numbers), flint.ctx.prec, *share
         found = known.get(arguments)
         if found is None:
-            found = known[arguments] = tail_bound(draws, weight, rest, threshold, numbers)
+            found = known[arguments] = tail_bound(draws, weight, rest, threshold, numbers, *share)
         return found
 
     with pytest.MonkeyPatch.context() as patch:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import click.testing
 import pandas as pd
@@ -21,6 +22,7 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from pipelines.cli.common import counter
 from pipelines.cli.main import main
 from pipelines.release import certificate
 from pipelines.running import batches
@@ -773,3 +775,22 @@ def test_the_real_demo(tmp_path: Path) -> None:
     public = tmp_path / "out" / "demo" / "public"
     plan = pipelines.load_plan(public / "plan").numeric
     assert synth.Dirichlet().certify(plan).delta <= plan.delta
+
+
+def test_progress_says_how_much_longer_a_step_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert counter() is None  # nobody is looking
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    clock = iter(
+        [0, 5, 5, 6, 7, 7, 10, 10, 14, 17]
+    )  # when it is made, where a count begins, and at each message
+    monkeypatch.setattr("pipelines.cli.common.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    show = counter()
+    assert show is not None
+    for done, of in ((1, 0), (2, 0), (2, 2)):
+        show(done, of)
+    for done in (1, 3, 4):
+        show(done, 4)
+    lines = [line.partition("\x1b")[0].strip() for line in capsys.readouterr().err.split("\r")[1:]]
+    assert lines == ["1 tried", "2 tried", "2 of 2", "1 of 4", "3 of 4, about 2 s more", "4 of 4"]

@@ -614,6 +614,8 @@ attribute.0.labels = ["young"]
     attribute #1.labels: ["young"] is not a table; write for example { "1" = "part time" }
 attribute.0.labels = { 1 = 29 }
     attribute #1.labels: 29 is not a label; write one line of text, in quotes
+attribute.1 = { name = "trct", labels = { "1" = "one" } }
+    attribute #2.labels: "trct" is a kind of area, with a meaning only; leave it out
 attribute.1 = { name = "age" }
     attribute #2.name: attribute #1 is of the same attribute; leave one out
 release.contact = "the office"

@@ -88,7 +88,11 @@ def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_p
     other = next(name for name in config.mechanisms if name != plan.numeric.mechanism)
     named = small_config(OPEN, {"release.mechanism": other})
     assert "mechanism" in contradictions(named, plan)
-    measured = make_plan(small_config(MEASURED))
+    told: list[tuple[int, int]] = []
+    measured = make_plan(small_config(MEASURED), count=lambda *parts: told.append(parts))
+    # Candidates, whose number is known in the end: this mechanism is calibrated at once.
+    assert told == [*((i, 0) for i in range(1, len(told))), (len(told) - 1,) * 2]
+    assert len(told) > 2
     assert "mechanism" not in contradictions(small_config(OPEN), measured)
     assert "mechanism" in contradictions(small_config(OPEN, {"plan.prior": "0.5"}), measured)  # it has none
     folder = tmp_path / "plan"

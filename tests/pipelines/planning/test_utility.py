@@ -7,6 +7,7 @@ import pytest
 
 import geo_data
 from pipelines import mean_commute, total_variation
+from pipelines.planning.utility import commutes
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +45,7 @@ def test_mean_commute(places: geo_data.Geography) -> None:
     degree = 111.3194908  # kilometres of a degree of longitude on the equator of WGS84
     assert mean_commute(places, blocks(0, 0), blocks(0, 1)) == pytest.approx(degree / 2, rel=1e-7)
     assert mean_commute(places, blocks(3), blocks(2)) == pytest.approx(110.5743886, rel=1e-7)
+    # More jobs than pairs of places: the distance of every job is the same.
+    work, homes = np.divmod(np.arange(16, dtype=np.int32), 4)
+    alone = commutes(places, work, homes)
+    assert np.array_equal(commutes(places, np.tile(work, 9), np.tile(homes, 9)), np.tile(alone, 9))

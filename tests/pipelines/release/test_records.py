@@ -27,7 +27,10 @@ ABOUT = {
     "release.licence": "CC-BY-4.0",
     "release.publisher": 'Office of "Data" | Ä',
     "release.contact": "data@example.org",
-    "attribute": [{"name": "age", "unit": "years", "labels": {"old": "55 | more"}}],
+    "attribute": [
+        {"name": "age", "unit": "years", "labels": {"old": "55 | more"}},
+        {"name": "trct", "meaning": "tract of the town's own"},
+    ],
 }
 
 DCAT_US_SCHEMA = Path(__file__).resolve().parents[3] / "benchmarks" / "dcat_us.schema.json"
@@ -41,9 +44,10 @@ def releases(
     clean_source: object,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
-    """The public folders of a release of LODES jobs, and of one of microdata in parts, with implicates."""
+    """The public folders of a release of LODES jobs, and of one of microdata in parts, with noisy counts."""
     folder = tmp_path_factory.mktemp("records")
     more = {"release.csv": False, "release.implicates": 2, "run": {"batch_jobs": 200}}
+    more |= {"release.mechanism": "geometric", "privacy.delta": "0", "plan.retention_min": "1"}
     text = config_text(microdata_jobs("parquet"), ABOUT, more)
     made = pipelines.run(pipelines.parse_config(text, folder, "r.toml"), key=synth.RunKey.from_seed(1))
     return {"lodes": small_release.public, "parts": made.public}
@@ -140,6 +144,9 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
     text = (releases["parts"] / "README.md").read_text(encoding="utf-8")
     assert "T = u + B / 2" in text
     assert "55 \\| more" in text
+    assert "code of its tract of the town's own, which consists of whole areas of bgrp;" in " ".join(
+        text.split()
+    )
     assert 'Publisher: Office of "Data" | Ä' in text
 
 

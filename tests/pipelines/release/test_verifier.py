@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from decimal import localcontext
 from fractions import Fraction
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -138,13 +139,35 @@ def test_random_plans_have_the_same_bounds_and_none_is_below_the_truth(benchmark
 def test_its_arithmetic_encloses_the_truth(benchmark: ModuleType) -> None:
     """Where a wrong direction of rounding would not be seen in twelve digits."""
     checker = benchmark.load_verifier()
-    ends = ((checker.down, checker.DOWN), (checker.up, checker.UP))
     third = Fraction(1, 3)
     assert Fraction(checker.down(third)) < third < Fraction(checker.up(third))
     for n in range(1, 40):
         x = Fraction(n, 7)
-        exact = math.prod(n + 7 * i for i in range(n))
-        assert Fraction(checker.rising(n, 7, n, checker.DOWN)) <= exact <= checker.rising(n, 7, n, checker.UP)
+        exact = Fraction(math.prod(n + 7 * i for i in range(n)), math.factorial(n) * 7**n)
+        below, above = (Fraction(checker.ways(n, 7, n, low)[n]) for low in (True, False))
+        assert below <= exact <= above <= below * (1 + Fraction(1, 10**40))
         for of, inverse in ((checker.exp, checker.log), (checker.log, checker.exp)):
-            back = [Fraction(inverse(of(to_end(x), end), end)) for to_end, end in ends]
-            assert back[0] < x < back[1]
+            assert Fraction(inverse(of(checker.up(x)))) > x
+
+
+def test_an_inverse_moment_is_just_above_the_truth(benchmark: ModuleType) -> None:
+    """The sums of Lemma 25 against sums over all results of coins, each an exact fraction."""
+    checker = benchmark.load_verifier()
+    for base, m, coins, a in (
+        (Fraction(3, 2), 1, [(Fraction(1, 2), Fraction(1, 4), 3)], Fraction(1, 2)),
+        (
+            Fraction(7, 3),
+            5,
+            [(Fraction(5, 3), Fraction(1, 2), 2), (Fraction(1, 9), Fraction(1, 8), 3)],
+            Fraction(9),
+        ),
+        (Fraction(41, 2), 60, [(Fraction(1, 50), Fraction(1, 3), 0)], Fraction(1, 50)),
+    ):
+        urns = [(Fraction(1), base)]
+        for b, f, k in coins:
+            for _ in range(k):
+                urns = [(p * q, w + more) for p, w in urns for q, more in ((f, b), (1 - f, 0))]
+        mean = [sum(p / math.prod(w + more + i for i in range(m)) for p, w in urns) for more in (0, a)]
+        with localcontext(checker.UP):
+            bound = Fraction(checker.inverse_moment(base, m, coins, a))
+        assert 0 < bound - mean[0] / mean[1] < Fraction(1, 10**15) * bound
