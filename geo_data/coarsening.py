@@ -27,6 +27,7 @@ from geo_data._model_tables import in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
 from geo_data.tree import Tree
+from synth.policy import FULL, Policy
 from synth.rationals import exact
 
 __all__ = [
@@ -186,6 +187,8 @@ def coarsen(
     n: NDArray[np.int64],
     rule: Rule,
     smallest_retention: Fraction,
+    policy: Policy = FULL,
+    part: NDArray[np.int32] | None = None,
 ) -> Coarsening:
     """Make the domain of every pool by a rule.
 
@@ -201,6 +204,10 @@ def coarsen(
     smallest_retention : Fraction
         f_min. A cell's retention is its expected count clipped to [f_min, 1], rounded up to
         `retention_grid`.
+    policy : Policy
+        Under a policy of parts a domain is of one part.
+    part : ndarray of int32, shape (n_pools,), optional
+        The part of each pool's homes; by default 0.
 
     Returns
     -------
@@ -209,48 +216,55 @@ def coarsen(
     Notes
     -----
     Of the rule "units" with f_min = 1 a domain serves pools of all sizes; and all destinations, too, where no
-    cell holds several units of the model, among which the shares of a destination would choose.
+    cell holds several units of the model, among which the shares of a destination would choose. A rule is
+    told what is expected of a pool whose homes are all in its part; what it cuts elsewhere is left out.
     """
     unit_of_pool = model.units(place)
     retention = retention_grid(smallest_retention)
     same = rule.cuts if isinstance(rule, _SameCells) and len(retention) == 1 else None
     any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
     octave = np.floor(np.log2(n)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
-    keys, domain = np.unique(unit_of_pool.astype(np.int64) * 64 + octave, return_inverse=True)
+    key, parts = unit_of_pool.astype(np.int64) * 64 + octave, policy.n_parts
+    keys, domain = np.unique(key * parts + (0 if part is None else part), return_inverse=True)
+    of_part, keys = keys % parts, keys // parts
     unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
     tree = Tree(model)
     falling = -np.array([float(f) for f in retention])
     needed, first = np.unique(unit, return_index=True)
     last = np.append(first[1:], unit.size)
     if any_unit:  # made for the first destination only
-        domain, unit, size = np.zeros_like(domain), unit[:1], size[:1]
-        first, last = np.minimum(first, 1), np.minimum(last, 1)
+        of_part, same_part = np.unique(of_part, return_inverse=True)
+        domain, unit, size = same_part[domain], unit[:1].repeat(of_part.size), size[:1].repeat(of_part.size)
+        first, last = (np.full_like(first, of_part.size) for _ in range(2))
+        first[0] = 0
+    ends = policy.ends(model.geography.n_blocks)
 
     def cells_of(rows: slice) -> tuple[list[NDArray[np.int32]], list[NDArray[np.uint8]], _Listed]:
         cuts: list[NDArray[np.int32]] = []
         strata: list[NDArray[np.uint8]] = []
         shares = model.shares(needed[rows])
         for row, one, begin, end in zip(shares, needed[rows], first[rows], last[rows], strict=True):
-            for s in size[begin:end].tolist():
-                cells = rule(tree, int(one), row, float(s))
+            for s, p in zip(size[begin:end].tolist(), of_part[begin:end].tolist(), strict=True):
+                own = row if parts == 1 else _of_part(tree, row, int(policy.parts[p]), int(ends[p]))
+                cells = policy.within(rule(tree, int(one), own, float(s)), p)
                 cuts.append(cells)
                 if len(retention) == 1:
                     strata.append(np.zeros(cells.size, np.uint8))
                     continue
-                bounds = np.append(cells, model.geography.n_blocks).astype(np.int64)
-                expected = s * np.diff(tree.up_to(row, bounds))
+                bounds = np.append(cells, ends[p]).astype(np.int64)
+                expected = s * np.diff(tree.up_to(own, bounds))
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
         return cuts, strata, _listed(shares)
 
-    parts = in_batches(cells_of, needed.size)
-    lengths = np.array([c.size for cuts, _, _ in parts for c in cuts])
-    listed = [part[2] for part in parts]
+    made = in_batches(cells_of, needed.size)
+    lengths = np.array([c.size for cuts, _, _ in made for c in cuts])
+    listed = [batch[2] for batch in made]
     return Coarsening(
         offsets=np.append(0, np.cumsum(lengths)),
-        cuts=np.concatenate([c for cuts, _, _ in parts for c in cuts]),
-        stratum=np.concatenate([s for _, strata, _ in parts for s in strata]),
+        cuts=np.concatenate([c for cuts, _, _ in made for c in cuts]),
+        stratum=np.concatenate([s for _, strata, _ in made for s in strata]),
         retention=retention,
         domain=domain.astype(np.int32),
         unit=unit,
@@ -260,6 +274,15 @@ def coarsen(
         share_unit=np.concatenate([units for _, units, _ in listed]),
         share=np.concatenate([shares for _, _, shares in listed]),
     )
+
+
+def _of_part(tree: Tree, shares: Float64, first: int, stop: int) -> Float64:
+    """Return the shares of the units in a part, such that those of its blocks add up to 1."""
+    before, after = tree.up_to(shares, np.array([first, stop], np.int64))
+    starts = tree.starts[tree.unit_depth]
+    inside = np.zeros(shares.size, bool)
+    inside[np.searchsorted(starts, first, side="right") - 1 : np.searchsorted(starts, stop)] = True
+    return np.where(inside, shares, 0.0) / (after - before if after > before else 1.0)
 
 
 _Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]

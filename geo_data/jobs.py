@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, SupportsInt
+from dataclasses import dataclass, field
+from typing import Any, Protocol, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from geo_data.arguments import paths_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
+from synth.policy import FULL, Policy
 
 __all__ = [
     "Files",
@@ -55,19 +56,42 @@ class Slots:
         Per attribute, the code of the job's category: a position in `categories`.
     categories : dict of str to tuple of str
         Per attribute, its categories in order.
+    home_part : ndarray of int32, shape (S,), optional
+        The part that the home of the job is in, where a policy makes it public (`synth.Policy.part`); by
+        default 0, that of all blocks.
 
     Notes
     -----
-    Rows are sorted by `work`, then by the attributes in their order, so that the order of a file's rows
-    (which may follow the origins) leaves no trace.
+    Rows are sorted by `work`, then by `home_part` and the attributes in their order, so that the order of a
+    file's rows (which may follow the origins) leaves no trace.
     """
 
     work: Int32
     attributes: dict[str, AttributeCodes]
     categories: dict[str, tuple[str, ...]]
+    home_part: Int32 = field(default_factory=lambda: FULL.part(np.zeros(1, np.int32)))
+
+    def __post_init__(self) -> None:
+        if self.home_part.size == 1:
+            object.__setattr__(self, "home_part", np.broadcast_to(self.home_part[0], self.work.shape))
 
     def __len__(self) -> int:
         return len(self.work)
+
+    def some(self, rows: npt.NDArray[Any], names: Sequence[str] | None = None) -> Slots:
+        """Return some of the slots, in an order, with some of the attributes; by default all."""
+        names = list(self.attributes) if names is None else names
+        whole = self.home_part.strides == (0,)  # one part, which takes no memory
+        return Slots(
+            self.work[rows],
+            {name: self.attributes[name][rows] for name in names},
+            {name: self.categories[name] for name in names},
+            FULL.part(np.zeros(1, np.int32)) if whole else self.home_part[rows],
+        )
+
+    def part(self, policy: Policy) -> Int32:
+        """Return the part of each home; of `JobRecords` it follows from the home."""
+        return self.home_part
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name} ({len(values)})" for name, values in self.categories.items())
@@ -98,12 +122,20 @@ class JobRecords:
     def __repr__(self) -> str:
         return "<JobRecords>"
 
+    def part(self, policy: Policy) -> Int32:
+        """Return the part of each home, which the policy makes public."""
+        return policy.part(self.home)
+
 
 class JobSource(Protocol):
     """Where jobs come from. `LodesJobs` and `MicrodataJobs` are sources."""
 
-    def slots(self) -> Slots:
-        """Read the public side; the origin column is not parsed."""
+    def slots(self, policy: Policy = FULL) -> Slots:
+        """Read the public side.
+
+        The origin column is not parsed, unless the policy makes the part of each home public: then the part
+        is all that is kept of it.
+        """
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
         """Read the confidential side with the attributes named in `by`."""

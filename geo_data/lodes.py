@@ -29,6 +29,7 @@ from geo_data.jobs import (
 )
 from geo_data.od_files import LODES_CATEGORIES
 from geo_data.tables import Kind, read_table
+from synth.policy import FULL, Policy
 
 __all__ = ["LODES_COLUMNS", "LodesJobs"]
 
@@ -73,8 +74,10 @@ class LodesJobs:
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
 
-    def slots(self) -> Slots:
+    def slots(self, policy: Policy = FULL) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.
+
+        Under a policy of parts from the totals of each destination and part of homes.
 
         Returns
         -------
@@ -88,38 +91,44 @@ class LodesJobs:
 
         Notes
         -----
-        Origins must not leak into the slots. The origin column is not parsed; that is not enough, because
-        rows are grouped by origin: attributes of a row with one job are known jointly, those of a larger
-        row are not, and which is which depends on where people live. So slots are a function of the
-        totals per work block by SA, by SE and by SI only, which are exact. The three are coupled by a fixed
-        public shuffle within the block: SA in order; SE and SI ranked by a hash of (block code, position,
-        group). The joint distribution of two groups is therefore not that of the file.
+        Origins must not leak into the slots. Unless there are several parts, the origin column is not parsed;
+        that is not enough, because rows are grouped by origin: attributes of a row with one job are known
+        jointly, those of a larger row are not, and which is which depends on where people live. So slots are
+        a function of the totals per work block (and part) by SA, by SE and by SI only, which are exact. The
+        three are coupled by a fixed public shuffle within these: SA in order; SE and SI ranked by a hash of
+        (block code, position, group). The joint distribution of two groups is therefore not that of the file.
         """
         # One sum over all files: which of its jobs are from an aux file depends on where people live.
-        sums = {name: np.zeros(self.geography.n_blocks, np.int64) for name in _COUNTS}
-        for path, _ in self._files:
-            frame = self._read(path, "w_geocode")
+        several = policy.n_parts > 1
+        sums = pd.DataFrame(columns=list(_COUNTS), index=pd.Index([], dtype=np.int64), dtype=np.int64)
+        for path, external in self._files:
+            frame = self._read(path, "w_geocode", *(("h_geocode",) if several else ()))
             refuse_no_jobs(path, "S000", frame["S000"].sum())
             work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
-            for name in _COUNTS:
-                counts = np.bincount(work, weights=frame[name], minlength=self.geography.n_blocks)
-                sums[name] += counts.astype(np.int64)
-        n_blocks = self.geography.n_blocks
-        totals = sums["S000"]
+            key = work.astype(np.int64)
+            if several:
+                key = key * policy.n_parts + policy.part(self._homes(path, frame, external=external))
+            sums = pd.concat([sums, frame[list(_COUNTS)].groupby(key).sum()]).groupby(level=0).sum()
+        sums = sums[sums["S000"] > 0]
+        totals = sums["S000"].to_numpy()
         refuse_no_jobs(self._files[0][0], "S000", totals.sum())
-        slot_work = np.repeat(np.arange(n_blocks, dtype=np.int32), totals)
+        group_work, group_part = np.divmod(sums.index.to_numpy(), policy.n_parts)
+        slot_work = np.repeat(group_work.astype(np.int32), totals)
+        row = np.repeat(np.arange(totals.size, dtype=np.int32), totals)
         codes: dict[str, AttributeCodes] = {}
         for number, (group, categories) in enumerate(LODES_CATEGORIES.items()):
-            by_category = np.column_stack([sums[name] for name in categories])
+            by_category = sums[list(categories)].to_numpy()
             in_order = np.repeat(
-                np.tile(np.arange(len(categories), dtype=np.uint8), n_blocks), by_category.ravel()
+                np.tile(np.arange(len(categories), dtype=np.uint8), totals.size), by_category.ravel()
             )
-            codes[group] = in_order if number == 0 else in_order[self._shuffle(slot_work, totals, number)]
-        order = np.lexsort((*reversed(codes.values()), slot_work))
+            shuffled = in_order[self._shuffle(slot_work, row, totals, number)] if number else in_order
+            codes[group] = shuffled
+        order = np.lexsort((*reversed(codes.values()), row))
         return Slots(
             work=slot_work[order],
             attributes={group: values[order] for group, values in codes.items()},
             categories=dict(LODES_CATEGORIES),
+            home_part=group_part.astype(np.int32)[row] if several else policy.part(slot_work),
         )
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
@@ -243,17 +252,7 @@ class LodesJobs:
     ) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
-        home = locate_blocks(
-            self.geography, frame["h_geocode"], path=path, column="h_geocode", homes=True, external=external
-        )
-        refuse_any(
-            path,
-            "rows of the aux file have homes in the geography",
-            pd.Series(~self.geography.is_external(home)) if external else 0,
-            column="h_geocode",
-            fix="give the main file, with homes in the geography, as file and the other one as aux; of "
-            "several states, put these rows into a file of jobs.file",
-        )
+        home = self._homes(path, frame, external=external)
         refuse_any(
             path,
             "rows repeat an origin-destination pair that has a row already",
@@ -270,6 +269,20 @@ class LodesJobs:
             home=np.repeat(home, per_row),
             attributes={by[0]: codes} if by else {},
         )
+
+    def _homes(self, path: str | os.PathLike[str], frame: pd.DataFrame, *, external: bool) -> Int32:
+        home = locate_blocks(
+            self.geography, frame["h_geocode"], path=path, column="h_geocode", homes=True, external=external
+        )
+        refuse_any(
+            path,
+            "rows of the aux file have homes in the geography",
+            pd.Series(~self.geography.is_external(home)) if external else 0,
+            column="h_geocode",
+            fix="give the main file, with homes in the geography, as file and the other one as aux; of "
+            "several states, put these rows into a file of jobs.file",
+        )
+        return home
 
     def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
@@ -295,10 +308,12 @@ class LodesJobs:
             )
         return frame
 
-    def _shuffle(self, slot_work: Int32, totals: npt.NDArray[np.int64], group: int) -> npt.NDArray[np.intp]:
-        """Return a permutation of the slots within their blocks that depends on public things only."""
+    def _shuffle(
+        self, slot_work: Int32, row: Int32, totals: npt.NDArray[np.int64], group: int
+    ) -> npt.NDArray[np.intp]:
+        """Return a permutation of the slots within their totals that depends on public things only."""
         position = np.arange(len(slot_work)) - np.repeat(np.cumsum(totals) - totals, totals)
         places = pd.util.hash_array((position * len(LODES_CATEGORIES) + group).astype(np.uint64))
         blocks = pd.util.hash_array(self.geography.blocks, categorize=False)
         # Unsigned addition wraps around, which is what mixing two hashes wants.
-        return np.lexsort((pd.util.hash_array(places + blocks[slot_work]), slot_work))
+        return np.lexsort((pd.util.hash_array(places + blocks[slot_work]), row))

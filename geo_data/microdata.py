@@ -16,6 +16,7 @@ from geo_data.geography import Geography
 from geo_data.jobs import (
     AttributeCodes,
     Files,
+    Int32,
     JobRecords,
     Slots,
     count_repeats,
@@ -25,6 +26,7 @@ from geo_data.jobs import (
     refuse_no_jobs,
 )
 from geo_data.tables import Kind, read_table
+from synth.policy import FULL, Policy
 
 __all__ = ["MicrodataJobs"]
 
@@ -98,8 +100,10 @@ class MicrodataJobs:
                 fix="leave out worker, or count",
             )
 
-    def slots(self) -> Slots:
+    def slots(self, policy: Policy = FULL) -> Slots:
         """Read the job slots; the origin and worker columns must be there, and are not parsed.
+
+        Of origins the part is kept that the policy makes public, if it has several.
 
         Returns
         -------
@@ -112,18 +116,23 @@ class MicrodataJobs:
             A file fault, a destination outside the geography, an attribute with missing values or more
             than 1,000 categories.
         """
-        frames, works = [], []
+        frames, works, parts = [], [], []
+        several = policy.n_parts > 1
         for path in files_of(self.path):
-            frame = self._read(path, self.attributes)
+            frame = self._read(path, self.attributes, origins=several)
             works.append(locate_blocks(self.geography, frame[self.work], path=path, column=self.work))
+            if several:
+                parts.append(policy.part(self._homes(frame[self.home], path)))
             frames.append(frame[list(self.attributes)])
         work, whole = np.concatenate(works), pd.concat(frames, ignore_index=True)
+        part = [np.concatenate(parts)] if several else []
         coded = {name: self._code(whole[name]) for name in self.attributes}
-        order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), work))
+        order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), *part, work))
         return Slots(
             work=work[order],
             attributes={name: codes[order] for name, (codes, _) in coded.items()},
             categories={name: categories for name, (_, categories) in coded.items()},
+            home_part=part[0][order] if several else policy.part(work),
         )
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
@@ -198,9 +207,7 @@ class MicrodataJobs:
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
                 yield JobRecords(
                     work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
-                    home=locate_blocks(
-                        self.geography, home, path=path, column=self.home, homes=True, external=True
-                    ),
+                    home=self._homes(home, path),
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
@@ -220,6 +227,10 @@ class MicrodataJobs:
             column=self.worker,
             fix="name each file once (see what * and ? in jobs.file match)",
         )
+
+    def _homes(self, codes: pd.Series, path: str | os.PathLike[str]) -> Int32:
+        column = str(codes.name)
+        return locate_blocks(self.geography, codes, path=path, column=column, homes=True, external=True)
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:

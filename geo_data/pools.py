@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
+from synth.policy import FULL, Policy
 
 __all__ = ["PoolFinder", "PoolTable", "Pooling", "build_pools", "group_records", "order_records"]
 
@@ -69,6 +70,8 @@ class PoolTable:
         Slots of each pool.
     slots : Slots
         The slots, pool after pool; inside a pool by work block and attributes.
+    policy : Policy
+        By whose parts of homes pools are divided too, last.
     """
 
     pooling: Pooling
@@ -76,6 +79,7 @@ class PoolTable:
     strata: dict[str, NDArray[np.integer]]
     n: NDArray[np.int64]
     slots: Slots
+    policy: Policy = FULL
 
     def __repr__(self) -> str:
         return (
@@ -88,12 +92,17 @@ class PoolTable:
         return (self.place // 2).astype(np.int32)
 
     @property
+    def part(self) -> NDArray[np.int32]:
+        """The part that all homes of each pool are in."""
+        return self.slots.home_part[np.cumsum(self.n) - self.n]
+
+    @property
     def shared(self) -> NDArray[np.bool_]:
         """Whether the pool is shared by the small blocks of a unit."""
         return self.place % 2 == 1
 
 
-def build_pools(slots: Slots, geography: Geography, pooling: Pooling) -> PoolTable:
+def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Policy = FULL) -> PoolTable:
     """Group slots into pools.
 
     Parameters
@@ -102,6 +111,8 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling) -> PoolTab
         Public.
     geography : Geography
     pooling : Pooling
+    policy : Policy
+        That the slots were read with: each pool is of homes of one part.
 
     Returns
     -------
@@ -117,13 +128,9 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling) -> PoolTab
         allowed = ", ".join(slots.attributes) or "none"
         raise ValueError(f"pools cannot be made by {', '.join(unknown)}: the attributes are {allowed}")
     place = pooling.place(geography, np.bincount(slots.work, minlength=geography.n_blocks))
-    key = _key(slots, slots.categories, pooling.by, place)
+    key = _key(slots, slots.categories, pooling.by, place, policy)
     order = np.argsort(key, kind="stable")
-    ordered = Slots(
-        work=slots.work[order],
-        attributes={name: codes[order] for name, codes in slots.attributes.items()},
-        categories=slots.categories,
-    )
+    ordered = slots.some(order)
     _, first, n = np.unique(key[order], return_index=True, return_counts=True)
     return PoolTable(
         pooling=pooling,
@@ -131,6 +138,7 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling) -> PoolTab
         strata={name: ordered.attributes[name][first] for name in pooling.by},
         n=n.astype(np.int64),
         slots=ordered,
+        policy=policy,
     )
 
 
@@ -193,17 +201,13 @@ class PoolFinder:
             geography, np.bincount(pools.slots.work, minlength=geography.n_blocks)
         )
         first = np.cumsum(pools.n) - pools.n
-        slots = Slots(
-            work=pools.slots.work[first],
-            attributes={name: pools.slots.attributes[name][first] for name in pools.pooling.by},
-            categories=pools.slots.categories,
-        )
-        self._keys = _key(slots, slots.categories, pools.pooling.by, self._place)
+        slots = pools.slots.some(first, pools.pooling.by)
+        self._keys = _key(slots, slots.categories, pools.pooling.by, self._place, pools.policy)
 
     def find(self, records: JobRecords) -> NDArray[np.int64]:
         """Return the pool of each record, int64 of shape (n,); the number of pools where there is none."""
         categories, by = self._pools.slots.categories, self._pools.pooling.by
-        key = _key(records, categories, by, self._place)
+        key = _key(records, categories, by, self._place, self._pools.policy)
         # Of jobs that no slot can be for (`JobSource.parts`), no key may be that of another pool.
         key[records.work < 0] = -1
         for name in by:
@@ -218,8 +222,9 @@ def _key(
     categories: dict[str, tuple[str, ...]],
     by: tuple[str, ...],
     place: NDArray[np.int64],
+    policy: Policy,
 ) -> NDArray[np.int64]:
     key: NDArray[np.int64] = place[rows.work]
     for name in by:
         key = key * len(categories[name]) + rows.attributes[name]
-    return key
+    return key * policy.n_parts + rows.part(policy)

@@ -13,8 +13,9 @@ from geo_data.category_counts import count_categories, inside_share
 from geo_data.deviation import Deviation
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
+from synth.policy import Policy
 
-__all__ = ["Assumptions", "attribute_concentrations", "proxy_homes"]
+__all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -118,6 +119,53 @@ def proxy_homes(
     homes[order] = _blocks(model, home_units, assumed.homes, generator)
     if attributes and concentrations:
         _exchange(model, work, homes, attributes, concentrations, np.random.default_rng([seed, 1]))
+    return homes
+
+
+def homes_in_parts(
+    model: PublicModel,
+    work: NDArray[np.int32],
+    homes: NDArray[np.int32],
+    part: NDArray[np.int32],
+    policy: Policy,
+    seed: int,
+) -> NDArray[np.int32]:
+    """Give every job a home in its part: that of `proxy_homes`, or another one where that is elsewhere.
+
+    It is that of a job of the same destination unit, if one has a home in that part; else of any job; else a
+    block by public weight.
+
+    Parameters
+    ----------
+    model : PublicModel
+    work, homes : ndarray of int32, shape (n,)
+        Work block and drawn home of each job.
+    part : ndarray of int32, shape (n,)
+        The public part of each job's home.
+    policy : Policy
+    seed : int
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+    """
+    if policy.n_parts == 1:
+        return homes
+    drawn = policy.part(homes)
+    generator, wrong = np.random.default_rng([seed, 2]), np.flatnonzero(drawn != part)
+    homes, right = homes.copy(), homes
+    for unit in (model.units(work).astype(np.int64), np.zeros(work.size, np.int64)):
+        key = unit * policy.n_parts + drawn
+        order = np.argsort(key, kind="stable")
+        wanted = unit[wrong] * policy.n_parts + part[wrong]
+        low, high = (np.searchsorted(key[order], wanted, side=side) for side in ("left", "right"))
+        some = high > low
+        homes[wrong[some]] = right[order[generator.integers(low[some], high[some])]]
+        wrong = wrong[~some]
+    running = np.append(0, np.cumsum(model.weights))
+    ends = policy.ends(model.geography.n_blocks)
+    low, high = running[policy.parts[part[wrong]]], running[ends[part[wrong]]]
+    homes[wrong] = np.searchsorted(running, generator.integers(low, high), side="right") - 1
     return homes
 
 

@@ -38,6 +38,9 @@ from .plan import Plan as Plan
 from .plan import Pools as Pools
 from .plan import RecordRange as RecordRange
 from .plan import Table as Table
+from .policy import FULL as FULL
+from .policy import Policy as Policy
+from .policy import implies as implies
 from .randomness import RunKey as RunKey
 from .randomness import WordStream as WordStream
 from .randomness import uniform_below as uniform_below

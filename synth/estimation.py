@@ -110,7 +110,8 @@ class Estimate:
         """Return the cells of all places, domain after domain in the order of places."""
         cuts = np.concatenate([layout.cuts for layout in self.layouts])
         offsets = offsets_of(np.array([layout.cuts.size for layout in self.layouts], np.int64))
-        return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8))
+        policy = self.tables[0].domains.policy
+        return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
 
     def margins(self) -> list[Float64]:
         """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""
@@ -372,10 +373,14 @@ class _Fit:
         """
         last = len(targets) - 1
         every = [table.domains for table in self._tables[: last + 1]]
-        common = every[0].cuts[: every[0].offsets[1]]
+        first, bounds = np.unique(every[0].part, return_index=True)[1].tolist(), every[0].offsets.tolist()
+        common = np.concatenate([every[0].cuts[bounds[d] : bounds[d + 1]] for d in first])  # of each part
         for domains in every:
+            of = domains.policy.part(common)
             for d in range(domains.n_domains):
-                common = common[np.isin(common, domains.cuts[domains.offsets[d] : domains.offsets[d + 1]])]
+                own = domains.cuts[domains.offsets[d] : domains.offsets[d + 1]]
+                kept = np.isin(common, own) | (of != domains.part[d])
+                common, of = common[kept], of[kept]
         wanted = self._area_totals(last, targets[last], common)
         for k, (target, variance) in enumerate(zip(targets[:-1], variances[:-1], strict=True)):
             spread = self._area_totals(k, variance, common)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from synth._arrays import integers
 from synth._searching import last_at_most
+from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
 
 __all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange", "Table"]
@@ -26,7 +27,7 @@ GuaranteeName = Literal["pdp", "dp"]
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """Coarsened origin domains, each a partition of the blocks 0 .. n_blocks - 1 into cells.
+    """Coarsened origin domains, each a partition of the blocks of one part into cells.
 
     Attributes
     ----------
@@ -35,15 +36,18 @@ class Domains:
     offsets : ndarray of int64, shape (n_domains + 1,)
         Cells of domain d stand at ``offsets[d]:offsets[d + 1]`` of `cuts` and `stratum`.
     cuts : ndarray of int32, shape (n_cells,)
-        First block of each cell; strictly increasing inside a domain, beginning with 0.
+        First block of each cell; strictly increasing inside a domain, beginning with the first of its part.
     stratum : ndarray of uint8, shape (n_cells,)
         Retention stratum of each cell, an index into the retentions of the mechanism.
+    policy : Policy
+        Under "full" there is one part, all blocks.
     """
 
     n_blocks: int
     offsets: NDArray[np.int64]
     cuts: NDArray[np.int32]
     stratum: NDArray[np.uint8]
+    policy: Policy = FULL
 
     def __repr__(self) -> str:
         return f"<Domains: {self.n_domains:,} of {self.n_blocks:,} blocks, {self.cuts.size:,} cells>"
@@ -56,12 +60,14 @@ class Domains:
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
         first = self.offsets[:-1]
-        if np.any(np.diff(self.offsets) < 1) or np.any(self.cuts[first] != 0):
-            raise ValueError("every domain has at least one cell, and its first cell begins at block 0")
+        if np.any(np.diff(self.offsets) < 1) or not np.isin(self.cuts[first], self.policy.parts).all():
+            where = "block 0" if self.policy.n_parts == 1 else "the first block of a part"
+            raise ValueError(f"every domain has at least one cell, and its first cell begins at {where}")
         step = np.diff(self.cuts) > 0
         step[first[1:] - 1] = True
-        if not step.all() or self.cuts.max() >= self.n_blocks:
-            raise ValueError("cuts must increase inside a domain and stay below the number of blocks")
+        if not step.all() or np.any(self.cuts[self.offsets[1:] - 1] >= self._ends):
+            where = "number of blocks" if self.policy.n_parts == 1 else "end of its part"
+            raise ValueError(f"cuts must increase inside a domain and stay below the {where}")
 
     @property
     def n_domains(self) -> int:
@@ -72,6 +78,16 @@ class Domains:
     def n_cells(self) -> NDArray[np.int64]:
         """Number of cells k of each domain, shape (n_domains,)."""
         return np.diff(self.offsets)
+
+    @cached_property
+    def part(self) -> NDArray[np.int32]:
+        """Part that each domain is of, shape (n_domains,)."""
+        return self.policy.part(self.cuts[self.offsets[:-1]])
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """The block past the last one of each domain."""
+        return self.policy.ends(self.n_blocks)[self.part]
 
     @cached_property
     def strata_counts(self) -> NDArray[np.int64]:
@@ -98,10 +114,12 @@ class Domains:
         Raises
         ------
         ValueError
-            If a block number is out of range.
+            If a block number is out of range, or in another part than its domain.
         """
         if blocks.size and (blocks.min() < 0 or blocks.max() >= self.n_blocks):
             raise ValueError("a block is not one of the geography")
+        if self.policy.n_parts > 1 and np.any(self.policy.part(blocks) != self.part[domain]):
+            raise ValueError("a block is in another part than its domain")
         first = self.offsets[domain]
         position = last_at_most(self.cuts, blocks, first, self.offsets[domain + 1])
         return (position - first).astype(np.int32)
@@ -112,7 +130,9 @@ class Domains:
         """Return the first block of each cell and the block past its last one (int64, shape (n,))."""
         position = self.offsets[domain] + cells
         last = position + 1 == self.offsets[domain + 1]
-        following = np.where(last, self.n_blocks, self.cuts[np.minimum(position + 1, self.cuts.size - 1)])
+        following = np.where(
+            last, self._ends[domain], self.cuts[np.minimum(position + 1, self.cuts.size - 1)]
+        )
         return self.cuts[position].astype(np.int64), following.astype(np.int64)
 
     @cached_property
@@ -306,6 +326,11 @@ class Plan:
             raise ValueError("every pool needs a class")
         if any(table.n.sum() != self.pools.n.sum() for table in self.further):
             raise ValueError("every table is of all slots")
+        parts = self.domains.policy.parts
+        if any(not np.array_equal(table.domains.policy.parts, parts) for table in self.further):
+            raise ValueError("every table has cells under the policy of the pools")
+        if self.domains.policy.n_parts > 1 and self.record_range is not None:
+            raise ValueError("numbers of records that are confidential have no public parts")
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,7 @@ from pipelines.planning.utility import mean_commute, total_variation
 from pipelines.release.certificate import Certificate, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import budget_left
+from pipelines.running.payment import composes, left_in, read_ledger
 from pipelines.running.report import PlanReport, noise_words, paid_for
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
@@ -89,12 +89,14 @@ def ledger_account(account: Account) -> str:
         f"{account.data_set}{period}: {account.debits} release(s), {account.unfinished} unfinished; "
         f"spent epsilon {synth.decimal_up(account.epsilon)}, delta {synth.decimal_up(account.delta)}; "
         f"left epsilon {epsilon}, delta {delta}"
+        + ("" if account.policy == synth.FULL.name else f"; a guarantee under the policy {account.policy}")
     )
 
 
 def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     """Describe what is left of the budget of a plan, and whether it can be paid from it."""
-    left = budget_left(settings)
+    entries = read_ledger(settings)
+    left = left_in(entries, settings)
     cost = paid_for(guarantee_fields(plan, guarantee))
     fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
     period = f", {settings.period}" if settings.period else ""
@@ -102,6 +104,11 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
         f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "
         f"delta {synth.decimal_down(left[1])}"
         + ("" if fits else "; THIS RELEASE COSTS MORE, and run will refuse it")
+        + (
+            ""
+            if composes(entries, settings, plan.policy.name)
+            else "; ITS POLICY DOES NOT ADD UP with those of what was spent, and run will refuse it"
+        )
     )
 
 

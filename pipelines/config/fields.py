@@ -39,6 +39,7 @@ __all__ = [
     "Mechanism",
     "NameColumns",
     "Names",
+    "PolicySetting",
     "Population",
     "PositiveNumber",
     "RetentionNumber",
@@ -177,6 +178,16 @@ def _labels(value: object) -> dict[str, str]:
     return dict(value)
 
 
+def _policy(value: object) -> object:
+    if value == "full":
+        return value
+    if isinstance(value, dict) and value.keys() == {"partition"} and isinstance(value["partition"], str):
+        return dict(value)
+    raise ValueError(
+        f'{shown(value)} is not a policy; write "full", or {{ partition = "cty" }} with a level of yours'
+    )
+
+
 def _email(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", value):
         raise ValueError(f'{shown(value)} is not an e-mail address; write one, such as "data@example.org"')
@@ -247,6 +258,7 @@ Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Population = Literal["all", "residents"]
+PolicySetting = Annotated[Literal["full"] | dict[str, str], PlainValidator(_policy)]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Year = Annotated[int, Field(ge=1900, le=2999)]

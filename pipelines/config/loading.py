@@ -174,6 +174,8 @@ class ReleaseConfig(Section):
             left_out["attribute"] = True
         if self.jobs.population == "all":  # or this key
             left_out["jobs"] = {"population": True}
+        if self.privacy.policy == "full":
+            left_out["privacy"] = {"policy": True}
         if self.plan.cell_level is None:  # or this one
             left_out["plan"] = {"cell_level": True}
         return self.model_dump(mode="json", exclude=left_out)

@@ -149,6 +149,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     weights = _table(data.get("weights"))
     workload = _numbered("workload", data.get("workload"))
     yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes | workload)
+    yield from _policy_problems(data, geography, jobs)
     yield from _workload_problems(jobs, workload)
     yield from _attribute_problems(jobs, geography, _numbered("attribute", data.get("attribute")))
     if "cell_level" in plan and plan.get("coarsening") != "units":
@@ -203,6 +204,33 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
                     f"use {one_of(allowed)}, or add it to geography.levels"
                     + (" or geography.non_nesting_areas" if cuts else "")
                 )
+
+
+def _policy_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -> Iterator[str]:
+    """Parts of homes that are no level, or that nothing public tells."""
+    level = _table(_table(data.get("privacy")).get("policy")).get("partition")
+    levels, block = geography.get("levels"), geography.get("block")
+    if not isinstance(level, str) or not isinstance(levels, list):
+        return
+    allowed = [name for name in levels if isinstance(name, str)]
+    where = f"privacy.policy.partition: {shown(level)}"
+    if level == block:
+        yield f"{where} is the block: every home would be public, nothing protected; use {one_of(allowed)}"
+    elif level in _listed(geography.get("non_nesting_areas")):
+        yield (
+            f"{where} are areas that cut units of levels, and parts of homes are whole units; if each of "
+            f"them is, name the column in geography.levels, or use {one_of(allowed)}"
+        )
+    elif level not in allowed:
+        yield (
+            f"{where} is not a level of the geography; use {one_of(allowed)}, or add the column to "
+            "geography.levels"
+        )
+    if data.get("workplaces") is not None:
+        yield (
+            "privacy.policy: a public table of workplaces does not tell in which part homes are; write "
+            'policy = "full", or leave [workplaces] out'
+        )
 
 
 def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from pipelines.config.fields import (
     Mechanism,
     NameColumns,
     Names,
+    PolicySetting,
     Population,
     PositiveNumber,
     RetentionNumber,
@@ -151,11 +152,16 @@ class PrivacySettings(Section):
     guarantee : {"pdp", "dp"}
         Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
         whole run, or record-level differential privacy. The certificate states both.
+    policy : "full" or table
+        Which home may stand in the place of which other one: any ("full"); or any in the same unit of a
+        level, such as ``{ partition = "cty" }``. In which of these units the home of each job lies is then
+        public, and reproduced exactly.
     """
 
     epsilon: PositiveNumber
     delta: DeltaNumber
     guarantee: Literal["pdp", "dp"] = "pdp"
+    policy: PolicySetting = "full"
 
 
 class LodesJobsSettings(Section):

@@ -15,21 +15,28 @@ __all__ = [
     "Account",
     "Budget",
     "OverBudgetError",
+    "PolicyError",
     "accounts_of",
     "budgets_of_debit",
     "check_budget",
     "check_hash",
+    "check_policies",
     "debits_of",
     "exact_amount",
     "last_budgets",
     "left_of",
     "line_of_text",
     "period_label",
+    "policy_of_sum",
     "spent_of",
     "utc_text",
 ]
 
 _LONGEST_AMOUNT = 1000
+
+
+class PolicyError(LedgerError):
+    """The release is made under a policy that does not add up with those of others."""
 
 
 class OverBudgetError(LedgerError):
@@ -83,6 +90,8 @@ class Account:
         Releases that were paid from it.
     unfinished : int
         Those of them that have not finished.
+    policy : str
+        Whose guarantee the sum is: "full", or the policy of a release that protects least.
     """
 
     data_set: str
@@ -91,6 +100,7 @@ class Account:
     delta: Fraction
     debits: int
     unfinished: int
+    policy: str = synth.FULL.name
 
 
 def accounts_of(entries: list[Entry]) -> list[Account]:
@@ -101,7 +111,10 @@ def accounts_of(entries: list[Entry]) -> list[Account]:
         paid = debits_of(entries, data_set, period)
         unfinished = sum(entry.hash not in finished for entry in paid)
         spent = spent_of(entries, data_set, period)
-        result.append(Account(data_set, budget, *spent, debits=len(paid), unfinished=unfinished))
+        policy = policy_of_sum(paid)
+        result.append(
+            Account(data_set, budget, *spent, debits=len(paid), unfinished=unfinished, policy=policy)
+        )
     return sorted(result, key=lambda account: (account.data_set, account.budget.period or ""))
 
 
@@ -156,6 +169,32 @@ def budgets_of_debit(
     if budget.period is not None and total is None:
         total = last_budgets(entries).get((data_set, None))
     return [budget] if total is None else [budget, total]
+
+
+def check_policies(entries: list[Entry], data_set: str, budgets: list[Budget], policy: str) -> None:
+    """Refuse a debit whose policy, or an earlier one, protects neither more nor less than another.
+
+    The sum of several is a guarantee of the policy that all others imply; there is one where any two compare.
+    """
+    for limit in budgets:
+        for entry in debits_of(entries, data_set, limit.period):
+            other = entry.policy or synth.FULL.name
+            if not synth.implies(policy, other) and not synth.implies(other, policy):
+                raise PolicyError(
+                    f"{data_set}: entry {entry.entry} was debited under the policy {other!r}, and this "
+                    f"release is made under {policy!r}: neither protects all that the other does, so that "
+                    "what they cost does not add up. Fix: release under the same policy, under one whose "
+                    "parts divide those of the other, or under full"
+                )
+
+
+def policy_of_sum(entries: list[Entry]) -> str:
+    """Return the policy that the sum of some debits is a guarantee of: the one that all others imply."""
+    found = synth.FULL.name
+    for entry in entries:
+        other = entry.policy or synth.FULL.name
+        found = other if synth.implies(found, other) else found
+    return found
 
 
 def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> tuple[Fraction, Fraction]:

@@ -38,7 +38,7 @@ __all__ = [
 
 GENESIS = "odsynth ledger 1"
 _APPLICATION_ID = 0x6F64736C  # "odsl"
-_VERSION = 1
+_VERSION = 2  # the first has no policies; a ledger of it is given them with the first debit that names one
 _BUSY_SECONDS = 60.0
 _AMOUNTS = {"epsilon", "delta"}
 _RESTORE = (
@@ -46,10 +46,13 @@ _RESTORE = (
 )
 
 TABLES = {
-    "spends": ("entry", "time", "kind", "data_set", "period", "epsilon", "delta", "plan_sha256", "release"),
+    "spends": (
+        *("entry", "time", "kind", "data_set", "period", "epsilon", "delta", "plan_sha256", "release"),
+        "policy",
+    ),
     "releases": ("entry", "time", "kind", "debit", "detail"),
 }
-"""The columns of each table, besides `hash`. Entries are numbered across both."""
+"""The columns of each table, besides `hash`. Entries are numbered across both; version 1 has no policy."""
 
 _COLUMNS = {
     "spends": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
@@ -79,6 +82,11 @@ _SCHEMA = [
 ]
 
 
+_POLICY = "policy TEXT"
+_ADD_POLICY = f"ALTER TABLE spends ADD COLUMN {_POLICY}"
+_SCHEMAS = {1: _SCHEMA, 2: [f"{_SCHEMA[0][:-1]}, {_POLICY})", *_SCHEMA[1:]]}  # as SQLite writes it then
+
+
 class LedgerError(ShownError, ValueError):
     """The ledger refuses: what rule, how many, the fix. Nothing was written."""
 
@@ -101,6 +109,8 @@ class Entry:
         The budget, or what was debited.
     plan_sha256, release : str or None
         Of a debit: the hash of the plan, and the name of the release.
+    policy : str or None
+        Of a debit: the policy of the release (`synth.Policy`); none is "full".
     debit : str or None
         Of what became of a release: the hash of its debit.
     detail : str or None
@@ -118,6 +128,7 @@ class Entry:
     delta: Fraction | None = None
     plan_sha256: str | None = None
     release: str | None = None
+    policy: str | None = None
     debit: str | None = None
     detail: str | None = None
     hash: str = ""
@@ -215,11 +226,12 @@ def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
     LedgerError
         At the first entry that is damaged or missing.
     """
-    rows = [
-        dict(zip((*columns, "hash"), row, strict=True))
-        for table, columns in TABLES.items()
-        for row in connection.execute(f"SELECT {', '.join(columns)}, hash FROM {table}")
-    ]
+    left_out = {"policy"} if _version(connection) == 1 else set[str]()
+    rows = []
+    for table, every in TABLES.items():
+        columns = [name for name in every if name not in left_out] + ["hash"]
+        found = connection.execute(f"SELECT {', '.join(columns)} FROM {table}")
+        rows += [dict(zip(columns, row, strict=True)) for row in found]
     rows.sort(key=lambda row: row["entry"])
     entries: list[Entry] = []
     previous, time = GENESIS, ""
@@ -266,6 +278,9 @@ def append(connection: sqlite3.Connection, entries: list[Entry], entry: Entry) -
     values = fields(entry) | {"entry": len(entries) + 1}
     values["hash"] = _hash(entries[-1].hash if entries else GENESIS, values)
     table = next(name for name, columns in TABLES.items() if set(values) <= {*columns, "hash"})
+    if "policy" in values and _version(connection) == 1:
+        connection.execute(_ADD_POLICY)
+        connection.execute("PRAGMA user_version = 2")
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", [*values.values()])
     added = Entry(**{**vars(entry), "entry": values["entry"], "hash": values["hash"]})
@@ -278,6 +293,10 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     found = [row[0] for row in connection.execute("PRAGMA integrity_check(1000)")]
     if found != ["ok"]:
         raise LedgerError(f"{path}: SQLite finds {len(found)} fault(s) in the file. Fix: {_RESTORE}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
@@ -293,7 +312,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
             "Fix: use the newer program"
         )
     found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
-    if version < 1 or sorted(map(str, found)) != sorted(_SCHEMA):
+    if sorted(map(str, found)) != sorted(_SCHEMAS.get(version, [])):
         raise LedgerError(f"{path}: the ledger's tables or triggers were changed. Fix: {_RESTORE}")
 
 
@@ -367,7 +386,7 @@ def _made(path: Path, *, keep: bool = False) -> Iterator[Path]:
             for statement in _SCHEMA:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("PRAGMA user_version = 1")
             connection.execute("COMMIT")
         made.chmod(0o600)
         yield made

@@ -17,6 +17,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Literal, get_args
 
+import synth
 from geo_data.arguments import path_of
 from pipelines.ledger.budgets import (
     Account,
@@ -26,6 +27,7 @@ from pipelines.ledger.budgets import (
     budgets_of_debit,
     check_budget,
     check_hash,
+    check_policies,
     exact_amount,
     last_budgets,
     line_of_text,
@@ -79,6 +81,8 @@ class Debit:
     epsilon, delta : Fraction
     plan_sha256 : str
     release : str
+    policy : str or None
+        None is "full".
     """
 
     id: str
@@ -90,6 +94,7 @@ class Debit:
     delta: Fraction
     plan_sha256: str
     release: str
+    policy: str | None = None
 
     @property
     def head(self) -> str:
@@ -145,6 +150,7 @@ class Ledger:
         release: str,
         period: str | None = None,
         total: Budget | None = None,
+        policy: str = synth.FULL.name,
         witness: Iterable[str] = (),
         now: datetime | None = None,
     ) -> Debit:
@@ -167,6 +173,8 @@ class Ledger:
         total : Budget or None
             What the configuration allows over all periods, where `budget` is for one. One that differs from
             the last is entered too.
+        policy : str
+            That it is made under (`synth.Policy`).
         witness : iterable of str
             Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
             exist: a new one would not know them.
@@ -179,6 +187,8 @@ class Ledger:
 
         Raises
         ------
+        PolicyError
+            If its policy and that of an earlier release do not compare: their costs do not add up.
         OverBudgetError
             If what is spent and this exceed `budget`; or `total`, in place of which stands the budget for
             ever of the same data set that was last entered, if there is one.
@@ -186,8 +196,8 @@ class Ledger:
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
         cost = epsilon, delta
-        budgets = budget, total
-        return self._enter(data_set, budgets, cost, plan_sha256, release, period, witness, now, keep=True)
+        budgets, named = (budget, total), (plan_sha256, release, policy)
+        return self._enter(data_set, budgets, cost, named, period, witness, now, keep=True)
 
     def rehearse(
         self,
@@ -200,6 +210,7 @@ class Ledger:
         release: str,
         period: str | None = None,
         total: Budget | None = None,
+        policy: str = synth.FULL.name,
         witness: Iterable[str] = (),
     ) -> None:
         """Do all that `debit` does, and take it back: what would be refused is refused, and nothing is paid.
@@ -208,22 +219,22 @@ class Ledger:
         beside its place, and removed.
         """
         cost = epsilon, delta
-        budgets = budget, total
-        self._enter(data_set, budgets, cost, plan_sha256, release, period, witness, None, keep=False)
+        budgets, named = (budget, total), (plan_sha256, release, policy)
+        self._enter(data_set, budgets, cost, named, period, witness, None, keep=False)
 
     def _enter(
         self,
         data_set: str,
         budgets: tuple[Budget, Budget | None],
         cost: tuple[Fraction, Fraction],
-        plan_sha256: str,
-        release: str,
+        named: tuple[str, str, str],
         period: str | None,
         witness: Iterable[str],
         now: datetime | None,
         *,
         keep: bool,
     ) -> Debit:
+        plan_sha256, release, policy = named
         data_set, release = line_of_text(data_set, "data set"), line_of_text(release, "release")
         cost = exact_amount(cost[0], "epsilon"), exact_amount(cost[1], "delta")
         check_hash(plan_sha256)
@@ -236,13 +247,16 @@ class Ledger:
             time = self._time(entries, now)
             entered = last_budgets(entries)
             binding = budgets_of_debit(entries, data_set, budget, total)
+            check_policies(entries, data_set, binding, policy)
             for limit in binding:
                 check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
             for limit in binding:
                 if entered.get((data_set, limit.period)) != limit:
                     allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
                     append(connection, entries, allowed)
-            entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release)
+            # As debits were before there were policies, where it is "full".
+            under = None if policy == synth.FULL.name else line_of_text(policy, "policy", _LONGEST_DETAIL)
+            entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release, under)
             paid = append(connection, entries, entry)
         return _debit(paid)
 

@@ -48,19 +48,20 @@ def assemble(
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
-    pools = geo_data.build_pools(slots, geography, pooling)
+    policy = inputs.policy
+    pools = geo_data.build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
-    coarse = geo_data.coarsen(model, pools.block, pools.n, rule, settings.retention_min)
+    coarse = geo_data.coarsen(model, pools.block, pools.n, rule, settings.retention_min, policy, pools.part)
     implicates = Implicates(config.release.implicates, config.release.implicate_source)
     once = synth.Pools(pools.n, pools.n, coarse.domain)
-    further = group_jobs(choices.tables, slots, geography)
+    further = group_jobs(choices.tables, slots, geography, policy)
     measured = [(groups.table, table.share) for groups, table in zip(further, choices.tables, strict=True)]
     numeric = _calibrated(
         config,
         synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)],
         implicates,
         synth.one_urn_implicates(once, implicates.of_run),
-        synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
+        synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum, policy),
         coarse.retention,
         delta,
         # Only a mechanism that measures tables takes further ones.

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from geo_data.jobs import Slots
 from pipelines.planning.measured import MeasuredGroups, TableChoice
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.workload import resolve_workload
@@ -55,7 +54,8 @@ class JobRows:
     chosen : tuple of ndarray of int64
         By measured table, the groups of the plan that these are.
     groups : JobGroups
-        By work block and by the attributes of the tables; places are units of the public model.
+        By work block and by the attributes of the tables; places are units of the public model, each
+        divided by the part that homes are in.
     slot : ndarray of int64, shape (n_slots,)
         The slot of each job, row after row: its position among the slots of the pools.
     """
@@ -117,19 +117,17 @@ class JobLayout:
         own = np.concatenate(
             [np.arange(self._offsets[part.start], self._offsets[part.stop]) for part in parts]
         )
-        every = plan.pools.slots
-        slots = Slots(
-            every.work[own],
-            {name: codes[own] for name, codes in every.attributes.items()},
-            every.categories,
-        )
+        slots, policy = plan.pools.slots.some(own), plan.policy
         more = self.kept if kept else ()
         names = dict.fromkeys(
             (*plan.choices.pool_by, *(name for t in (*plan.choices.tables, *more) for name in t.by))
         )
-        order = np.lexsort([*(slots.attributes[name] for name in reversed(names)), slots.work])
+        units = geography.unit_of(plan.level, slots.work)
+        homes = [slots.home_part, units] if policy.n_parts > 1 else []
+        order = np.lexsort([*(slots.attributes[name] for name in reversed(names)), slots.work, *homes])
         work = slots.work[order]
-        keys = np.stack([work, *(slots.attributes[name][order].astype(np.int32) for name in names)])
+        told_apart = [slots.attributes[name] for name in names] + homes
+        keys = np.stack([work, *(codes[order].astype(np.int32) for codes in told_apart)])
         start = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
         head = order[start]
 
@@ -146,17 +144,18 @@ class JobLayout:
             chosen.append(some.astype(np.int64))
             member.append(row)
         for choice in more:
-            groups = MeasuredGroups(choice, slots, geography)
+            groups = MeasuredGroups(choice, slots, geography, policy)
             tables.append(groups.table)
             member.append(groups.find(slots)[head])
 
         levels = [*geography.levels, geography.block_level]
         finer = levels[levels.index(plan.level) + 1 :]
+        place = (units[head] * policy.n_parts + slots.home_part[head]).astype(np.int32)
         rows = JobGroups(
             np.diff(np.append(start, order.size)),
-            geography.unit_of(plan.level, slots.work[head]).astype(np.int32),
+            place,
             np.stack(member).astype(np.int32),
-            tuple(geography.unit_of(level, slots.work[head]).astype(np.int32) for level in finer),
+            tuple(_runs(place, geography.unit_of(level, slots.work[head])) for level in finer),
         )
         return JobRows(tuple(tables), tuple(chosen), rows, order)
 
@@ -171,6 +170,12 @@ class JobLayout:
                 own = own[begin + np.arange(begin.size)]
             found.append(own)
         return found
+
+
+def _runs(*keys: NDArray[np.integer]) -> Int32:
+    """Number the runs of entries in which no key changes."""
+    changed = np.any([np.diff(key) != 0 for key in keys], axis=0)
+    return np.append(0, np.cumsum(changed)).astype(np.int32)
 
 
 def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
@@ -265,24 +270,29 @@ def public_prior(plan: ReleasePlan) -> Prior:
     ends = np.append(shares.starts[1:], plan.geography.n_blocks)
     unit_weight = cumulative[ends] - cumulative[shares.starts]
 
+    parts, stops = plan.policy.n_parts, plan.policy.ends(plan.geography.n_blocks)
+
     def prior(place: int, cuts: Int32) -> Float64:
-        row = int(np.searchsorted(plan.destinations, place))
+        row = int(np.searchsorted(plan.destinations, place // parts))
         own = slice(int(shares.offsets[row]), int(shares.offsets[row + 1]))
         listed = np.zeros(shares.starts.size)
         listed[shares.unit[own]] = shares.share[own]
-        bounds = np.append(cuts, plan.geography.n_blocks).astype(np.int64)
+        bounds = np.append(cuts, stops[place % parts]).astype(np.int64)
         unit = np.minimum(np.searchsorted(shares.starts, bounds, side="right"), shares.starts.size) - 1
         before = np.append(0.0, np.cumsum(listed))
         part = (cumulative[bounds] - cumulative[shares.starts[unit]]) / unit_weight[unit]
         up_to = before[unit] + listed[unit] * part
-        return np.diff(up_to) / before[-1]
+        inside = np.diff(up_to)
+        if parts > 1 and not inside.sum() > 0:  # the model expects nobody of this part
+            inside = np.diff(cumulative[bounds]).astype(np.float64)
+        return inside / (inside.sum() if parts > 1 else before[-1])
 
     return prior
 
 
 def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.Domains, synth.OriginShares]:
     """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
-    place = rows.groups.place[rows.groups.starts[:-1]]
+    place = rows.groups.place[rows.groups.starts[:-1]] // plan.policy.n_parts
     row = np.searchsorted(plan.destinations, place).astype(np.int32)
     return fit.domains(plan.geography.n_blocks), replace(plan.destination_shares, row=row)
 

@@ -20,15 +20,19 @@ __all__ = [
     "PLAN_FILES",
     "PLAN_FORMAT",
     "PLAN_TABLES",
+    "POLICY_FORMAT",
     "check_tables",
     "document_text",
+    "plan_format",
     "plan_hash",
+    "quoted_policy",
     "read_document",
     "rename_first_keys",
     "stored_areas",
 ]
 
 PLAN_FORMAT = "odsynth plan 2"
+POLICY_FORMAT = "odsynth plan 3"  # under another policy than "full": domains are of parts
 _FIRST_FORMAT = "odsynth plan 1"  # of version 0.1.0, which differs in names only
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
@@ -37,6 +41,17 @@ _KEYS = {
     *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
     *("choices", "attributes", "parameters", "configuration", "notes", "files"),
 }
+
+
+def quoted_policy(configuration: Any) -> Any:
+    """Return the policy in a configuration that a plan quotes, whatever that is; else "full"."""
+    privacy = configuration.get("privacy") if isinstance(configuration, dict) else None
+    return privacy.get("policy", synth.FULL.name) if isinstance(privacy, dict) else synth.FULL.name
+
+
+def plan_format(configuration: Any) -> str:
+    """Return the format of a plan by the configuration that it quotes."""
+    return PLAN_FORMAT if quoted_policy(configuration) == synth.FULL.name else POLICY_FORMAT
 
 
 def plan_hash(folder: PathLike) -> str:
@@ -59,9 +74,9 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
         raise ValueError("plan.json: the file is not there, or cannot be read") from None
     if isinstance(document, dict) and document.get("format") == _FIRST_FORMAT:
         document = _from_first(document)
-    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in (PLAN_FORMAT, POLICY_FORMAT):
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
-    if document.keys() != _KEYS:
+    if document.keys() != _KEYS or document["format"] != plan_format(document["configuration"]):
         raise ValueError("plan.json: keys are missing, or are none of this format")
     if document["mechanism"] not in synth.MECHANISMS:
         raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")

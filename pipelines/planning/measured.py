@@ -86,11 +86,13 @@ class MeasuredGroups:
     slots : Slots
         All of them.
     geography : Geography
+    policy : synth.Policy
+        Groups are of homes of one part, whose number is public.
 
     Attributes
     ----------
     table : synth.Table
-        Groups by work area and then by category; every group has the same cells.
+        Groups by work area, then by category and then by part; every group of a part has the same cells.
 
     Raises
     ------
@@ -98,20 +100,24 @@ class MeasuredGroups:
         If the geography does not have a level, or the slots an attribute.
     """
 
-    def __init__(self, choice: TableChoice, slots: Slots, geography: Geography) -> None:
+    def __init__(
+        self, choice: TableChoice, slots: Slots, geography: Geography, policy: synth.Policy = synth.FULL
+    ) -> None:
         unknown = sorted(set(choice.by) - slots.categories.keys())
         if unknown:
             raise ValueError(
                 f"tables cannot be measured by {', '.join(unknown)}: jobs have no such attribute"
             )
-        self._choice, self._geography = choice, geography
+        self._choice, self._geography, self._policy = choice, geography, policy
         self._widths = [len(slots.categories[name]) for name in choice.by]
         self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)
-        cuts = geography.starts(choice.home).astype(np.int32)
-        offsets, strata = np.array([0, cuts.size], np.int64), np.zeros(cuts.size, np.uint8)
-        domains = synth.Domains(geography.n_blocks, offsets, cuts, strata)
-        self.table = synth.Table(n.astype(np.int64), np.zeros(n.size, np.int32), domains)
+        starts = geography.starts(choice.home).astype(np.int32)
+        cells = [policy.within(starts, part) for part in range(policy.n_parts)]
+        cuts, offsets = np.concatenate(cells), np.append(0, np.cumsum([own.size for own in cells]))
+        domains = synth.Domains(geography.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
+        domain = (self._keys % policy.n_parts).astype(np.int32)
+        self.table = synth.Table(n.astype(np.int64), domain, domains)
 
     def find(self, jobs: Slots | JobRecords) -> NDArray[np.int32]:
         """Return the group of each job, int32 of shape (n,); the number of groups where there is none.
@@ -130,9 +136,14 @@ class MeasuredGroups:
     def labels(self) -> dict[str, list[str]]:
         """Return the work area, under "work", and the category of each attribute of every group, by name.
 
-        Of a table that counts jobs wherever they are, and by no attribute, "work" is empty.
+        Of a table that counts jobs wherever they are, and by no attribute, "work" is empty. Where homes have
+        several parts, "home" is the first block of the part.
         """
-        rest, found = self._keys, {}
+        rest, part = np.divmod(self._keys, self._policy.n_parts)
+        found: dict[str, list[str]] = {}
+        if self._policy.n_parts > 1:
+            blocks = self._geography.blocks
+            found["home"] = [str(blocks[i]) for i in self._policy.parts[part].tolist()]
         for name, values in zip(reversed(self._choice.by), reversed(self._categories), strict=True):
             rest, code = np.divmod(rest, len(values))
             found[name] = [values[i] for i in code.tolist()]
@@ -150,12 +161,13 @@ class MeasuredGroups:
             codes = jobs.attributes[name]
             key = key * width + codes
             none |= codes >= width
+        key = key * self._policy.n_parts + jobs.part(self._policy)
         key[none] = -1
         return key
 
 
 def group_jobs(
-    choices: Iterable[TableChoice], slots: Slots, geography: Geography
+    choices: Iterable[TableChoice], slots: Slots, geography: Geography, policy: synth.Policy = synth.FULL
 ) -> tuple[MeasuredGroups, ...]:
     """Return the groups of every table; errors are those of `MeasuredGroups`."""
-    return tuple(MeasuredGroups(choice, slots, geography) for choice in choices)
+    return tuple(MeasuredGroups(choice, slots, geography, policy) for choice in choices)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,9 +16,10 @@ import synth
 from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
+from pipelines.planning.form import quoted_policy
 from pipelines.planning.measured import MeasuredGroups, TableChoice, table_in_words
 
-__all__ = ["Choices", "ReleasePlan", "batches", "record_range"]
+__all__ = ["Choices", "ReleasePlan", "batches", "policy_of", "record_range"]
 
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
@@ -64,6 +67,32 @@ def record_range(configuration: dict[str, Any]) -> synth.RecordRange | None:
     if workplaces is None:
         return None
     return synth.RecordRange(*(synth.exact(workplaces[name], name) for name in ("fewest", "most")))
+
+
+def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.Policy:
+    """Return the policy that a canonical configuration names, for a geography.
+
+    An external zone is in the part that its code of the level is, which is one of its own as soon as the
+    level's codes tell zones apart.
+
+    Raises
+    ------
+    ValueError
+        If the level is none of the geography's, or divides nothing.
+    """
+    asked = quoted_policy(configuration)
+    if asked == synth.FULL.name:
+        return synth.FULL
+    level = asked.get("partition") if isinstance(asked, dict) else None
+    if level not in geography.levels:
+        raise ValueError(f"privacy.policy: the geography has no level {level!r}")
+    if geography.n_units(level) == 1:
+        raise ValueError(f'privacy.policy: there is one {level} only, and one part is policy = "full"')
+    above = geography.levels[: geography.levels.index(level) + 1]
+    texts = ("\n".join(map(str, geography.codes(name))) for name in above)
+    digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
+    name = "/".join(f"{name}:{digest}" for name, digest in zip(above, digests, strict=True))
+    return synth.Policy(f"partition {name}", geography.starts(level))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +198,11 @@ class ReleasePlan:
         first = table_in_words(self.choices.cell_level or "groups of blocks", work, pooling.by)
         further = [(table_in_words(t.home, t.work, t.by), t.share) for t in self.choices.tables]
         return ((first, 1 - sum((share for _, share in further), Fraction(0))), *further)
+
+    @property
+    def policy(self) -> synth.Policy:
+        """Which homes neighbours may differ in."""
+        return self.numeric.domains.policy
 
     @property
     def implicates(self) -> Implicates:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 import geo_data
+import synth
 from geo_data.arguments import expect
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
@@ -20,6 +21,7 @@ from pipelines.config.fields import expand
 from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import refuse_as_public, refuse_open_files
+from pipelines.planning.plan import policy_of
 from pipelines.planning.polygon_tables import read_polygon_tables
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "job_source",
     "public_inputs_for",
     "read_geography",
+    "read_policy",
     "read_public_inputs",
     "slot_source",
 ]
@@ -43,6 +46,7 @@ class PublicInputs:
     weights : geo_data.BlockWeights
     slots : geo_data.Slots
         The public side of the jobs.
+    policy : synth.Policy
     model : geo_data.PublicModel
         Where the workers of each destination are expected to live.
     notes : tuple of str
@@ -58,6 +62,7 @@ class PublicInputs:
     geography: geo_data.Geography
     weights: geo_data.BlockWeights
     slots: geo_data.Slots
+    policy: synth.Policy
     model: geo_data.PublicModel
     notes: tuple[str, ...]
     polygons: dict[str, gpd.GeoDataFrame]
@@ -72,7 +77,8 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     """Read the public inputs that a configuration names, and fit the public model to them.
 
     Of the job file only the public side is parsed: work blocks and attributes, never the column of
-    origins. With a public table of workplaces nothing of it is.
+    origins, unless a policy makes public in which part each home is, and then nothing else is kept of it.
+    With a public table of workplaces nothing of the file is parsed.
 
     Parameters
     ----------
@@ -94,7 +100,7 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     with count_rows() as rows:
         geography = read_geography(config)
     _check_codes(config, geography)
-    slots = slot_source(config, geography).slots()
+    slots = slot_source(config, geography).slots(read_policy(config, geography))
     _check_categories(config, slots)
     check_pool_by(config, slots)
     # Not the rows of jobs: there is one for each pair of home and workplace.
@@ -125,6 +131,7 @@ def public_inputs_for(
         geography,
         weights,
         slots,
+        read_policy(config, geography),
         model,
         notes,
         {level: polygons.shapes for level, polygons in shapes.items()},
@@ -147,6 +154,21 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
         names=g.names,
     )
     return geography
+
+
+def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.Policy:
+    """Return the policy that a configuration names.
+
+    Raises
+    ------
+    InputError
+        If the geography has no such parts.
+    """
+    try:
+        return policy_of(config.canonical(), geography)
+    except ValueError as error:
+        fix = 'name a level with several units, or write policy = "full"'
+        raise geo_data.InputError(config.geography.file, str(error), fix=fix) from None
 
 
 def job_source(

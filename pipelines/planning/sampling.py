@@ -5,6 +5,8 @@ A run hands them the confidential homes; simulated utility hands them homes draw
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -126,14 +128,15 @@ def _brought_into_range(
     if not missing.any():
         return homes, sizes
     places = np.repeat(plan.pools.block[pools], missing)
-    more = draw_from_model(plan, places, key.stream(f"filling{of_run}", batch))
+    part = plan.policy.part(places)  # the only one, as numbers of records are confidential
+    more = draw_from_model(plan, places, part, key.stream(f"filling{of_run}", batch))
     pool = np.arange(sizes.size)
     order = np.argsort(np.concatenate([np.repeat(pool, sizes), np.repeat(pool, missing)]), kind="stable")
     return np.concatenate([homes, more])[order], sizes + missing
 
 
 def draw_from_model(
-    plan: ReleasePlan, places: NDArray[np.int32], stream: synth.WordStream
+    plan: ReleasePlan, places: NDArray[np.int32], part: NDArray[np.int32], stream: synth.WordStream
 ) -> NDArray[np.int32]:
     """Draw homes from the public model alone, as a plan has it.
 
@@ -142,6 +145,8 @@ def draw_from_model(
     plan : ReleasePlan
     places : ndarray of int32, shape (n,)
         A block of each destination.
+    part : ndarray of int32, shape (n,)
+        The part that each home is in.
     stream : synth.WordStream
 
     Returns
@@ -149,15 +154,17 @@ def draw_from_model(
     ndarray of int32, shape (n,)
         A home block for each.
     """
-    # A block of a cell that holds all blocks.
-    count = plan.destinations.size
+    # A block of a cell that holds all blocks of the part.
+    count, policy = plan.destinations.size, plan.policy
     everywhere = synth.Domains(
         plan.geography.n_blocks,
-        np.arange(count + 1, dtype=np.int64),
-        np.zeros(count, np.int32),
-        np.zeros(count, np.uint8),
+        np.arange(count * policy.n_parts + 1, dtype=np.int64),
+        np.tile(policy.parts, count),
+        np.zeros(count * policy.n_parts, np.uint8),
+        policy,
     )
     unit = plan.geography.unit_of(plan.level, places)
-    row = np.searchsorted(plan.destinations, unit).astype(np.int32)
-    cells, shares = np.zeros(row.size, np.int32), plan.destination_shares
-    return synth.draw_blocks(everywhere, row, cells, plan.cumulative_weights, shares, stream)
+    domain = (np.searchsorted(plan.destinations, unit) * policy.n_parts + part).astype(np.int32)
+    row = np.repeat(plan.destination_shares.row, policy.n_parts)
+    cells, shares = np.zeros(domain.size, np.int32), replace(plan.destination_shares, row=row)
+    return synth.draw_blocks(everywhere, domain, cells, plan.cumulative_weights, shares, stream)

@@ -173,7 +173,8 @@ def draw_public_model(
         A home block for each slot, slot after slot.
     """
     places = np.repeat(plan.pools.block, plan.pools.n)[tried]
-    return draw_from_model(plan, places, synth.RunKey.from_seed(seed).stream("public model", 0))
+    part = plan.pools.slots.home_part[tried]
+    return draw_from_model(plan, places, part, synth.RunKey.from_seed(seed).stream("public model", 0))
 
 
 def draw_without_noise(
@@ -339,6 +340,7 @@ def simulate_utility(
         homes = geo_data.proxy_homes(
             model, work, seed, own, geo_data.attribute_concentrations(model.units(slots.work), slots)
         )
+        homes = geo_data.homes_in_parts(model, work, homes, slots.home_part[tried], plan.policy, seed)
     else:
         homes = homes[tried]
     known = (

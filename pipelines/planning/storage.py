@@ -26,15 +26,15 @@ from geo_data.pools import Pooling, PoolTable
 from pipelines.config.fields import MOST
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import (
-    PLAN_FORMAT,
     PLAN_TABLES,
     check_tables,
     document_text,
+    plan_format,
     read_document,
     stored_areas,
 )
 from pipelines.planning.measured import TableChoice, group_jobs
-from pipelines.planning.plan import Choices, ReleasePlan, record_range
+from pipelines.planning.plan import Choices, ReleasePlan, policy_of, record_range
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 
@@ -111,7 +111,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     """Return what plan.json holds; `files` are the hashes of the tables."""
     numeric = plan.numeric
     return {
-        "format": PLAN_FORMAT,
+        "format": plan_format(plan.configuration),
         "mechanism": numeric.mechanism,
         "epsilon": str(numeric.epsilon),
         "delta": str(numeric.delta),
@@ -184,15 +184,16 @@ def load_plan(
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
     if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
         raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
-    domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
-    pools, rest = _load_pools(folder, document, geography)
-    shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit, pools)
+    policy, level = policy_of(document["configuration"], geography), document["model_level"]
+    domains, unit, size = _load_domains(folder / "domains.parquet", geography, level, policy)
+    pools, rest = _load_pools(folder, document, geography, domains)
+    shares = _load_shares(folder / "shares.parquet", geography, level, unit, pools)
     of_run = Implicates.of(document["configuration"]).of_run
     if not np.array_equal(rest["m"], pools.n * of_run):
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
     tables = tuple(map(TableChoice.from_json, document["choices"].get("tables", ())))
-    further = group_jobs(tables, pools.slots, geography)
+    further = group_jobs(tables, pools.slots, geography, policy)
     numeric = synth.Plan(
         document["mechanism"],
         synth.exact(document["epsilon"]),
@@ -348,7 +349,7 @@ def _load_shares(
 
 
 def _load_domains(
-    path: Path, geography: Geography, level: str
+    path: Path, geography: Geography, level: str, policy: synth.Policy
 ) -> tuple[synth.Domains, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     table = _read(path).combine_chunks()
     cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
@@ -357,6 +358,7 @@ def _load_domains(
         cuts.offsets.to_numpy().astype(np.int64),
         cuts.values.to_numpy(),
         stratum.values.to_numpy(),
+        policy,
     )
     size = table["size"].to_numpy()
     if size.min(initial=1) < 1:
@@ -370,9 +372,11 @@ def _check_cells(domains: synth.Domains, geography: Geography, level: object) ->
         return
     if level not in (*geography.levels, geography.block_level):
         raise ValueError("plan.json: the cells are of a level that the geography does not have")
-    starts = geography.starts(str(level))
-    if not (domains.n_cells == starts.size).all() or np.any(domains.cuts.reshape(-1, starts.size) != starts):
-        raise ValueError(f"domains.parquet: the cells are not the units of {level}")
+    starts, policy = geography.starts(str(level)), domains.policy
+    units = [policy.within(starts, part) for part in range(policy.n_parts)]
+    for cells, part in zip(np.split(domains.cuts, domains.offsets[1:-1]), domains.part.tolist(), strict=True):
+        if not np.array_equal(cells, units[part]):
+            raise ValueError(f"domains.parquet: the cells are not the units of {level}")
 
 
 def _read(path: Path) -> pa.Table:
@@ -396,7 +400,7 @@ def _chunk(column: pa.ChunkedArray) -> Any:
 
 
 def _load_pools(
-    folder: Path, document: dict[str, Any], geography: Geography
+    folder: Path, document: dict[str, Any], geography: Geography, domains: synth.Domains
 ) -> tuple[PoolTable, dict[str, np.ndarray[Any, Any]]]:
     table = _read(folder / "pools.parquet")
     slots = _read(folder / "slots.parquet")
@@ -421,14 +425,20 @@ def _load_pools(
         if not np.array_equal(codes[row], _codes(slots[name], categories[name])):
             raise ValueError(f"pools.parquet: slots are in a pool of another {name}")
         key = key * len(categories[name]) + codes
-    if np.any(np.diff(key) <= 0):
+    domain = table["domain"].to_numpy()
+    if domain.min() < 0 or domain.max() >= domains.n_domains:
+        raise ValueError("pools.parquet: a pool names a domain that the plan does not have")
+    part = domains.part[domain]
+    home_part = np.repeat(part, n) if domains.policy.n_parts > 1 else part[:1]
+    if np.any(np.diff(key * domains.policy.n_parts + part) <= 0):
         raise ValueError("pools.parquet: pools are not in order, or one comes twice")
     pools = PoolTable(
         pooling=pooling,
         place=place,
         strata=strata,
         n=n,
-        slots=Slots(work, attributes, categories),
+        slots=Slots(work, attributes, categories, home_part),
+        policy=domains.policy,
     )
     return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
 

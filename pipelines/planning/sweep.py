@@ -29,6 +29,7 @@ from pipelines.planning.public_inputs import (
     check_pool_by,
     public_inputs_for,
     read_geography,
+    read_policy,
     read_public_inputs,
 )
 from pipelines.planning.search import make_plan
@@ -250,7 +251,7 @@ def tune(
     else:
         geography = read_geography(config)
         earlier = geo_data.LodesJobs(proxy_truth, geography)
-        inputs = public_inputs_for(config, geography, earlier.slots())
+        inputs = public_inputs_for(config, geography, earlier.slots(read_policy(config, geography)))
     for candidate in candidates:
         check_pool_by(candidate, inputs.slots)
     records = _with_every_attribute(earlier, [*inputs.slots.attributes]) if earlier else None

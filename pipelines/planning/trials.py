@@ -42,6 +42,7 @@ class Sample:
     slots: geo_data.Slots
     model: geo_data.PublicModel
     workload: Workload
+    policy: synth.Policy
     concentrations: Mapping[str, float]
     share: float
     """Of all slots."""
@@ -60,10 +61,11 @@ class Sample:
     def homes(self) -> NDArray[np.int32]:
         """Homes of the slots drawn from the public model, (draws, n): the same for every candidate."""
         known = {name: self.slots.attributes[name] for name in self.workload.attributes}
-        drawn = [
-            geo_data.proxy_homes(self.model, self.slots.work, self.seed + i, known, self.concentrations)
-            for i in range(self.draws)
-        ]
+        work, drawn = self.slots.work, []
+        for seed in range(self.seed, self.seed + self.draws):
+            homes = geo_data.proxy_homes(self.model, work, seed, known, self.concentrations)
+            part = self.slots.home_part
+            drawn.append(geo_data.homes_in_parts(self.model, work, homes, part, self.policy, seed))
         return np.stack(drawn)
 
     def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
@@ -74,8 +76,8 @@ class Sample:
 
 
 def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
-    """Return the order by work block and attributes, in which jobs that are alike stay as they are."""
-    return np.lexsort([*reversed(slots.attributes.values()), slots.work])
+    """Return the order by work block, part and attributes, in which jobs that are alike stay as they are."""
+    return np.lexsort([*reversed(slots.attributes.values()), slots.home_part, slots.work])
 
 
 def draw_sample(
@@ -112,12 +114,11 @@ def draw_sample(
     rows = chosen[inputs.slots.work]
     slots = inputs.slots
     named = tuple(dict.fromkeys((*workload.attributes, *by)))
-    attributes = {name: slots.attributes[name][rows] for name in named}
-    categories = {name: slots.categories[name] for name in named}
     return Sample(
-        geo_data.Slots(slots.work[rows], attributes, categories),
+        slots.some(rows, named),
         inputs.model,
         workload,
+        inputs.policy,
         geo_data.attribute_concentrations(inputs.model.units(slots.work), slots),
         int(np.count_nonzero(rows)) / len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
@@ -204,12 +205,14 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
     slots, measured = plan.pools.slots, groups.table
     one = np.zeros(measured.n.size, np.int64)
     one[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
-    home = plan.geography.unit_of(table.home, measured.domains.cuts).astype(np.int64)
+    bounds, cuts = measured.domains.offsets, measured.domains.cuts
+    cells = np.concatenate([cuts[bounds[d] : bounds[d + 1]] for d in measured.domain.tolist()])
+    home = plan.geography.unit_of(table.home, cells).astype(np.int64)
     key = np.zeros(measured.n.size, np.int64)
     for name in table.attributes:
         key = key * len(slots.categories[name]) + slots.attributes[name][one]
-    cells = key[:, np.newaxis] * (int(home.max()) + 1) + home
-    return float(np.abs(np.bincount(cells.ravel(), lost)).sum() / 2 / len(slots))
+    kinds = np.repeat(key, measured.k) * (int(home.max()) + 1) + home
+    return float(np.abs(np.bincount(kinds, lost)).sum() / 2 / len(slots))
 
 
 def _is_too_large(plan: ReleasePlan, share: float) -> bool:

@@ -17,23 +17,27 @@ from pydantic import ValidationError
 from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable, reported_tables
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.workload import resolve_workload
+from pipelines.release.certificate import Certificate, PolicyCertificate
 from pipelines.storage.documents import read_json
 
 __all__ = [
     "ACCURACY_FILE",
+    "NOTHING_READ",
     "SIZE_COLUMNS",
     "accuracy_in_words",
     "check_accuracy",
     "parse_expected",
     "read_accuracy",
+    "read_in_words",
     "write_accuracy",
 ]
 
 ACCURACY_FILE = "accuracy.json"
+NOTHING_READ = "No confidential home was read"
 _FORMAT = "odsynth accuracy 1"
 _HOW = (
     "This is a forecast: the plan of this release was tried on {jobs:,} jobs whose homes were drawn at "
-    "random from public data. No confidential home was read for it, so it is as good as these data. "
+    "random from public data. {read} for it, so it is as good as these data. "
     "`odsynth verify` checks its form, not its numbers. `{file}` has all of it. A table A to B counts who "
     "lives in an A and works in a B. Tables that are not listed were not tried: no row is about them."
 )
@@ -128,8 +132,22 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     return f"{len(expected.tables)} tables of this plan; a forecast, of which only the form is checked"
 
 
-def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:
-    """Return the section of a read-me, in Markdown, that says how far to trust a number."""
+def read_in_words(certificate: Certificate) -> str:
+    """Say what was read of confidential homes to plan a release and to try its plan."""
+    if isinstance(certificate, PolicyCertificate):
+        return "Of confidential homes only the part, which is public by policy, was read"
+    return NOTHING_READ
+
+
+def accuracy_in_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
+    """Return the section of a read-me, in Markdown, that says how far to trust a number.
+
+    Parameters
+    ----------
+    expected : ExpectedAccuracy or None
+    read : str
+        What was read of homes (`read_in_words`).
+    """
     if expected is None:
         return "There is no forecast of how far the numbers of this release are from the truth."
     tables = "\n".join(
@@ -143,7 +161,7 @@ def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:
         for size in one.sizes
     )
     noise = f"\n{textwrap.fill(_NOISE, 110)}\n" if any(one.noise for one in expected.tables) else ""
-    how = _HOW.format(jobs=expected.jobs, file=ACCURACY_FILE)
+    how = _HOW.format(jobs=expected.jobs, read=read, file=ACCURACY_FILE)
     unsized = "; ".join(one.table for one in expected.tables if not one.sizes)
     return "\n".join(
         [

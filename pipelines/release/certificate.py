@@ -1,9 +1,9 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are format 2; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the
-JSON Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact
-numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact
-ratios.
+The models below are format 2, and format 3 of releases under another policy than "full"; `formats` reads
+earlier ones (docs/formats.md). `certificate_schema` is the JSON Schema that is published with them
+(docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal texts: bounds are
+rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ from pipelines.release.provenance import dependency_versions, source_state
 
 __all__ = [
     "CERTIFICATE_FORMAT",
+    "POLICY_FORMAT",
     "Certificate",
+    "PolicyCertificate",
+    "PolicyField",
     "certificate_schema",
     "guarantee_fields",
     "make_certificate",
+    "policy_in_words",
     "population_in_words",
     "randomness_fields",
     "reasons_against_release",
@@ -35,6 +39,7 @@ __all__ = [
 ]
 
 CERTIFICATE_FORMAT = "odsynth certificate 2"
+POLICY_FORMAT = "odsynth certificate 3"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
@@ -252,9 +257,30 @@ class Certificate(_Part):
     __str__ = __repr__
 
 
-def certificate_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of certificates of today's format."""
-    schema = Certificate.model_json_schema()
+class PolicyField(_Part):
+    """Which homes neighbours may differ in, where that is not any.
+
+    Under a policy of parts, units of `partition`, the home of a record has another origin in the same part.
+    `name` is that of synth.Policy: two releases have the same neighbours where it is the same.
+    """
+
+    name: str
+    partition: str
+    parts: Annotated[int, Field(ge=2)]
+    words: str
+    symbols: str
+
+
+class PolicyCertificate(Certificate):
+    """The whole certificate of a release under another policy than "full"."""
+
+    format: Literal["odsynth certificate 3"]  # type: ignore[assignment]
+    policy: PolicyField
+
+
+def certificate_schema(stated_format: str = CERTIFICATE_FORMAT) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of certificates of format 2 or 3."""
+    schema = (PolicyCertificate if stated_format == POLICY_FORMAT else Certificate).model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -367,11 +393,13 @@ def make_certificate(
     software = this_software()
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]
-    return Certificate(
-        format="odsynth certificate 2",
+    fields = guarantee_fields(plan, guarantee)
+    kind = PolicyCertificate if "policy" in fields else Certificate
+    return kind(
+        format=POLICY_FORMAT if "policy" in fields else CERTIFICATE_FORMAT,  # type: ignore[arg-type]
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
         mechanism=plan.numeric.mechanism,
-        **guarantee_fields(plan, guarantee),
+        **fields,
         plan_sha256=plan_sha256,
         software=software,
         randomness=randomness_fields(secure),
@@ -431,7 +459,10 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     population = plan.population
     if population is not None:
         words |= _of_residents(words, protected=presence is not None)
-    return {
+    policy = _policy_field(plan)
+    if policy is not None:
+        words |= _under_policy(words, policy)
+    return ({} if policy is None else {"policy": policy}) | {
         "definition": Definition(**words),
         "requested": Requested(
             guarantee=numeric.guarantee,
@@ -488,6 +519,58 @@ def population_in_words(population: str | None, *, protected: bool) -> str:
         Whether it is protected that a record is there at all (`Certificate.presence`).
     """
     return "" if population is None else _RESIDENTS + _MEMBERSHIP[protected]
+
+
+def policy_in_words(certificate: Certificate) -> str:
+    """Say who may tell what about whom under another policy than "full"; else nothing."""
+    return certificate.policy.words if isinstance(certificate, PolicyCertificate) else ""
+
+
+def _policy_field(plan: ReleasePlan) -> PolicyField | None:
+    """Return the policy of a plan; None where it is "full"."""
+    policy = plan.numeric.domains.policy
+    if policy.name == synth.FULL.name:
+        return None
+    partition = plan.configuration["privacy"]["policy"]["partition"]
+    level = f'"{partition}"'
+    return PolicyField(
+        name=policy.name,
+        partition=partition,
+        parts=policy.n_parts,
+        words=(
+            f"The policy is a partition by {level}. Which home a job has, of two in the same {level}, this "
+            f"release tells no better than the guarantee allows. In which {level} the home of a job "
+            "lies is public by policy: for each work block, by each attribute of its jobs, the release has "
+            f"exactly as many homes in each {level} as the confidential records. So whoever knows that "
+            f"somebody works at a work block all of whose workers live in one {level} learns that they do."
+        ),
+        symbols=(
+            "h' is a neighbour of h if the origin of one record is i in h and j in h', part(i) = part(j), "
+            f"and nothing else differs; part(b) is the unit of {level} that block b is in."
+        ),
+    )
+
+
+def _under_policy(words: dict[str, Any], policy: PolicyField) -> dict[str, Any]:
+    """Return what a definition says otherwise under a policy of parts."""
+    level = f'"{policy.partition}"'
+    return {
+        "words": words["words"].replace("had another origin", f"had another origin in the same {level}"),
+        "neighbours": f"{words['neighbours']} Both origins of that record lie in the same {level}.",
+        "assumed_public": [
+            *words["assumed_public"],
+            f"by policy, in which {level} the home of each job is: the number of homes in each {level}, of "
+            "the jobs of each work block, with their attributes",
+        ],
+        "composition": (
+            f"{words['composition']} All of them must have this policy, or one that protects more; the sum "
+            "is a guarantee of the policy that protects least."
+        ),
+        "not_covered": [
+            *words["not_covered"],
+            f"in which {level} the home of a job is: the numbers of homes are reproduced exactly",
+        ],
+    }
 
 
 def _of_residents(words: dict[str, Any], *, protected: bool) -> dict[str, Any]:

@@ -75,11 +75,10 @@ class _Rows:
         self,
         od: pd.DataFrame,
         pool: NDArray[np.int64],
-        work: NDArray[np.int32],
-        attributes: Mapping[str, NDArray[np.integer]],
+        own: slice,
         rounded: Rounded | None,
     ) -> None:
-        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots.
+        """Add the rows of some pools; `pool` is that of each of their slots, `own` the plan's.
 
         `rounded` has the cells that blocks were drawn in, where these are not those of the pools.
         """
@@ -92,17 +91,19 @@ class _Rows:
 
         columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
         at, home = (plan.geography.number(od[column]) for column in ("w_geocode", "h_geocode"))
+        work, part = slots.work[own], slots.home_part[own]
         for code, column in enumerate(columns):
-            of = np.full(plan.geography.n_blocks, -1, np.int64)
-            own = attributes[by[0]] == code if by else slice(None)
-            of[work[own]] = pool[own]
+            of = np.full((plan.policy.n_parts, plan.geography.n_blocks), -1, np.int64)
+            like = slots.attributes[by[0]][own] == code if by else slice(None)
+            of[part[like], work[like]] = pool[like]
             some = np.flatnonzero(od[column].to_numpy() > 0)
             count = od[column].to_numpy()[some]
             if rounded:
-                domains, shares, domain = rounded.domains, rounded.shares, rounded.domain(at[some])
+                domains, shares = rounded.domains, rounded.shares
+                domain = rounded.domain(at[some], home[some])
             else:
                 domains, shares = plan.numeric.domains, plan.shares
-                domain = plan.numeric.pools.domain[of[at[some]]]
+                domain = plan.numeric.pools.domain[of[plan.policy.part(home[some]), at[some]]]
             first, chance = synth.block_chance(domains, domain, home[some], plan.cumulative_weights, shares)
             self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
             groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
@@ -140,12 +141,17 @@ def _check(
         place = [geography.number(od[column]) for column in ("h_geocode", "w_geocode")]
         order = np.lexsort(place)
         od, place = od.iloc[order].reset_index(drop=True), [blocks[order] for blocks in place]
-        public = od_table(geography, work, work, attributes, slots.categories).set_index("w_geocode")
-        counts = [name for name in public.columns if name != "h_geocode"]
-        found = od.groupby("w_geocode", sort=False)[counts].sum()
-        if not found.sort_index().equals(public[counts].sort_index().astype(found.dtypes)):
-            raise DataError(f"{main}: totals by work block are not those of the plan's slots")
-        if not _possible(od, public, slots.categories):
+        # By work block and, where homes have several parts, by part: that of its first block.
+        ends, parts = ["w_geocode", "h_geocode"], plan.policy.parts
+        first = parts[slots.home_part[own]]
+        public = od_table(geography, work, first, attributes, slots.categories).set_index(ends)
+        counts = [*public.columns]
+        of_part = od.assign(h_geocode=geography.blocks[parts[plan.policy.part(place[0])]])
+        found = of_part.groupby(ends, sort=False)[counts].sum()
+        if not found.sort_index().equals(public.sort_index().astype(found.dtypes)):
+            by = "work block" if parts.size == 1 else "work block and part of homes"
+            raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
+        if not _possible(of_part, public, slots.categories):
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
@@ -155,12 +161,12 @@ def _check(
             if not estimated.fits(at, home):
                 raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
-        kept.add(od, pool, work, attributes, estimated)
+        kept.add(od, pool, own, estimated)
         if jobs is not None:
-            counted = jobs.count(work, attributes)
+            counted = jobs.count(own)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):
                 raise DataError(f"{jobs.name} and the OD files hold different commutes")
-        pairs, blocks = pairs + len(od), blocks + len(public)
+        pairs, blocks = pairs + len(od), blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
     return (
@@ -172,7 +178,7 @@ def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, t
     """Say whether jobs could give these rows: each attribute adds up, no row has more than its block."""
     counts = od.drop(columns=["w_geocode", "h_geocode", "createdate"])
     jobs, at = od["S000"], 1
-    most = public["S000"].reindex(od["w_geocode"]).to_numpy()
+    most = public["S000"].reindex(pd.MultiIndex.from_frame(od[["w_geocode", "h_geocode"]])).to_numpy()
     fine = bool(((counts >= 0).all(axis=None)) and (jobs >= 1).all() and (jobs.to_numpy() <= most).all())
     for values in categories.values():
         fine = fine and bool((counts.iloc[:, at : at + len(values)].sum(axis=1) == jobs).all())
@@ -261,14 +267,16 @@ class _JobRows:
 
     def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
-        self._slots, self._geography = plan.pools.slots, plan.geography
+        self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise DataError(f"{name}: rows are not those of the plan's slots")
         self._frames = _frames(path)
         self._left: list[pd.DataFrame] = []
 
-    def count(self, work: NDArray[np.int32], attributes: Mapping[str, NDArray[np.integer]]) -> pd.DataFrame:
-        """Compare the next jobs with slots, and return them as an OD table."""
+    def count(self, own: slice) -> pd.DataFrame:
+        """Compare the next jobs with slots of the plan, and return them as an OD table."""
+        slots = self._slots
+        work, attributes = slots.work[own], {name: codes[own] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
             self._left.append(next(self._frames))
         whole = pd.concat(self._left, ignore_index=True)
@@ -283,4 +291,6 @@ class _JobRows:
         home = geography.number(jobs["h_geocode"])
         if home.min() < 0:
             raise DataError(f"{self.name} has blocks that are not in the geography")
+        if not np.array_equal(self._policy.part(home), slots.home_part[own]):
+            raise DataError(f"{self.name}: homes are in other parts than those of the plan's slots")
         return od_table(geography, work, home, attributes, categories)

@@ -18,7 +18,13 @@ from packaging.version import Version
 
 import synth
 from pipelines.config.implicates import Implicates
-from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, certificate_schema
+from pipelines.release.certificate import (
+    CERTIFICATE_FORMAT,
+    POLICY_FORMAT,
+    Certificate,
+    PolicyCertificate,
+    certificate_schema,
+)
 from pipelines.storage.documents import parse_json, read_json
 
 __all__ = [
@@ -47,6 +53,8 @@ def parse_certificate(content: str | bytes) -> Certificate:
         If it is of no format (a `pydantic.ValidationError` names the fields).
     """
     document = parse_json(content, "certificate.json")
+    if isinstance(document, dict) and document.get("format") == POLICY_FORMAT:
+        return PolicyCertificate.model_validate_json(content)
     if not isinstance(document, dict) or document.get("format") != FIRST_FORMAT:
         return Certificate.model_validate_json(content)
     try:
@@ -123,7 +131,7 @@ _PERSON = {"record_delta": "person_delta"}
 
 
 def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, Any]:
-    """Return what `json.loads` gives of a certificate.json of a format, the first or one of today's."""
+    """Return what `json.loads` gives of a certificate.json of the first format or its own."""
     document = certificate.model_dump(mode="json")
     if stated_format != FIRST_FORMAT:
         return document
@@ -136,7 +144,7 @@ def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, 
 
 
 def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_FORMAT) -> str:
-    """Return the text of certificate.json, of the first format or today's."""
+    """Return the text of certificate.json, of the first format or its own."""
     return json.dumps(dump_certificate(certificate, stated_format), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -144,5 +152,5 @@ def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_
 def schema_text(stated_format: str = CERTIFICATE_FORMAT) -> str:
     """Return the text of the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:
-        return json.dumps(certificate_schema(), indent=1) + "\n"
+        return json.dumps(certificate_schema(stated_format), indent=1) + "\n"
     return files("pipelines.release").joinpath("certificate-1.schema.json").read_text(encoding="utf-8")

@@ -137,7 +137,7 @@ def write_public(
         (folder / below).mkdir(exist_ok=True)
         _join(of_implicate, names, folder / below)
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
-    (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
+    (folder / "certificate.schema.json").write_text(schema_text(certificate.format), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
     named = (folder / NAME_FILE).is_file()
     accuracy = read_accuracy(folder, certificate.plan_sha256)

@@ -231,10 +231,10 @@ class Rounded:
         self._places = rows.groups.place[rows.groups.starts[:-1]]
         self.domains, self.shares = drawn_cells(plan, rows, fit)
 
-    def domain(self, work: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the domain of each work block."""
-        unit = self._plan.geography.unit_of(self._plan.level, work)
-        return np.searchsorted(self._places, unit).astype(np.int32)
+    def domain(self, work: NDArray[np.int32], home: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the domain of the jobs of each work block whose homes are in the part of such a home."""
+        unit, policy = self._plan.geography.unit_of(self._plan.level, work), self._plan.policy
+        return np.searchsorted(self._places, unit * policy.n_parts + policy.part(home)).astype(np.int32)
 
     def fits(self, work: NDArray[np.int32], home: NDArray[np.int32]) -> bool:
         """Say whether homes could have been rounded from the estimate.
@@ -247,7 +247,7 @@ class Rounded:
         work, home : ndarray of int32, shape (n_jobs,)
             Blocks of every job of these places, in any order.
         """
-        place, domains = self.domain(work), self.domains
+        place, domains = self.domain(work, home), self.domains
         at = domains.offsets[place] + domains.locate(place, home)
         counts = np.bincount(at, minlength=int(domains.offsets[-1]))
         for position, layout in enumerate(self._fit.layouts):

@@ -9,8 +9,15 @@ from fractions import Fraction
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
-from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
+from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
+from pipelines.release.certificate import (
+    CERTIFICATE_FORMAT,
+    POLICY_FORMAT,
+    Certificate,
+    PolicyCertificate,
+    policy_in_words,
+    population_in_words,
+)
 from pipelines.release.description import WHOSE_JOBS, ReleaseDescription, count_meanings, describe_release
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.guide import (
@@ -41,7 +48,7 @@ __all__ = [
 ]
 
 LATEST_WORDING = 2
-WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
+WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,), POLICY_FORMAT: (2,)}
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
 _WIDTH = 110
@@ -132,7 +139,9 @@ def release_readme(
         columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
         use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
         use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}"
-        trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n"
+        trust = (
+            f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy, read_in_words(certificate))}\n"
+        )
         terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
     totals = "the public number of jobs, by every attribute"
     if presence := presence_in_words(certificate):
@@ -140,6 +149,8 @@ def release_readme(
         presence = f"\n{presence}\n"
     residents = population_in_words(certificate.population, protected=certificate.presence is not None)
     population = f"\n{textwrap.fill(residents, _WIDTH)}\n" if residents else ""
+    if policy := policy_in_words(certificate):
+        population += f"\n{textwrap.fill(policy, _WIDTH)}\n"
     region = "" if first else f"\n{WHOSE_JOBS}"
     return f"""# {certificate.release.name}
 
@@ -285,6 +296,9 @@ def odds_in_words(certificate: Certificate) -> str:
     inside, both = (
         (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
     )
+    if isinstance(certificate, PolicyCertificate):
+        same = f' in the same "{certificate.policy.partition}"'
+        inside, both = f"{same}{inside}", f" ({same[1:]})"
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something

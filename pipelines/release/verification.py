@@ -20,7 +20,7 @@ from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.estimating import JobLayout
-from pipelines.planning.form import PLAN_FORMAT
+from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
@@ -28,6 +28,7 @@ from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accur
 from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
     Certificate,
+    PolicyCertificate,
     guarantee_fields,
     randomness_fields,
     reasons_against_release,
@@ -296,7 +297,8 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
-    if (read_json(folder / "plan" / "plan.json")["format"] == PLAN_FORMAT) == first:
+    stated = read_json(folder / "plan" / "plan.json")["format"]
+    if (stated == (POLICY_FORMAT if isinstance(certificate, PolicyCertificate) else PLAN_FORMAT)) == first:
         raise _fail("plan", "plan.json: no version wrote this format of plan with this format of certificate")
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")

@@ -386,15 +386,20 @@ WORDS = """
     713e6831f9da839e4fef35b2e4acd100 21bacc3d9e290f5464ad319479f5f880 86f5a9d32bff4a9be338217528de56f1
     334b73256f0940c481a3296d7593ee57 8a510bc3ef75f7c8de1a4b8b340eda3f 99445f30b65af8f6a58d71befbe9d30f
     d492b89c66b7d6d91b9e690ec72746ce 1ab90362bf141506474c1bec73e9e4ab 53dc44cad1e7b5db54e667df7944300f
+    7785d90c015c6de95eaefb6f76fc8371 6d6d1595955cd6b4b77d5f8ef47676d4 af9dc4ae10bc58fab2eefc2fbd1c2d25
+    d7153abb9e52f560b95f1bb60093440f 6177036c34159b20e46a080b6fcb42ae 46a3d66abfbf93385df0cb41eaed89c2
 """
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
 
 
-def said(words: Any, *of: Any, number: int | None = None) -> Any:
-    """Return words, which must be known to be said of something; a number may be in them, of things."""
+def said(words: Any, *of: Any, number: int | None = None, level: str = "") -> Any:
+    """Return words, which must be known to be said of something; a number of things or a level is in them."""
     general = words if number is None else re.sub(rf"\b{number} (?=[a-z])", "N ", words)
-    found = hashlib.sha256(json.dumps([*of, general], sort_keys=True).encode()).hexdigest()[:32]
+    text = json.dumps([*of, general], sort_keys=True)
+    if level:  # it stands in quotation marks
+        text = text.replace(json.dumps(f'"{level}"')[1:-1], "L")
+    found = hashlib.sha256(text.encode()).hexdigest()[:32]
     need(found in WORDS.split(), f"certificate.json: {of[0]}: not in words that are known here")
     return words
 
@@ -449,6 +454,28 @@ class Plan:
         codes = self.tables["blocks"][geography["block"]]
         longest = max(map(len, codes))
         return codes, {zone.ljust(longest, "9") for zone in geography["external_zones"]}
+
+    @property
+    def policy(self) -> str:
+        """The level whose units are the parts of homes, which neighbours keep (Lemma 37); none is empty."""
+        return str(self.config.get("privacy", {}).get("policy", {}).get("partition", ""))
+
+    @property
+    def parts(self) -> list[int]:
+        """For each block the first block of its part; without a policy all blocks are one."""
+        level, first, found = self.policy, 0, list[int]()
+        blocks = self.tables["blocks"]
+        units = blocks[level] if level else [""] * len(self.places[0])
+        for i, unit in enumerate(units):
+            first = i if i and unit != units[i - 1] else first
+            found.append(first)
+        return found
+
+    @property
+    def slot_parts(self) -> list[int]:
+        """The same of the homes of each row of slots, which is that of the domain of its pool."""
+        cuts, domain = self.tables["domains"]["cuts"], self.tables["pools"]["domain"]
+        return [cuts[domain[pool]][0] for pool in self.tables["slots"]["pool"]]
 
     @property
     def files(self) -> list[dict[str, str]]:
@@ -548,9 +575,18 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         }
     case = stated["format"][-1], document["mechanism"], near, stated["population"]
     of_implicates = said(stated["implicates"]["words"], source if number > 1 else "one", number=number)
+    policy: dict[str, Any] = {}
+    if of_part := plan.policy:  # Lemma 37
+        above = document["geography"]["levels"]
+        units = ([*dict.fromkeys(plan.tables["blocks"][n])] for n in above[: above.index(of_part) + 1])
+        digests = (hashlib.sha256("\n".join(of).encode()).hexdigest()[:16] for of in units)
+        name = "partition " + "/".join(map(":".join, zip(above, digests)))
+        texts = {n: said(stated["policy"][n], "policy", n, level=of_part) for n in ("words", "symbols")}
+        policy = {"name": name, "partition": of_part, "parts": len(set(plan.parts)), **texts}
     return {
+        **({"policy": policy} if policy else {}),
         "mechanism": document["mechanism"],
-        "definition": said(stated["definition"], "definition", *case),
+        "definition": said(stated["definition"], "definition", *case, level=of_part),
         "requested": {**requested, "words": said(stated["requested"]["words"], guarantee)},
         "run": pair("run", stated["run"], epsilon, delta),
         "record_level": {**level, "curve": points},
@@ -609,12 +645,14 @@ def table_rows(plan: Plan) -> Iterator[dict[str, Any]]:
     sizes, n = [len(cuts) for cuts in plan.tables["domains"]["cuts"]], plan.tables["pools"]["n"]
     tables = [(n, max(plan.tables["pools"]["m"]), max(sizes[d] for d in plan.tables["pools"]["domain"]))]
     for table in plan.document["choices"].get("tables", []):
-        block, jobs = plan.document["geography"]["block"], Counter[tuple[str, ...]]()
+        block, jobs = plan.document["geography"]["block"], Counter[tuple[Any, ...]]()
         names = [block, table["work"]] if table["work"] else []  # None: wherever they are
         area = dict(zip(*(plan.tables["blocks"][name] for name in names)))
-        for count, work, *kind in zip(*(plan.tables["slots"][c] for c in ("count", "work", *table["by"]))):
-            jobs[(area.get(work, ""), *kind)] += count
-        cells = len(set(plan.tables["blocks"][table["home"]]))
+        columns = (plan.tables["slots"][c] for c in ("count", "work", *table["by"]))
+        for part, count, work, *kind in zip(plan.slot_parts, *columns):
+            jobs[(area.get(work, ""), *kind, part)] += count
+        homes = {*zip(plan.parts, plan.tables["blocks"][table["home"]])}
+        cells = max(Counter(part for part, _ in homes).values())
         tables.append(([*jobs.values()], max(jobs.values()), cells))
     noises = [parameters, *parameters.get("further", [])]
     need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
@@ -779,7 +817,7 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
     stated, below = read_json(folder / "certificate.json"), folder / "plan"
     document = read_json(below / "plan.json", in_order=True)
     formats = [stated.get("format"), document.get("format")]
-    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {k}"] for k in (1, 2))
+    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {k}"] for k in (1, 2, 3))
     need(known, f"{formats}: these are formats that this file does not know")
     if formats[0][-1] == "1":
         person = stated.pop("person")
@@ -789,9 +827,11 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
         stated["classes"] = [{names.get(n, n): x for n, x in row.items()} for row in stated["classes"]]
         stated["software"].update(sbom_sha256=None, dependencies=dependencies)
         document["geography"]["external_zones"] = document["geography"].pop("outside")
-    need([*stated] == FIELDS.split(), "certificate.json: fields are not those of its format, in their order")
+    fields = FIELDS.split() + ["policy"] * (formats[0][-1] == "3")
+    need([*stated] == fields, "certificate.json: fields are not those of its format, in their order")
     need(set(document["files"]) == {f"{name}.parquet" for name in TABLES}, "plan.json: files are others")
     plan = Plan(document, {name: {} for name in TABLES})
+    need(bool(plan.policy) == (formats[0][-1] == "3"), "certificate.json: the plan has another policy")
     for name, table in plan.tables.items():
         hashed = document["files"][f"{name}.parquet"]
         need(sha256(below / f"{name}.parquet") == hashed, f"plan/{name}.parquet is not what plan.json names")
@@ -835,6 +875,8 @@ def check_plan(plan: Plan) -> str:
 
     blocks, domains = plan.tables["blocks"], plan.tables["domains"]
     codes, cells = [*zip(*(blocks[name] for name in (*geography["levels"], block)))], domains["cuts"]
+    need(not plan.policy or plan.policy in geography["levels"], "plan.json: its policy is of no level")
+    last_of_part = dict(zip(plan.parts, range(len(codes))))
     pools = [*zip(*(plan.tables["pools"][name] for name in expected["pools"]))]
     checks = {
         "blocks: they are not in order": codes == sorted(codes),
@@ -842,13 +884,14 @@ def check_plan(plan: Plan) -> str:
         "blocks: a weight is below 1": min(blocks["weight"]) > 0,
         "domains: a cell has no stratum": [*map(len, cells)] == [*map(len, domains["stratum"])],
         "domains: cells are not runs of blocks": all(
-            cuts[0] == 0 and all(a < b for a, b in zip(cuts, [*cuts[1:], len(codes)])) for cuts in cells
+            all(a < b for a, b in zip(cuts, [*cuts[1:], last_of_part.get(cuts[0], -1) + 1])) for cuts in cells
         ),
-        "pools: a pool comes twice": len({pool[:-4] for pool in pools}) == len(pools),
         "pools: m is not n for each implicate": all(m == n * number // runs for *_, n, m, _, _ in pools),
         "pools: there is no such domain": all(0 <= pool[-2] < len(cells) for pool in pools),
     }
     must("plan", checks)
+    of_part = {(*pool[:-4], cells[pool[-2]][0]) for pool in pools}
+    need(len(of_part) == len(pools), "plan: pools: a pool comes twice")
 
     # Every pool is of one place, and its jobs are slots there, with the attributes that the pool is by.
     unit, external = dict(zip(blocks[block], blocks[pooling["level"]])), plan.places[1]
@@ -880,7 +923,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     due |= {f"geo/{one['level']}.parquet" for one in config["geography"].get("polygons") or []}
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if csv and kind != "jobs_main" else [])}
-    if plan.document["mechanism"] == "geometric" and plan.document["format"] == "odsynth plan 2":
+    if plan.document["mechanism"] == "geometric" and plan.document["format"] != "odsynth plan 1":
         tables = range(len(plan.document["choices"].get("tables", [])) + 1)
         below = [f"run-{i + 1}/" for i in range(runs)] if runs > 1 else [""]
         due |= {f"measurements/{run}table-{k + 1}.parquet" for run in below for k in tables}
@@ -921,14 +964,15 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
     lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
     counts = [c if lodes.get(name) == attributes[name] else f"{name}_{c}" for name, c in place]
-    jobs = [*zip(slots["work"], *(slots[name] for name in attributes), slots["count"])]
+    jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in attributes), slots["count"])]
 
-    public: Counter[tuple[str, int]] = Counter()
-    for work, *kinds, count in jobs:
+    parts = plan.parts
+    public: Counter[tuple[str, int, int]] = Counter()
+    for part, work, *kinds, count in jobs:
         for at in (0, *(place[of] for of in zip(attributes, kinds))):
-            public[work, at] += count
+            public[work, part, at] += count
     for files in plan.files:
-        totals: Counter[tuple[str, int]] = Counter()
+        totals: Counter[tuple[str, int, int]] = Counter()
         commutes: Counter[tuple[str, str, int]] = Counter()
         for kind in ("od_main", "od_aux") if "od_aux" in files else ("od_main",):
             name, before = f"{files[kind]}.parquet", (-1, -1)
@@ -948,20 +992,21 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                 pairs, before = pairs + 1, pair
                 for at, count in enumerate(n):
                     if count:
-                        totals[work, at] += count
+                        totals[work, parts[pair[1]], at] += count
                         if "jobs_main" in files:
                             commutes[work, home, at] += count
-        need(totals == public, f"{name}: totals by work block are not those of the plan's slots")
+        by = "work block and part of homes" if plan.policy else "work block"
+        need(totals == public, f"{name}: totals by {by} are not those of the plan's slots")
         if "jobs_main" in files:
             name = f"{files['jobs_main']}.parquet"
             due = (slot for *slot, count in jobs for _ in range(count))
             for row, slot in itertools.zip_longest(rows(folder / name, [*columns[:2], *attributes]), due):
-                alike = row is not None and [row[0], *row[2:]] == slot
+                alike = row is not None and [parts[order.get(row[1], 0)], row[0], *row[2:]] == slot
                 need(alike, f"{name}: the jobs are not the plan's slots")
                 for at in (0, *(place[of] for of in zip(attributes, row[2:]))):
                     commutes[row[0], row[1], at] -= 1
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
-    blocks = len({work for work, _ in public})
+    blocks = len({work for work, _, _ in public})
     return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts) + 1} counts are the plan's"
 
 

@@ -42,7 +42,8 @@ def draw_cells(plan: ReleasePlan, path: Path) -> None:
     shown: Any = None
     for axis, pool in zip(axes[0], chosen, strict=False):
         size, cells = _blocks_per_cell(plan, pool)
-        order = placed[np.argsort(-size[placed], kind="stable")]
+        own = placed[size[placed] > 0]  # of the pool's part, where a policy divides homes
+        order = own[np.argsort(-size[own], kind="stable")]
         shown = axis.scatter(
             geography.longitude[order],
             geography.latitude[order],
@@ -61,7 +62,7 @@ def draw_cells(plan: ReleasePlan, path: Path) -> None:
         axis.set_axis_off()
         what = "small workplaces of an area" if plan.pools.shared[pool] else "one workplace"
         axis.set_title(f"{plan.pools.n[pool]:,} jobs, {what}:\n{cells:,} cells", fontsize=11)
-        _curve(axes[0][-1], plan, pool, placed, size)
+        _curve(axes[0][-1], plan, pool, own, size)
     fig.colorbar(shown, ax=list(axes[0][:-1]), label="blocks in the block's cell", shrink=0.7)
     last = axes[0][-1]
     last.set(
@@ -85,10 +86,13 @@ def _choose(plan: ReleasePlan) -> list[int]:
 
 
 def _blocks_per_cell(plan: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:
+    """Return how many blocks each block's cell has, 0 outside the pool's part; and the number of cells."""
     domains, domain = plan.numeric.domains, int(plan.numeric.pools.domain[pool])
-    cuts = domains.cuts[domains.offsets[domain] : domains.offsets[domain + 1]]
-    length = np.diff(np.append(cuts, plan.geography.n_blocks)).astype(np.int64)
-    return np.repeat(length, length), cuts.size
+    cells = np.arange(domains.n_cells[domain], dtype=np.int32)
+    first, stop = domains.bounds(np.full(cells.size, domain, np.int32), cells)
+    size = np.zeros(plan.geography.n_blocks, np.int64)
+    size[first[0] : stop[-1]] = np.repeat(stop - first, stop - first)
+    return size, cells.size
 
 
 def _curve(

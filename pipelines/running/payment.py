@@ -12,19 +12,25 @@ import synth
 from geo_data.arguments import PathLike, paths_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
-from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
+from pipelines.ledger.budgets import (
+    PolicyError,
+    budgets_of_debit,
+    check_policies,
+    left_of,
+    line_of_text,
+)
 from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
-from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
+from pipelines.release.certificate import EpsilonDelta, PolicyCertificate, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
 
 __all__ = [
-    "budget_left",
     "check_affordable",
     "check_ledger",
     "check_payable",
+    "composes",
     "cost_of",
     "debit_of",
     "debits_of",
@@ -37,26 +43,23 @@ __all__ = [
 ]
 
 
-def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
-    """Return the epsilon and delta that a release may still cost; nothing is written.
-
-    Returns
-    -------
-    tuple of Fraction
-        Of the budget of the period and the one over all periods, the smaller.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger cannot be trusted, or its folder is not there.
-    """
-    return left_in(read_ledger(settings), settings)
-
-
 def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, Fraction]:
-    """Return what `budget_left` does, by the entries of a ledger."""
+    """Return the epsilon and delta that a release may still cost, by the entries of a ledger.
+
+    Of the budget of the period and the one over all periods, the smaller.
+    """
     data_set = line_of_text(settings.data_set, "data set")
     return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
+
+
+def composes(entries: list[Entry], settings: LedgerSettings, policy: str) -> bool:
+    """Say whether a release under a policy adds up with those that were debited (`check_policies`)."""
+    data_set = line_of_text(settings.data_set, "data set")
+    try:
+        check_policies(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), policy)
+    except PolicyError:
+        return False
+    return True
 
 
 def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entry]:
@@ -137,7 +140,8 @@ def _debit_of_run(state: RunState) -> dict[str, Any]:
     certificate = state.certificate
     paid = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
     cost = synth.exact(paid.epsilon), synth.exact(paid.delta)
-    return _debit(state.config, state.name, cost, certificate.plan_sha256)
+    policy = certificate.policy.name if isinstance(certificate, PolicyCertificate) else synth.FULL.name
+    return _debit(state.config, state.name, cost, certificate.plan_sha256) | {"policy": policy}
 
 
 def _debit(

@@ -83,8 +83,9 @@ class PlanReport:
         many = f.destination_error == f.destination_error
         lines = [
             plan_summary(self.plan, self.guarantee),
-            f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data)",
-            *_expected_losses(f),
+            f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data"
+            f"{'' if self.plan.policy.n_parts == 1 else ' beyond what the policy makes public'})",
+            *_expected_losses(f, several=self.plan.policy.n_parts > 1),
             *_other_attributes(self.plan, f),
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
@@ -95,8 +96,12 @@ class PlanReport:
         return "\n".join(lines)
 
 
-def _expected_losses(utility: SimulatedUtility) -> list[str]:
-    """Return a line for each table of the workload, and one for each that the release does not carry."""
+def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
+    """Return a line for each table of the workload, and one for each that the release does not carry.
+
+    `several` says that the policy makes public which of several parts each home is in.
+    """
+    knows = "with the public part of each home" if several else "without any confidential data"
     wide = max(len(one.table.name) for one in utility.workload)
     first = f"  {'table, share of jobs that it counts elsewhere':{wide}}"
     wide = len(first) - 2
@@ -110,7 +115,7 @@ def _expected_losses(utility: SimulatedUtility) -> list[str]:
         if not one.carried:
             lines.append(
                 f"Warning     the release will not carry the table {one.table.name}: it is expected to lose "
-                f"{one.loss:.3f}, and the public model alone, without any confidential data, "
+                f"{one.loss:.3f}, and the public model alone, {knows}, "
                 f"{one.public_model:.3f}. Give it more weight in [[workload]], or the release a larger "
                 "epsilon, or do not publish the table"
             )
@@ -251,6 +256,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     ]
     if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
         lines.append(f"Population  {residents}")
+    if policy := guarantee_fields(plan, guarantee).get("policy"):
+        lines.append(f"Policy      {policy.words}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
 
@@ -341,6 +348,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "presence": None if presence is None else presence.model_dump(),
         "debit": paid_for(fields).model_dump(),
         "population": fields["population"],
+        **({"policy": fields["policy"].model_dump()} if "policy" in fields else {}),
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,

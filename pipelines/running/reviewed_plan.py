@@ -198,26 +198,31 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
     if not planned.categories and config.workplaces is None:
         return
     file = config.jobs.file if config.workplaces is None else config.workplaces.file
-    found = slot_source(config, plan.geography).slots()
+    found = slot_source(config, plan.geography).slots(plan.policy)
     fix = "plan again: the plan was made for other jobs"
     for name, categories in planned.categories.items():
         if found.categories.get(name) != categories:
             rule = "the categories are not those of the plan"
             raise geo_data.InputError(file, rule, column=name, fix=fix)
-    keys, counts = zip(_counted(planned), _counted(found), strict=True)
+    keys, counts = zip(*(_counted(slots, plan.policy.n_parts) for slots in (planned, found)), strict=True)
     both, position = np.unique(np.concatenate(keys), return_inverse=True)
     more = np.bincount(position, np.concatenate([-counts[0], counts[1]]), both.size)
     if differ := int(max(more.clip(min=0).sum(), -more.clip(max=0).sum())):
-        rule = "jobs are not as in the plan: another number, work block or attribute"
+        kinds = (
+            "work block or attribute"
+            if plan.policy.n_parts == 1
+            else "work block, attribute or part of homes"
+        )
+        rule = f"jobs are not as in the plan: another number, {kinds}"
         raise geo_data.InputError(file, rule, count=differ, fix=fix)
 
 
-def _counted(slots: geo_data.Slots) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a number for each work block with each combination of attributes, and its slots.
+def _counted(slots: geo_data.Slots, parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a number for each work block, part of homes and combination of attributes, and its slots.
 
     Slots that are alike stand together, so none is sorted. A number may come twice.
     """
-    key = slots.work.astype(np.int64)
+    key = slots.work.astype(np.int64) * parts + slots.home_part
     for name in sorted(slots.categories):
         key *= len(slots.categories[name])
         key += slots.attributes[name]

@@ -9,19 +9,21 @@ import jinja2
 
 from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.planning.measured import table_in_words
-from pipelines.release.accuracy import SIZE_COLUMNS
+from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
 from pipelines.views.labels import singular
 
 __all__ = ["accuracy_words", "table_title"]
 
 
-def accuracy_words(expected: ExpectedAccuracy | None) -> str:
+def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
     """Return what is expected of a release, a table for each of its tables, with sizes of numbers as rows.
 
     Parameters
     ----------
     expected : ExpectedAccuracy or None
         None where nothing was forecast.
+    read : str
+        What was read of homes (`read_in_words`).
 
     Returns
     -------
@@ -30,7 +32,12 @@ def accuracy_words(expected: ExpectedAccuracy | None) -> str:
     """
     page = _environment().get_template("accuracy.html")
     return page.render(
-        expected=expected, title=table_title, percent=_percent, columns=SIZE_COLUMNS[2:], zip=zip
+        expected=expected,
+        read=read,
+        title=table_title,
+        percent=_percent,
+        columns=SIZE_COLUMNS[2:],
+        zip=zip,
     )
 
 

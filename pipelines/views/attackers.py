@@ -15,6 +15,7 @@ import synth
 from geo_data.arguments import PathLike, path_of
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import load_plan
+from pipelines.release.certificate import guarantee_fields
 from pipelines.release.reader import PublicReleaseError, check_target
 from pipelines.storage.durable import whole_folder
 from pipelines.views.choices import STUBBORNNESS
@@ -64,6 +65,8 @@ class AttackersReport:
         exception = (
             f", except with probability {synth.decimal_up(guarantee.delta)}" if guarantee.delta else ""
         )
+        if policy := guarantee_fields(self.plan, guarantee).get("policy"):
+            exception += f'.\nThis holds for two homes in the same "{policy.partition}". {policy.words[:-1]}'
         groups = _groups(numeric.pools.n)
         most = max(groups, key=lambda group: group[2])
         return f"""# What could somebody learn about you?

@@ -11,8 +11,9 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from pipelines.release.accuracy import read_in_words
 from pipelines.release.description import WHOSE_JOBS
-from pipelines.release.reader import PublicReleaseError
+from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
@@ -131,12 +132,16 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         others=[each for each in catalog.versions() if each.state.name == name and each is not found],
         newer=_newer(catalog, found),
         words=_words(found),
-        accuracy=shown and Markup(accuracy_words(shown["release"].accuracy)),  # escaped by itself
+        accuracy=shown and _accuracy(shown["release"]),
         files=_alike(found.files.values()),
         citation=found.certificate and cite(found, settings),
         offers=[Offer.of(found, level) for level in shown["release"].levels] if shown else [],
         described=shown and data_set(found, shown["release"], settings),
     )
+
+
+def _accuracy(shown: PublicRelease) -> Markup:
+    return Markup(accuracy_words(shown.accuracy, read_in_words(shown.certificate)))  # escaped by itself
 
 
 def _alike(files: Iterable[File]) -> dict[str, list[File]]:

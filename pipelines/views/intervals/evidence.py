@@ -102,6 +102,11 @@ class JobDraws:
                 f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "
                 "confidential, and there are no intervals of them"
             )
+        if plan.policy.n_parts > 1:
+            raise PublicReleaseError(
+                f"{release.folder}: it is made under the policy {plan.policy.name}, and intervals are made "
+                "only of releases under full: they would not know in which part each home is"
+            )
         self.plan, geography = plan, plan.geography
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
         self.tables = resolve_workload(plan.configuration, geography, plan.level, slots).tables

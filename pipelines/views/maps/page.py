@@ -17,7 +17,8 @@ from pathlib import Path
 from string import Template
 
 from geo_data.arguments import PathLike, path_of
-from pipelines.release.certificate import Certificate, population_in_words
+from pipelines.release.accuracy import read_in_words
+from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
@@ -254,7 +255,7 @@ def _page(
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
         release_version=html.escape(payload.meta["release"]["version"]),
         certificate_sha256=payload.meta["release"]["certificate_sha256"],
-        accuracy=accuracy_words(release.accuracy),
+        accuracy=accuracy_words(release.accuracy, read_in_words(release.certificate)),
         asks=_ALONE if one_file is None else _BESIDE.format(PARTS, one_file[0], title, one_file[1] / 1e6),
         data="\n".join(_elements(payload, names or {})),
         library=library_script,
@@ -350,7 +351,8 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
         presence=paragraph(presence_in_words(certificate)),
         population=paragraph(
             population_in_words(certificate.population, protected=certificate.presence is not None)
-        ),
+        )
+        + paragraph(policy_in_words(certificate)),
         epsilon=short(run.epsilon),
         delta=short(run.delta),
         records="one job record" if user.records == 1 else f"at most {user.records} job records",

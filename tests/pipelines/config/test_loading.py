@@ -384,7 +384,7 @@ release.epsilon = "1"
 jobs.worker = "id"
     jobs.worker: unknown key; it belongs to [jobs] with format = "microdata"
 privacy.zzz = 1
-    privacy.zzz: unknown key; the keys here are epsilon, delta, guarantee
+    privacy.zzz: unknown key; the keys here are epsilon, delta, guarantee, policy
 release.year
     release.year: missing; add a line year = ...
 jobs.format

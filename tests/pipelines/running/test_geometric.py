@@ -115,7 +115,7 @@ def test_totals_of_work_blocks_are_exact(release: Release) -> None:
     assert found.to_dict() == {int(i): int(work[i]) for i in np.flatnonzero(work)}
 
 
-def of_tables(number: int, config: pipelines.ReleaseConfig, inputs: PublicInputs) -> ReleasePlan:
+def of_tables(number: int, config: pipelines.ReleaseConfig, inputs: PublicInputs, **_: object) -> ReleasePlan:
     """Flows between tracts; and, where there are two, residents by earnings with a fifth of epsilon."""
     table = TableChoice(None, ("SE",), "trct", Fraction(1, 5))
     choices = Choices("trct", 10_000, (), cell_level="trct", tables=(table,) * (number - 1))

@@ -20,7 +20,7 @@ from pipelines.release.signing import SigningError
 from pipelines.running import batches as drawing
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.running.payment import budget_left, cost_of, most_cost_of
+from pipelines.running.payment import cost_of, left_in, most_cost_of, read_ledger
 
 from .helpers import Configs, interrupted, left_over
 
@@ -53,7 +53,7 @@ def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, b
     settings = paid_config().ledger
     assert settings is not None
     settings = settings.model_copy(update={"period": "2026"})
-    assert budget_left(settings) == (20, Fraction("1e-4"))
+    assert left_in(read_ledger(settings), settings) == (20, Fraction("1e-4"))
     assert not book.exists()
     spent = Fraction(1), Fraction("1e-6")
     budget = Budget(Fraction(3), Fraction("1e-2"))
@@ -65,7 +65,7 @@ def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, b
         plan_sha256="0" * 64,
         release="one",
     )
-    assert budget_left(settings) == (2, Fraction("1e-4"))
+    assert left_in(read_ledger(settings), settings) == (2, Fraction("1e-4"))
 
 
 def test_the_cap_over_all_periods_binds_a_run(paid_config: Configs, book: Path, clean_source: object) -> None:

@@ -22,7 +22,7 @@ import tomlkit
 from helpers import with_values
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
-from pipelines.running.payment import budget_left, most_cost_of
+from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due, look
@@ -195,9 +195,9 @@ def test_a_total_is_both_numbers_and_needs_a_period(small_config: Callable[..., 
     settings = small_config({"ledger": table | {"total_delta": "1e-4", "period": "2026"}}).ledger
     assert settings is not None
     Path(settings.file.parent).mkdir(exist_ok=True)
-    assert budget_left(settings) == (8, Fraction("1e-5"))
+    assert left_in(read_ledger(settings), settings) == (8, Fraction("1e-5"))
     small = settings.model_copy(update={"total_epsilon": Fraction(5)})
-    assert budget_left(small) == (5, Fraction("1e-5"))
+    assert left_in(read_ledger(small), small) == (5, Fraction("1e-5"))
 
 
 # --- what cannot be paid
