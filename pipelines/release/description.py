@@ -357,7 +357,8 @@ def _tables(
 ) -> Iterator[Table]:
     implicates = Implicates.of(configuration)
     work = Column("w_geocode", "code of the work block")
-    home = Column("h_geocode", "code of the home block of the synthetic workers")
+    zone = ", or of the external zone where they live" if geography.external_zones else ""
+    home = Column("h_geocode", f"code of the home block of the synthetic workers{zone}")
     pairs = (
         work,
         home,
@@ -370,7 +371,7 @@ def _tables(
     kinds = {"od": "home block", "aux": "external zone, where workers live,"}
     for number, folder in enumerate(implicates.folders, start=1):
         of = f"-{number:02}" if implicates.number > 1 else ""
-        in_words = f" of implicate {number}" if implicates.number > 1 else ""
+        in_words = " of one implicate" if implicates.number > 1 else ""
         for kind, homes in kinds.items():
             forms = [f"{kind}_{form}" for form in ("csv", "parquet")]
             files = tuple(f"{folder}{names[form]}" for form in forms if form in names)

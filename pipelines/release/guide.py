@@ -43,13 +43,11 @@ def columns_in_words(description: ReleaseDescription) -> str:
         alike.setdefault(table.columns, []).append(table)
     parts = []
     for columns, tables in alike.items():
-        files = [f"`{name}`" for one in tables for name in one.files]
-        if len(files) > 4:
-            files = [*files[:2], f"{len(files) - 2} more of the same kind"]
+        files: dict[str, list[str]] = {}
+        for one in tables:
+            files.setdefault(one.meaning, []).extend(f"`{name}`" for name in one.files)
         rows = "\n".join(f"| `{column.name}` | {_cell(column.words)} |" for column in columns)
-        about = f"A row of {_listed(files)} is {tables[0].meaning}."
-        if len({table.meaning for table in tables}) > 1:
-            about = f"{_listed(files)}: a row is {tables[0].meaning}; in all of them the columns are these."
+        about = " ".join(f"A row of {_files(names)} is {meaning}." for meaning, names in files.items())
         parts.append(f"{textwrap.fill(about, _WIDTH)}\n\n| column | meaning |\n| --- | --- |\n{rows}\n")
     return "\n".join(parts)
 
@@ -181,6 +179,10 @@ def terms_in_words(description: ReleaseDescription) -> str:
 def _quoted(value: str | list[str]) -> str:
     """Return a text, or several, as Python writes them."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _files(names: list[str]) -> str:
+    return _listed(names if len(names) <= 4 else [*names[:2], f"{len(names) - 2} more of the same kind"])
 
 
 def _cell(text: str) -> str:

@@ -59,6 +59,9 @@ def test_the_release_verifies_and_names_its_files(release: Release) -> None:
     assert sorted(names) == ["aux_csv", "aux_parquet", "od_csv", "od_parquet"]
     readme = (release.public / "README.md").read_text(encoding="utf-8")
     assert names["aux_csv"] in readme
+    of_aux = "is a pair of work block and external zone, where workers live, with its jobs."
+    assert of_aux in " ".join(readme.split())
+    assert "workers, or of the external zone where they live |" in readme
     blocks = f"{release.plan.geography.n_blocks:,} blocks, external zones among them;"
     assert blocks in plan_summary(release.plan, release.plan.certify())
     assert names["aux_parquet"] in readme
