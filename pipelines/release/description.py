@@ -528,7 +528,7 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
         return f"code of its {words}{form}; {geography.n_units(level):,} different codes{zones}"
 
     zones = ", with external zones" if geography.external_zones else ""
-    finer = (*levels[1:], geography.block_level)
+    finer = (*levels, geography.block_level)[1:]
     block = f"; {known[geography.block_level]}" if geography.block_level in known else ""
     return (
         Column(geography.block_level, f"{code}{block}"),
