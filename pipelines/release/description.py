@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 from uuid import NAMESPACE_URL, uuid5
 
@@ -532,12 +531,13 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
         return f"code of its {words}{form}; {different:,} different codes{zones}"
 
     zones = ", with external zones" if geography.external_zones else ""
+    finer = (*levels, geography.block_level)[1:]
     block = f"; {known[geography.block_level]}" if geography.block_level in known else ""
     return (
         Column(geography.block_level, f"{code}{block}"),
         *(
             Column(level, area(level, f", which consists of whole areas of {below}"))
-            for level, below in pairwise((*levels, geography.block_level))
+            for level, below in zip(levels, finer, strict=True)
         ),
         *(
             Column(kind, area(kind, f"{', or empty' * ('' in part.codes)}; such areas cut across the levels"))

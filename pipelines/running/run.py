@@ -143,7 +143,7 @@ def run(
     report : callable, optional
         Told each step as it begins; progress is shown too when given.
     count : callable, optional
-        Told of steps with batches how many of them are done, and how many there are.
+        Told how many plans were tried, classes calibrated and batches drawn, and how many there are.
     scheduler : str, optional
         Address of a Dask cluster (``tcp://...``) to draw on; by default threads of this process.
 
