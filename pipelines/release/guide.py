@@ -134,6 +134,12 @@ def pools_in_words(plan: ReleasePlan) -> str:
         if by:
             each = "combination of categories" if len(pooling.by) > 1 else "category"
             parts.append(f"Each {each} of {by} has pools of its own.")
+    if plan.policy.n_parts > 1:
+        part = f'"{plan.configuration["privacy"]["policy"]["partition"]}"'
+        parts.append(
+            f"All this is said of homes in one {part}: in which {part} its home lies is known of each job by "
+            f"policy, and each {part} of homes has pools of its own."
+        )
     place = "the work block or the first block of a shared pool; `shared`" if shared else "the work block"
     parts.append(
         f"`plan/pools.parquet` has the pools (`place`, {place}; `n`, jobs), and `plan/slots.parquet` the "

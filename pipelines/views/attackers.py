@@ -174,7 +174,9 @@ The best share of correct guesses, if without your job all candidates were equal
         return _table(["knows", "as sure as", *heads], [*rows, ["sees no release", "", *guess]])
 
     def _pool(self) -> str:
-        by = self.plan.pools.pooling.by
+        by = [*self.plan.pools.pooling.by]
+        if self.plan.policy.n_parts > 1:
+            by.append(f'"{self.plan.configuration["privacy"]["policy"]["partition"]}" of the home')
         alike = f", with the same {' and '.join(by)}" if by else ""
         return f"the jobs of a work block, or of several that share an urn{alike}"
 
