@@ -59,6 +59,8 @@ class Domains:
             raise ValueError("domains need at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
+        if self.policy.reach is not None and self.policy.reach.size != self.n_blocks:
+            raise ValueError("the policy has edges between other blocks")
         first = self.offsets[:-1]
         if np.any(np.diff(self.offsets) < 1) or not np.isin(self.cuts[first], self.policy.parts).all():
             where = "block 0" if self.policy.n_parts == 1 else "the first block of a part"

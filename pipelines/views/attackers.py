@@ -66,7 +66,7 @@ class AttackersReport:
             f", except with probability {synth.decimal_up(guarantee.delta)}" if guarantee.delta else ""
         )
         if policy := guarantee_fields(self.plan, guarantee).get("policy"):
-            exception += f'.\nThis holds for two homes in the same "{policy.partition}". {policy.words[:-1]}'
+            exception += f".\nThis holds for two homes {policy.of_two_homes}. {policy.words[:-1]}"
         groups = _groups(numeric.pools.n)
         most = max(groups, key=lambda group: group[2])
         return f"""# What could somebody learn about you?
