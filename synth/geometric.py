@@ -236,7 +236,7 @@ class Geometric:
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
         each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
         if not any(map(all, changed_together([plan.domains, *(table.domains for table in plan.further)]))):
-            added += " over tables that one step of the policy changes together"
+            added = ", added up over tables that one step of the policy changes together,"
         return (
             f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
             f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",

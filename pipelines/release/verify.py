@@ -641,24 +641,7 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         }
     case = stated["format"][-1], document["mechanism"], near, stated["population"]
     of_implicates = said(stated["implicates"]["words"], source if number > 1 else "one", number=number)
-    policy, blocks, parts = stated.get("policy", {}), plan.tables["blocks"], len(set(plan.parts))
-    names = {f'"{plan.policy}"': "L"} if plan.policy else {}
-    texts = {n: policy.get(n) for n in ("words", "symbols")}
-    if plan.km:  # Lemma 39
-        places = zip(*(blocks[n] for n in (document["geography"]["block"], *DEGREES)))
-        lines = "\n".join(f"{block} {north!r} {east!r}" for block, north, east in places)
-        name = f"distance {plan.km}:{hashlib.sha256(lines.encode()).hexdigest()[:16]}"
-        steps = plan.near.steps
-        names = {f"{plan.km} km": "D", f"most {steps} steps": "S", f"into {parts} parts": "P"}
-        policy = {"name": name, "distance_km": plan.km, "parts": parts, "most_steps": steps, **texts}
-    elif of_part := plan.policy:  # Lemma 37
-        above = document["geography"]["levels"]
-        units = ([*dict.fromkeys(blocks[n])] for n in above[: above.index(of_part) + 1])
-        digests = (hashlib.sha256("\n".join(of).encode()).hexdigest()[:16] for of in units)
-        name = "partition " + "/".join(map(":".join, zip(above, digests)))
-        policy = {"name": name, "partition": of_part, "parts": parts, **texts}
-    for kind in texts if policy else ():
-        said(texts[kind], "policy", kind, names=names)
+    policy, names = policy_of(plan, stated) if "policy" in stated else ({}, {})
     return {
         **({"policy": policy} if policy else {}),
         "mechanism": document["mechanism"],
@@ -674,6 +657,24 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         "classes": rows,
         "arithmetic": said(stated["arithmetic"], "arithmetic"),
     }
+
+
+def policy_of(plan: Plan, stated: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what a certificate says of a policy (Lemmas 37 and 39), and letters for names in its words."""
+    blocks, geography, parts = plan.tables["blocks"], plan.document["geography"], len(set(plan.parts))
+    if km := plan.km:
+        places, steps = zip(*(blocks[n] for n in (geography["block"], *DEGREES))), plan.near.steps
+        lines = ["\n".join(f"{block} {north!r} {east!r}" for block, north, east in places)]
+        names = {f"{km} km": "D", f"most {steps} steps": "S", f"into {parts} parts": "P"}
+        numbers, before = {"distance_km": km, "parts": parts, "most_steps": steps}, [f"distance {km}"]
+    else:
+        before = geography["levels"][: geography["levels"].index(plan.policy) + 1]
+        lines = ["\n".join(dict.fromkeys(blocks[n])) for n in before]
+        numbers, names = {"partition": plan.policy, "parts": parts}, {f'"{plan.policy}"': "L"}
+    digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in lines)
+    name = ("" if km else "partition ") + "/".join(map(":".join, zip(before, digests)))
+    texts = {n: said(stated["policy"][n], "policy", n, names=names) for n in ("words", "symbols")}
+    return {"name": name, **numbers, **texts}, names
 
 
 def pool_classes(plan: Plan) -> list[PoolClass]:
@@ -743,14 +744,14 @@ def table_rows(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def changed(plan: Plan) -> list[tuple[bool, ...]]:
     """Return of edges from each block to the last one it reaches which tables they change (Lemma 40)."""
-    further, blocks = plan.document["choices"].get("tables", []), plan.tables["blocks"]
+    further = plan.document["choices"].get("tables", [])
     if not plan.km:
         return [(True,) * (1 + len(further))]
     cuts = [sorted({*itertools.chain(*plan.tables["domains"]["cuts"])})]
-    for units in (blocks[table["home"]] for table in further):
+    for units in (plan.tables["blocks"][table["home"]] for table in further):
         cuts.append([i for i in range(1, len(units)) if units[i] != units[i - 1]])
     ends = enumerate(plan.near.reach)
-    return [tuple(bisect_right(own, a) < bisect_right(own, b) for own in cuts) for a, b in ends]
+    return [*{tuple(bisect_right(own, a) < bisect_right(own, b) for own in cuts) for a, b in ends}]
 
 
 # --- the folder: checksums, signature, certificate, plan (docs/formats.md, Folder)

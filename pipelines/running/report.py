@@ -223,6 +223,10 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
+    # One step under a distance need not change all tables, and their losses then add up to more than epsilon.
+    together = (
+        "epsilon" if plan.policy.reach is None else "what all tables lose, each where a step changes it"
+    )
     # Where counts are measured, homes are estimated from all of them: less of the workers is noise.
     noisy = "what the noisy counts hold is noise" if plan.measures else "the synthetic workers are noise"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
@@ -245,7 +249,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
         f"  cells     coarsening {plan.coarsening}{of_level}; {added}",
         *(
-            f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of epsilon"
+            f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of {together}"
             for words, share in plan.tables
         ),
         f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of {noisy}",
