@@ -333,6 +333,8 @@ class Plan:
             raise ValueError("every table has cells under the policy of the pools")
         if self.domains.policy.n_parts > 1 and self.record_range is not None:
             raise ValueError("numbers of records that are confidential have no public parts")
+        if self.domains.policy.reach is not None and self.record_range is not None:
+            raise ValueError("numbers of records that are confidential go with no policy of edges")
 
     def __repr__(self) -> str:
         return (

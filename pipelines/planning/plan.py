@@ -226,6 +226,12 @@ class ReleasePlan:
         return self.numeric.domains.policy
 
     @property
+    def part_in_words(self) -> str:
+        """What a part of homes is called, where the policy makes several."""
+        asked = quoted_policy(self.configuration)
+        return f'"{asked["partition"]}"' if "partition" in asked else "part"
+
+    @property
     def implicates(self) -> Implicates:
         """The synthetic data sets of the release."""
         return Implicates.of(self.configuration)

@@ -223,10 +223,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
-    # One step under a distance need not change all tables, and their losses then add up to more than epsilon.
-    together = (
-        "epsilon" if plan.policy.reach is None else "what all tables lose, each where a step changes it"
-    )
+    # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
+    together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
     zones = ", external zones among them" if plan.geography.external_zones else ""
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [

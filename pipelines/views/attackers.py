@@ -176,7 +176,7 @@ The best share of correct guesses, if without your job all candidates were equal
     def _pool(self) -> str:
         by = [*self.plan.pools.pooling.by]
         if self.plan.policy.n_parts > 1:
-            by.append(f'"{self.plan.configuration["privacy"]["policy"]["partition"]}" of the home')
+            by.append(f"{self.plan.part_in_words} of the home")
         alike = f", with the same {' and '.join(by)}" if by else ""
         return f"the jobs of a work block, or of several that share an urn{alike}"
 

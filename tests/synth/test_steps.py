@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from synth.geometric import Geometric, GeometricParameters, noise_loss
-from synth.plan import Domains, Plan, Pools, Table
+from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.policy import Policy, implies, parts_of_reach
 from synth.steps import changed_together, largest_sum
 from synth.tails import exp_up
@@ -59,6 +59,13 @@ def test_what_edges_change_is_found_for_all_small_graphs_and_cells() -> None:
             true.add((False, False))
             assert largest_sum(sets, sizes) == max(largest_sum(frozenset({one}), sizes) for one in true)
             assert sets <= true
+            if policy.n_parts == 1:  # pools of one table with different cells
+                offsets, both = (
+                    np.array([0, len(first), len(first) + len(second)]),
+                    np.array([*first, *second]),
+                )
+                pooled = Domains(BLOCKS, offsets, both, np.zeros(both.size, np.uint8), policy)
+                assert ((True,) in changed_together([pooled])) == any(map(any, true))
 
 
 def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
@@ -72,6 +79,9 @@ def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
     ):
         with pytest.raises(ValueError, match=match):
             Policy("distance 1:0", np.array(parts, np.int32), np.array(wrong, np.int32))
+    path = plan_of(policy_of(frozenset(PAIRS)), [(0, 2)])
+    with pytest.raises(ValueError, match="go with no policy of edges"):
+        replace(path, record_range=RecordRange(Fraction(1), Fraction(1)))
     with pytest.raises(ValueError, match="edges between other blocks"):
         Domains(
             3, np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.uint8), policy_of(frozenset(PAIRS))
