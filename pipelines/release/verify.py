@@ -441,8 +441,8 @@ class Near:
     Below node v of a tree are 2 v and 2 v + 1. It has the box of its points, empty where all were taken.
     """
 
-    def __init__(self, km: Fraction, *degrees: list[float]) -> None:
-        n, half = len(degrees[0]), min(float(km) / (2 * 6371.0088), math.pi / 2)
+    def __init__(self, km: str, *degrees: list[float]) -> None:
+        self.km, n, half = km, len(degrees[0]), min(float(Fraction(km)) / (2 * 6371.0088), math.pi / 2)
         self.square, self.size = (2 * math.sin(half) + 5e-12) ** 2, 1 << (n - 1).bit_length()
         places = [[math.radians(angle) for angle in both] for both in zip(*degrees)]
         self.at = [(math.cos(y) * math.cos(x), math.cos(y) * math.sin(x), math.sin(y)) for y, x in places]
@@ -512,15 +512,11 @@ class Plan:
         """The level whose units are the parts of homes, which neighbours keep (Lemma 37); none is empty."""
         return str(self.config.get("privacy", {}).get("policy", {}).get("partition", ""))
 
-    @property
-    def km(self) -> str:
-        """The distance that neighbours' homes are within (Lemma 39); none is empty."""
-        return str(self.config.get("privacy", {}).get("policy", {}).get("distance_km", ""))
-
     @functools.cached_property
-    def near(self) -> Near:
-        """Which blocks that are."""
-        return Near(Fraction(self.km), *(self.tables["blocks"][n] for n in DEGREES))
+    def near(self) -> Near | None:
+        """The blocks between which neighbours may differ, where the policy is a distance (Lemma 39)."""
+        km = self.config.get("privacy", {}).get("policy", {}).get("distance_km")
+        return None if km is None else Near(km, *(self.tables["blocks"][n] for n in DEGREES))
 
     @property
     def parts(self) -> list[int]:
@@ -528,9 +524,9 @@ class Plan:
         level, first, found = self.policy, 0, list[int]()
         blocks = self.tables["blocks"]
         units = blocks[level] if level else [""] * len(self.places[0])
-        farthest = [-1, *itertools.accumulate(self.near.reach, max)] if self.km else []
+        farthest = [-1, *itertools.accumulate(self.near.reach, max)] if self.near else []
         for i, unit in enumerate(units):
-            new = farthest[i] < i if self.km else i > 0 and unit != units[i - 1]
+            new = farthest[i] < i if self.near else i > 0 and unit != units[i - 1]
             first = i if new else first
             found.append(first)
         return found
@@ -662,8 +658,8 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
 def policy_of(plan: Plan, stated: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what a certificate says of a policy (Lemmas 37 and 39), and letters for names in its words."""
     blocks, geography, parts = plan.tables["blocks"], plan.document["geography"], len(set(plan.parts))
-    if km := plan.km:
-        places, steps = zip(*(blocks[n] for n in (geography["block"], *DEGREES))), plan.near.steps
+    if near := plan.near:
+        places, km, steps = zip(*(blocks[n] for n in (geography["block"], *DEGREES))), near.km, near.steps
         lines = ["\n".join(f"{block} {north!r} {east!r}" for block, north, east in places)]
         names = {f"{km} km": "D", f"most {steps} steps": "S", f"into {parts} parts": "P"}
         numbers, before = {"distance_km": km, "parts": parts, "most_steps": steps}, [f"distance {km}"]
@@ -672,7 +668,7 @@ def policy_of(plan: Plan, stated: dict[str, Any]) -> tuple[dict[str, Any], dict[
         lines = ["\n".join(dict.fromkeys(blocks[n])) for n in before]
         numbers, names = {"partition": plan.policy, "parts": parts}, {f'"{plan.policy}"': "L"}
     digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in lines)
-    name = ("" if km else "partition ") + "/".join(map(":".join, zip(before, digests)))
+    name = ("" if near else "partition ") + "/".join(map(":".join, zip(before, digests)))
     texts = {n: said(stated["policy"][n], "policy", n, names=names) for n in ("words", "symbols")}
     return {"name": name, **numbers, **texts}, names
 
@@ -745,7 +741,7 @@ def table_rows(plan: Plan) -> Iterator[dict[str, Any]]:
 def changed(plan: Plan) -> list[tuple[bool, ...]]:
     """Return of edges from each block to the last one it reaches which tables they change (Lemma 40)."""
     further = plan.document["choices"].get("tables", [])
-    if not plan.km:
+    if not plan.near:
         return [(True,) * (1 + len(further))]
     cuts = [sorted({*itertools.chain(*plan.tables["domains"]["cuts"])})]
     for units in (plan.tables["blocks"][table["home"]] for table in further):
@@ -920,14 +916,14 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
     need([*stated] == fields, "certificate.json: fields are not those of its format, in their order")
     need(set(document["files"]) == {f"{name}.parquet" for name in TABLES}, "plan.json: files are others")
     plan = Plan(document, {name: {} for name in TABLES})
-    own = [bool(plan.policy), bool(plan.km)] == [formats[0][-1] == k for k in "34"]
-    need(own, "certificate.json: the plan has another policy")
     for name, table in plan.tables.items():
         hashed = document["files"][f"{name}.parquet"]
         need(sha256(below / f"{name}.parquet") == hashed, f"plan/{name}.parquet is not what plan.json names")
         for batch in batches(below / f"{name}.parquet"):
             for column, values in batch.items():
                 table.setdefault(column, []).extend(values)
+    own = [bool(plan.policy), plan.near is not None] == [formats[0][-1] == k for k in "34"]
+    need(own, "certificate.json: the plan has another policy")
     return stated, plan
 
 
@@ -1085,7 +1081,7 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                         totals[work, parts[pair[1]], at] += count
                         if "jobs_main" in files:
                             commutes[work, home, at] += count
-        by = "work block and part of homes" if plan.policy or plan.km else "work block"
+        by = "work block and part of homes" if plan.policy or plan.near else "work block"
         need(totals == public, f"{name}: totals by {by} are not those of the plan's slots")
         if "jobs_main" in files:
             name = f"{files['jobs_main']}.parquet"
