@@ -23,6 +23,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data import _kernels
 from geo_data._model_tables import in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
@@ -52,6 +53,8 @@ SHARE_SCALE = 2**16
 """What the integer shares of a destination add up to, before rounding."""
 
 _SMALLEST = 1e-300  # the least measure that is not nothing
+
+_Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +259,7 @@ def coarsen(
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
-        return cuts, strata, _listed(shares)
+        return cuts, strata, _kernels.rounded(shares, SHARE_SCALE)
 
     made = in_batches(cells_of, needed.size)
     lengths = np.array([c.size for cuts, _, _ in made for c in cuts])
@@ -283,13 +286,3 @@ def _of_part(tree: Tree, shares: Float64, first: int, stop: int) -> Float64:
     inside = np.zeros(shares.size, bool)
     inside[np.searchsorted(starts, first, side="right") - 1 : np.searchsorted(starts, stop)] = True
     return np.where(inside, shares, 0.0) / (after - before if after > before else 1.0)
-
-
-_Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
-
-
-def _listed(shares: Float64) -> _Listed:
-    """Return how many units each row lists, these units, and their integer shares."""
-    scaled = np.floor(shares * SHARE_SCALE + 0.5).astype(np.int32)
-    row, unit = np.nonzero(scaled)
-    return np.bincount(row, minlength=shares.shape[0]), unit.astype(np.int32), scaled[row, unit]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,9 @@ from geo_data.jobs import (
     count_repeats,
     files_of,
     join_records,
+    join_slots,
     locate_blocks,
+    narrow,
     refuse_no_jobs,
 )
 from geo_data.tables import Kind, read_table
@@ -116,24 +118,24 @@ class MicrodataJobs:
             A file fault, a destination outside the geography, an attribute with missing values or more
             than 1,000 categories.
         """
-        frames, works, parts = [], [], []
+        parts = []
         several = policy.n_parts > 1
-        for path in files_of(self.path):
+        for path in files_of(self.path):  # of which one is in memory, and what is left of those before
             frame = self._read(path, self.attributes, origins=several)
-            works.append(locate_blocks(self.geography, frame[self.work], path=path, column=self.work))
-            if several:
-                parts.append(policy.part(self._homes(frame[self.home], path)))
-            frames.append(frame[list(self.attributes)])
-        work, whole = np.concatenate(works), pd.concat(frames, ignore_index=True)
-        part = [np.concatenate(parts)] if several else []
-        coded = {name: self._code(whole[name]) for name in self.attributes}
-        order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), *part, work))
-        return Slots(
-            work=work[order],
-            attributes={name: codes[order] for name, (codes, _) in coded.items()},
-            categories={name: categories for name, (_, categories) in coded.items()},
-            home_part=part[0][order] if several else policy.part(work),
-        )
+            work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work)
+            homes = policy.part(self._homes(frame[self.home], path)) if several else policy.part(work[:1])
+            coded = {name: pd.factorize(frame[name]) for name in self.attributes}
+            slots = Slots(
+                work=work,
+                attributes={name: narrow(codes, len(found)) for name, (codes, found) in coded.items()},
+                categories={name: tuple(map(str, found)) for name, (_, found) in coded.items()},
+                home_part=homes,
+            )
+            parts.append(slots.sorted().counted())
+        slots = join_slots(parts)
+        for name, categories in slots.categories.items():
+            self._refuse_many(name, categories)
+        return slots
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
         """Read the job records with their confidential origins, in the order of the file.
@@ -234,10 +236,9 @@ class MicrodataJobs:
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
-            return self._code(values)[0]
+            return self._code(values)
         codes = pd.Index(categories, dtype="str").get_indexer(pd.Index(values))
-        codes = np.where(codes < 0, len(categories), codes)
-        return codes.astype(np.uint8) if len(categories) < 256 else codes.astype(np.uint16)
+        return narrow(np.where(codes < 0, len(categories), codes), len(categories) + 1)
 
     def _read(
         self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
@@ -263,18 +264,20 @@ class MicrodataJobs:
         refuse_no_jobs(path, self.count, min(count.sum(), 1e18))
         return frame.loc[frame.index.repeat(count.astype(np.int64))]  # the index stays the number of the row
 
-    def _code(self, values: pd.Series) -> tuple[AttributeCodes, tuple[str, ...]]:
+    def _code(self, values: pd.Series) -> AttributeCodes:
         codes, categories = pd.factorize(values, sort=True)
+        self._refuse_many(str(values.name), categories)
+        return narrow(codes, len(categories))
+
+    def _refuse_many(self, attribute: str, categories: Sequence[str] | pd.Index) -> None:
         if len(categories) > _MAX_CATEGORIES:
             raise InputError(
                 files_of(self.path)[0],
                 f"categories are more than {_MAX_CATEGORIES:,}",
-                column=str(values.name),
+                column=attribute,
                 count=len(categories),
                 fix="group the categories, or leave this column out: it may identify people",
             )
-        narrow = codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
-        return narrow, tuple(str(category) for category in categories)
 
 
 def _digest(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from geo_data.category_counts import count_categories, inside_share
 from geo_data.deviation import Deviation
+from geo_data.geography import Geography
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 from synth.decoarsening import cumulative_weights
@@ -171,7 +172,7 @@ def homes_in_parts(
     return homes
 
 
-def attribute_concentrations(unit: NDArray[np.int32], slots: Slots) -> dict[str, float]:
+def attribute_concentrations(geography: Geography, level: str, slots: Slots) -> dict[str, float]:
     """Say how much the categories of residents are taken to differ between units, from public slots.
 
     As much as those of jobs differ between work units, but for what is a matter of the workplace: where all
@@ -182,8 +183,9 @@ def attribute_concentrations(unit: NDArray[np.int32], slots: Slots) -> dict[str,
 
     Parameters
     ----------
-    unit : ndarray of int32, shape (n_slots,)
-        Unit of the public model that each slot's work block is in.
+    geography : Geography
+    level : str
+        Of the public model.
     slots : Slots
         All of them.
 
@@ -194,7 +196,7 @@ def attribute_concentrations(unit: NDArray[np.int32], slots: Slots) -> dict[str,
     """
     found = {}
     for name in slots.categories:
-        counts, n, share = count_categories(slots, name, unit)
+        counts, n, share = count_categories(slots, name, geography.unit_of(level, slots.work))
         spread = float((share * (1 - share)).sum())
         # Squares of Dirichlet-multinomial counts are sum n p (1 - p) (n + c) / (1 + c), c the concentration.
         square = float(((counts - n[:, None] * share) ** 2).sum())

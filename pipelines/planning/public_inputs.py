@@ -120,7 +120,7 @@ def public_inputs_for(
     else:
         w = config.weights
         weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
-    jobs = np.bincount(slots.work, minlength=geography.n_blocks)
+    jobs = slots.jobs(geography.n_blocks)
     model = geo_data.build_model(
         geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
     )

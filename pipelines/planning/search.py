@@ -89,7 +89,7 @@ def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None
     -----
     Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.
     """
-    jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
+    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
     workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
     sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
     # Those that resample last: they lose more, as a rule, and are not searched far then.

@@ -172,7 +172,7 @@ def draw_public_model(
     ndarray of int32, shape (n,)
         A home block for each slot, slot after slot.
     """
-    places = np.repeat(plan.pools.block, plan.pools.n)[tried]
+    places = plan.pools.block[_pools_of(plan, tried)]
     part = plan.pools.slots.home_part[tried]
     return draw_from_model(plan, places, part, synth.RunKey.from_seed(seed).stream("public model", 0))
 
@@ -199,7 +199,7 @@ def draw_without_noise(
     parts, key = batches(plan) if parts is None else parts, synth.RunKey.from_seed(seed)
     if plan.measures:
         return draw_measured(_with_next_to_no_noise(plan), homes, parts, key)[0]
-    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[_slots_of(plan, parts)]
+    pool = _pools_of(plan, _slots_of(plan, parts))
     words = key.stream("without noise", 0).words(2 * pool.size)
     chance, other = np.split(words.astype(np.float64) / 2**64, 2)
     running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
@@ -222,6 +222,13 @@ def _slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
     """Return the numbers of the slots of some batches."""
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+
+
+def _pools_of(plan: ReleasePlan, slots: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pool of each of some slots; a nation has many that are not asked for."""
+    if isinstance(slots, slice):
+        return np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[slots]
+    return np.searchsorted(np.cumsum(plan.pools.n), slots, side="right")
 
 
 def draw_synthetic(
@@ -338,7 +345,7 @@ def simulate_utility(
     work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
     if homes is None:
         homes = geo_data.proxy_homes(
-            model, work, seed, own, geo_data.attribute_concentrations(model.units(slots.work), slots)
+            model, work, seed, own, geo_data.attribute_concentrations(geography, model.level, slots)
         )
         homes = geo_data.homes_in_parts(model, work, homes, slots.home_part[tried], plan.policy, seed)
     else:

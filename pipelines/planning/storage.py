@@ -301,15 +301,13 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
         "domain": pa.array(numeric.pools.domain),
         "class": pa.array(numeric.pool_class),
     }
-    pool = np.repeat(np.arange(pools.n.size, dtype=np.int32), pools.n)
-    work = pools.slots.work
-    keys = np.stack([pool, work, *(codes.astype(np.int32) for codes in pools.slots.attributes.values())])
-    first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
+    alike, times = pools.slots.counted()  # of one pool each, as slots of two pools differ
+    pool = np.searchsorted(np.cumsum(pools.n), np.cumsum(times)).astype(np.int32)
     slots = {
-        "pool": pa.array(pool[first]),
-        "work": _block_codes(geography, work[first]),
-        **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
-        "count": pa.array(np.diff(np.append(first, pool.size))),
+        "pool": pa.array(pool),
+        "work": _block_codes(geography, alike.work),
+        **{name: _text(categories[name], codes) for name, codes in alike.attributes.items()},
+        "count": pa.array(times),
     }
     starts = pa.array(plan.shares.offsets)
     shares = {

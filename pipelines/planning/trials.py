@@ -119,7 +119,7 @@ def draw_sample(
         inputs.model,
         workload,
         inputs.policy,
-        geo_data.attribute_concentrations(inputs.model.units(slots.work), slots),
+        geo_data.attribute_concentrations(inputs.geography, inputs.model.level, slots),
         int(np.count_nonzero(rows)) / len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
     )

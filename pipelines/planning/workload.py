@@ -254,9 +254,9 @@ def most_telling(geography: Geography, level: str, slots: Slots) -> str | None:
     and how much of its variance is between jobs of one work block (`inside_share`). Of equal ones
     the first; None where jobs have no attributes.
     """
-    unit = geography.unit_of(level, slots.work).astype(np.int64)
     best, most = None, -1.0
     for name, categories in slots.categories.items():
+        unit = geography.unit_of(level, slots.work).astype(np.int64)
         wide = len(categories)
         counts = np.bincount(unit * wide + slots.attributes[name], minlength=geography.n_units(level) * wide)
         counts = counts.reshape(-1, wide)

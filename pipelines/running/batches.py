@@ -68,7 +68,7 @@ def keep_homes(
     """
     pools, geography = plan.pools, plan.geography
     known = plan.numeric.record_range is None
-    slots = np.bincount(pools.slots.work, minlength=geography.n_blocks)
+    slots = pools.slots.jobs(geography.n_blocks)
     finder = geo_data.PoolFinder(pools, geography)
     first = np.array([pools.start for pools in batches(plan, batch_jobs)])
     if not known:  # a batch may have no record at all
