@@ -239,7 +239,9 @@ def _with_external(
 ) -> pd.DataFrame:
     """Add a row for every external zone; places stay NaN."""
     lengths = {name: int(frame[name].str.len().max()) for name in (*levels, *shared, block)}
-    added = pd.DataFrame({name: [fill(area, n) for area in areas] for name, n in lengths.items()}, dtype="str")
+    added = pd.DataFrame(
+        {name: [fill(area, n) for area in areas] for name, n in lengths.items()}, dtype="str"
+    )
     for (
         name,
         n,
