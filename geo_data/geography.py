@@ -172,8 +172,7 @@ class Geography:
             If there is no such level.
         """
         index = self._indexes[self._position(level)]
-        place, distinct = pd.factorize(pd.Series(codes, dtype="str"))  # most codes come many times
-        return np.append(index.get_indexer(distinct), -1)[place].astype(np.int32)
+        return index.get_indexer(pd.Index(pd.Series(codes, dtype="str"))).astype(np.int32)
 
     def find_unit(self, level: str, code: str) -> int:
         """Return the unit number of one code of `level`, -1 where there is none.
