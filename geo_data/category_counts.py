@@ -35,7 +35,7 @@ def inside_share(slots: Slots, attribute: str) -> float:
 def count_categories(
     slots: Slots, attribute: str, place: NDArray[np.int32]
 ) -> tuple[Float64, Float64, Float64]:
-    """Return jobs by place, of those with any, and category; jobs by place; and shares of categories."""
+    """Return jobs by place and category, of places with any; jobs by place; the share of each category."""
     wide = len(slots.categories[attribute])
     places = int(place.max(initial=-1)) + 1
     counts = np.bincount(place.astype(np.int64) * wide + slots.attributes[attribute], minlength=places * wide)

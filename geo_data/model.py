@@ -316,7 +316,7 @@ def _differences(model: PublicModel, stage: ModelTable) -> tuple[float, float, D
     if chosen.size == 0:
         return _CONCENTRATION, _CONCENTRATION, model.deviation
     rows, flow, sample = stage.flows(chosen)
-    expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model.shares(chosen))
+    expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model._shares(chosen))
     inside = stage.inside(flow)
     m, share = (stage.spread(stage.by_parent(values)) for values in (sample, expected))
     found = sample[inside], m[inside], (expected / share)[inside]
