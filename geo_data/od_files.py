@@ -40,8 +40,8 @@ LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
 #: The columns that every OD file has, beside those that count jobs by category.
 OD_COLUMNS = ("w_geocode", "h_geocode", "S000", "createdate")
 
-#: Level 6 is four times as fast as level 9 and 5 % larger on a state's file.
-GZIP_LEVEL = 6
+#: Level 5 is twice as fast as level 6 and 3 % larger on a state's file.
+GZIP_LEVEL = 5
 
 
 def count_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
