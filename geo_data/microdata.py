@@ -61,6 +61,9 @@ class MicrodataJobs:
         The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
     sha256 : dict, optional
         Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
+    policy : Policy
+        Attributes that it makes secret are no attributes of slots, and are read with homes: the home of a
+        record is then its origin (`synth.Policy.origins`).
 
     Raises
     ------
@@ -78,6 +81,7 @@ class MicrodataJobs:
     attributes: tuple[str, ...] = ()
     records_per_worker: int = 1
     sha256: dict[str, str] | None = None
+    policy: Policy = FULL
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -101,7 +105,7 @@ class MicrodataJobs:
             )
 
     def slots(self, policy: Policy = FULL) -> Slots:
-        """Read the job slots; the origin and worker columns must be there, and are not parsed.
+        """Read the job slots; the columns of origins, workers and secrets must be there, and are not parsed.
 
         Of origins the part is kept that the policy makes public, if it has several.
 
@@ -119,14 +123,14 @@ class MicrodataJobs:
         frames, works, parts = [], [], []
         several = policy.n_parts > 1
         for path in files_of(self.path):
-            frame = self._read(path, self.attributes, origins=several)
+            frame = self._read(path, self._public, origins=several)
             works.append(locate_blocks(self.geography, frame[self.work], path=path, column=self.work))
             if several:
                 parts.append(policy.part(self._homes(frame[self.home], path)))
-            frames.append(frame[list(self.attributes)])
+            frames.append(frame[list(self._public)])
         work, whole = np.concatenate(works), pd.concat(frames, ignore_index=True)
         part = [np.concatenate(parts)] if several else []
-        coded = {name: self._code(whole[name]) for name in self.attributes}
+        coded = {name: self._code(whole[name]) for name in self._public}
         order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), *part, work))
         return Slots(
             work=work[order],
@@ -141,7 +145,7 @@ class MicrodataJobs:
         Parameters
         ----------
         by : tuple of str
-            Any of `attributes`.
+            Any of `attributes` that are not secret.
 
         Returns
         -------
@@ -179,10 +183,10 @@ class MicrodataJobs:
         by = tuple(by)
         if self.home is None:
             raise ValueError("a table of jobs by workplace has no homes")
-        if not set(by) <= set(self.attributes):
+        if not set(by) <= set(self._public):
             raise InputError(
                 files_of(self.path)[0],
-                f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
+                f"no such attribute is configured; there are: {', '.join(self._public) or 'none'}",
                 fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
@@ -191,7 +195,8 @@ class MicrodataJobs:
         same: list[npt.NDArray[np.uint64]] = []  # rows of each file
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
-            labels = dict.fromkeys((*by, *(self.attributes if len(files) > 1 else ()), *workers))
+            secret = self.policy.secret
+            labels = dict.fromkeys((*by, *secret, *(self.attributes if len(files) > 1 else ()), *workers))
             frame = self._read(path, tuple(labels), origins=True)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
@@ -202,12 +207,15 @@ class MicrodataJobs:
                 same.append(np.unique(hashes) if workers else _digest(hashes))
                 del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
+            hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             for start in range(0, len(frame), _ROWS):
                 rows = slice(start, start + _ROWS)
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
+                codes = {name: column[rows] for name, column in hidden.items()}
+                blocks = self._homes(home, path)
                 yield JobRecords(
                     work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
-                    home=self._homes(home, path),
+                    home=self.policy.origins(blocks, codes, self.geography.n_blocks) if codes else blocks,
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
@@ -232,6 +240,25 @@ class MicrodataJobs:
         column = str(codes.name)
         return locate_blocks(self.geography, codes, path=path, column=column, homes=True, external=True)
 
+    @property
+    def _public(self) -> tuple[str, ...]:
+        """The attributes of slots."""
+        return tuple(name for name in self.attributes if name not in self.policy.secret)
+
+    def _secret(
+        self, values: pd.Series, categories: tuple[str, ...], path: str | os.PathLike[str]
+    ) -> AttributeCodes:
+        codes = self._coded(values, categories)
+        refuse_any(
+            path,
+            "rows have another category than the policy lists",
+            pd.Series(codes == len(categories), values.index),
+            column=str(values.name),
+            fix="list all categories in privacy.policy.attribute, and plan again; a job must not be missing "
+            "because of its category",
+        )
+        return codes
+
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
             return self._code(values)[0]
@@ -247,7 +274,7 @@ class MicrodataJobs:
         if origins and self.home is not None:
             columns[self.home] = "home"
         # A wrong name of the columns that planning does not parse is found by planning.
-        present = [name for name in (self.home, self.worker) if name is not None]
+        present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
         columns.update(dict.fromkeys(labels, "label"))
         if self.count is None:
             return read_table(path, columns, present=present, sha256=self.sha256)

@@ -23,7 +23,7 @@ from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.utility import commutes, destination_commute_error, mean_km, total_variation
-from pipelines.planning.workload import CountedJobs, Table, resolve_workload
+from pipelines.planning.workload import CountedJobs, Table, jobs_at, resolve_workload
 from synth.estimation import Estimate
 from synth.measured import count_cells
 
@@ -310,7 +310,7 @@ def simulate_utility(
     model : geo_data.PublicModel
         That the plan was made from.
     homes : array_like of int, shape (n_slots,), optional
-        Public homes to try the plan on, slot after slot; by default drawn from the model.
+        Public homes (origins) to try the plan on, slot after slot; by default drawn from the model.
     attributes : mapping of str to array_like of int, shape (n_slots,) each, optional
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
@@ -329,26 +329,30 @@ def simulate_utility(
     expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
     homes = None if homes is None else np.asarray(homes)
     slots, geography = plan.pools.slots, model.geography
-    workload = resolve_workload(plan.configuration, geography, plan.level, slots)
+    workload = resolve_workload(plan.configuration, geography, plan.level, slots, plan.policy.secret)
     part = trial_jobs / len(slots)
     if plan.further:
         part = min(part, _TRIAL_CELLS / int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()))
     parts = _spread(batches(plan, batch_jobs), part)
     tried = _slots_of(plan, parts)
-    work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
+    public_names = [name for name in workload.attributes if name in slots.attributes]
+    work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in public_names}
     if homes is None:
-        homes = geo_data.proxy_homes(
-            model, work, seed, own, geo_data.attribute_concentrations(model.units(slots.work), slots)
-        )
+        secret = geo_data.proxy_categories(plan.policy, work.size, seed)
+        alike = geo_data.attribute_concentrations(model.units(slots.work), slots, plan.policy)
+        homes = geo_data.proxy_homes(model, work, seed, own | secret, alike)
         homes = geo_data.homes_in_parts(model, work, homes, slots.home_part[tried], plan.policy, seed)
+        homes = plan.policy.origins(homes, secret, geography.n_blocks)
     else:
         homes = homes[tried]
     known = (
-        own
-        if attributes is None
-        else {name: np.asarray(attributes[name])[tried] for name in workload.attributes}
+        own if attributes is None else {name: np.asarray(attributes[name])[tried] for name in public_names}
     )
-    true = CountedJobs(work, homes, known)
+
+    def counted(origins: NDArray[np.int32], codes: Mapping[str, NDArray[Any]]) -> CountedJobs:
+        return jobs_at(geography, plan.policy, work, origins, codes)
+
+    true = counted(homes, known)
     share = work.size / len(slots)
     # Side by side, as compiled code leaves the interpreter free; none depends on the others.
     few = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()) <= _FEW_CELLS
@@ -359,13 +363,11 @@ def simulate_utility(
             threads.submit(draw_without_noise, plan, homes, seed, parts),
         ]
         synthetic, public_homes, without_noise = (one.result() for one in draws)
-    released, public, without = (
-        CountedJobs(work, drawn, own) for drawn in (synthetic, public_homes, without_noise)
-    )
+    released, public, without = (counted(drawn, own) for drawn in (synthetic, public_homes, without_noise))
     losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
-    km = [commutes(geography, work, h) for h in (homes, synthetic)]
+    pair = (work, true.home, released.home)
+    km = [commutes(geography, work, h) for h in pair[1:]]
     means = [mean_km(one) for one in km]
-    pair = (work, homes, synthetic)
     return SimulatedUtility(
         total_variation=total_variation(geography, plan.level, *pair),
         block_variation=total_variation(

@@ -64,7 +64,7 @@ class _Rows:
     """What is kept of the rows of an implicate: a digest, and how unlikely it is that another one has them.
 
     The latter in bits, from the public draw of blocks inside cells (Lemma 27 of docs/privacy.md). None where
-    pools differ by several attributes, which the counts of a row do not tell apart.
+    pools differ by several attributes, which the counts of a row do not tell apart, and of secret attributes.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
@@ -85,7 +85,7 @@ class _Rows:
         self.digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
         plan, slots = self._plan, self._plan.pools.slots
         by = () if rounded else plan.pools.pooling.by
-        if plan.implicates.number == 1 or len(by) > 1:
+        if plan.implicates.number == 1 or len(by) > 1 or plan.policy.secret:
             return
         from scipy.special import gammaln  # takes its time
 
@@ -124,8 +124,8 @@ def _check(
     """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
-    columns = [name for of in count_columns(slots.categories).values() for name in of]
-    _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
+    columns = [name for of in count_columns(plan.categories).values() for name in of]
+    _check_forms(folder, names, ["S000", *columns], [*plan.categories])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main = names["od_parquet"]
@@ -151,27 +151,44 @@ def _check(
         if not found.sort_index().equals(public.sort_index().astype(found.dtypes)):
             by = "work block" if parts.size == 1 else "work block and part of homes"
             raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
-        if not _possible(of_part, public, slots.categories):
+        if not _possible(of_part, public, plan.categories):
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
-        estimated = rounded and rounded(pools)
-        if estimated is not None:
-            home, at = (np.repeat(blocks, od["S000"]) for blocks in place)
-            if not estimated.fits(at, home):
-                raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
-        kept.add(od, pool, own, estimated)
+        at, origins = _origins(plan, od, place)
         if jobs is not None:
-            counted = jobs.count(own)
+            counted, of_jobs = jobs.count(own)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):
                 raise DataError(f"{jobs.name} and the OD files hold different commutes")
+            if plan.policy.secret:  # their combinations are in no count of a pair
+                at, origins = work, of_jobs
+        estimated = rounded and rounded(pools)
+        if estimated is not None and not estimated.fits(at, origins):
+            raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
+        kept.add(od, pool, own, estimated)
         pairs, blocks = pairs + len(od), blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
     return (
         f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts)} counts are the public ones"
     )
+
+
+def _origins(
+    plan: ReleasePlan, od: pd.DataFrame, place: list[NDArray[np.int32]]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the work block and the origin of every job of an OD table, of one secret attribute at most."""
+    home, at = place
+    codes: dict[str, NDArray[np.integer]] = {}
+    counts = [od["S000"]]
+    for name in plan.policy.secret:
+        counts = [od[column] for column in count_columns(plan.categories)[name]]
+        codes[name] = np.repeat(np.arange(len(counts)), [int(count.sum()) for count in counts])
+    at, home = (np.concatenate([np.repeat(blocks, count) for count in counts]) for blocks in (at, home))
+    if len(codes) > 1:
+        codes = {name: np.zeros(home.size, np.int64) for name in codes}  # the file of jobs says which
+    return at, plan.policy.origins(home, codes, plan.geography.n_blocks)
 
 
 def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, tuple[str, ...]]) -> bool:
@@ -268,20 +285,21 @@ class _JobRows:
     def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
         self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
+        self._categories = plan.categories
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise DataError(f"{name}: rows are not those of the plan's slots")
         self._frames = _frames(path)
         self._left: list[pd.DataFrame] = []
 
-    def count(self, own: slice) -> pd.DataFrame:
-        """Compare the next jobs with slots of the plan, and return them as an OD table."""
+    def count(self, own: slice) -> tuple[pd.DataFrame, NDArray[np.int32]]:
+        """Compare the next jobs with slots of the plan; return them as an OD table, and their origins."""
         slots = self._slots
         work, attributes = slots.work[own], {name: codes[own] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
             self._left.append(next(self._frames))
         whole = pd.concat(self._left, ignore_index=True)
         jobs, self._left = whole[: work.size], [whole[work.size :]]
-        geography, categories = self._geography, self._slots.categories
+        geography, categories = self._geography, self._categories
         same = np.array_equal(geography.number(jobs["w_geocode"]), work)
         for name, codes in attributes.items():
             values = np.array(categories[name], object)[codes]
@@ -293,4 +311,11 @@ class _JobRows:
             raise DataError(f"{self.name} has blocks that are not in the geography")
         if not np.array_equal(self._policy.part(home), slots.home_part[own]):
             raise DataError(f"{self.name}: homes are in other parts than those of the plan's slots")
-        return od_table(geography, work, home, attributes, categories)
+        secret = {
+            name: pd.Index(values, dtype="str").get_indexer(pd.Index(jobs[name]))
+            for name, values in self._policy.secret.items()
+        }
+        if any((codes < 0).any() for codes in secret.values()):
+            raise DataError(f"{self.name} has categories that the policy does not list")
+        origins = self._policy.origins(home, secret, geography.n_blocks)
+        return od_table(geography, work, home, {**attributes, **secret}, categories), origins
