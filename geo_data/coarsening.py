@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,8 @@ SHARE_SCALE = 2**16
 """What the integer shares of a destination add up to, before rounding."""
 
 _SMALLEST = 1e-300  # the least measure that is not nothing
+
+_trees: WeakKeyDictionary[PublicModel, Tree] = WeakKeyDictionary()  # the planner coarsens again and again
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +184,12 @@ def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
     return tuple(grid) if smallest == 1 else (*grid, smallest)
 
 
+def _tree(model: PublicModel) -> Tree:
+    if model not in _trees:
+        _trees[model] = Tree(model)
+    return _trees[model]
+
+
 def coarsen(
     model: PublicModel,
     place: NDArray[np.int32],
@@ -230,7 +239,7 @@ def coarsen(
     keys, domain = np.unique(key * parts + (0 if part is None else part), return_inverse=True)
     of_part, keys = keys % parts, keys // parts
     unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
-    tree = Tree(model)
+    tree = _tree(model)
     falling = -np.array([float(f) for f in retention])
     needed, first = np.unique(unit, return_index=True)
     last = np.append(first[1:], unit.size)

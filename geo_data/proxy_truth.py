@@ -235,28 +235,60 @@ def _exchange(
     """
     home_unit = model.units(homes).astype(np.int64)
     pairs, unit = np.unique(model.units(work) * np.int64(model.n_units) + home_unit, return_inverse=True)
-    odds = []
+    odds, columns, wide = [], [], 0
     for name, codes in attributes.items():
         share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
         whole = np.broadcast_to(share, (model.n_units, share.size))
         profile = _profiles(generator, concentrations[name], whole)
         profile = _profiles(generator, concentrations[name], profile[pairs % model.n_units])
-        odds.append((np.log(profile / share), codes))
-    for _ in range(_ROUNDS):
-        order = np.argsort(work + generator.random(work.size), kind="stable")
-        of = work[order]
-        begin = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
-        place = np.arange(of.size) - np.repeat(begin, np.diff(np.append(begin, of.size)))
-        first = np.flatnonzero((place[:-1] % 2 == 0) & (of[1:] == of[:-1]))
-        i, j = order[first], order[first + 1]
-        gain = np.zeros(i.size)
-        for table, codes in odds:
-            gain += table[unit[j], codes[i]] + table[unit[i], codes[j]]
-            gain -= table[unit[i], codes[i]] + table[unit[j], codes[j]]
-        taken = generator.random(i.size) * (1 + np.exp(-gain.clip(-500, 500))) < 1
-        i, j = i[taken], j[taken]
-        homes[i], homes[j] = homes[j], homes[i]
-        unit[i], unit[j] = unit[j], unit[i]
+        odds.append(np.log(profile / share))
+        columns.append(codes + np.int64(wide))
+        wide += share.size
+    order = np.argsort(work, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(work[order])) + 1, work.size)
+    _exchange_pairs(np.hstack(odds), np.stack(columns, axis=1), order, ends, unit, homes, generator)
+
+
+@numba.njit(cache=True, nogil=True)
+def _exchange_pairs(
+    odds: Float64,
+    columns: Int64,
+    order: Int64,
+    ends: Int64,
+    unit: Int64,
+    homes: NDArray[np.int32],
+    generator: np.random.Generator,
+) -> None:
+    """Exchange homes of pairs of jobs, in rounds in each of which a job is in one pair at most.
+
+    Parameters
+    ----------
+    odds : ndarray of float64, shape (pairs of units, categories of all attributes)
+        Logarithms.
+    columns : ndarray of int64, shape (n, attributes)
+        Of each job's categories.
+    order, ends : ndarray of int64, shape (n,), (groups,)
+        Jobs, group after group, and where each group ends; shuffled inside groups.
+    unit, homes : ndarray, shape (n,)
+        Pair of units and home of each job, which are exchanged.
+    generator : numpy.random.Generator
+    """
+    begin = 0
+    for end in ends:
+        for _ in range(_ROUNDS if end - begin > 1 else 0):
+            for k in range(end - 1, begin, -1):
+                other = begin + int(generator.random() * (k - begin + 1))
+                order[k], order[other] = order[other], order[k]
+            for k in range(begin, end - 1, 2):
+                i, j = order[k], order[k + 1]
+                gain = 0.0
+                for a in range(columns.shape[1]):
+                    gain += odds[unit[j], columns[i, a]] + odds[unit[i], columns[j, a]]
+                    gain -= odds[unit[i], columns[i, a]] + odds[unit[j], columns[j, a]]
+                if generator.random() * (1.0 + np.exp(-min(max(gain, -500.0), 500.0))) < 1.0:
+                    homes[i], homes[j] = homes[j], homes[i]
+                    unit[i], unit[j] = unit[j], unit[i]
+        begin = end
 
 
 def _profiles(generator: np.random.Generator, concentration: float, around: Float64) -> Float64:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import geopandas as gpd
@@ -68,6 +69,12 @@ class PublicInputs:
     polygons: dict[str, gpd.GeoDataFrame]
     names: dict[str, npt.NDArray[np.object_]]
     rows: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def concentrations(self) -> dict[str, float]:
+        """How much residents of units are taken to differ, by attribute (`attribute_concentrations`)."""
+        units = self.model.units(self.slots.work)
+        return geo_data.attribute_concentrations(units, self.slots, self.policy)
 
     def __repr__(self) -> str:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"

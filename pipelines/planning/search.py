@@ -237,8 +237,7 @@ class _Search:
             return [self._fixed]
         if self._measures and not self._whole and units and self.value(self._lowest(units)) < inf:
             return []
-        size = SAMPLE_JOBS // 4 if self._measures else SAMPLE_JOBS  # estimates take their time
-        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload, size)]
+        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload)]
 
     def _best_of(self, starts: Sequence[Choices], ends: Sequence[_Sharing]) -> Choices:
         """Return the best candidate with any of these cells, going downhill from the best of a few."""
@@ -410,9 +409,11 @@ def _thresholds(
     jobs: NDArray[np.int64],
     start: Choices,
     workload: Workload,
-    size_of_sample: int,
 ) -> Choices:
-    """Return the best T of every size class, each search beginning at the answer of the class before."""
+    """Return the best T of every size class, each search beginning at the answer of the class before.
+
+    On smaller samples: the loss is flat around the best T, and there are many classes.
+    """
     flows = workload.of_flows()
     classes = int(log2(jobs.max())) + 1
     octave = np.full(jobs.size, -1)
@@ -420,7 +421,7 @@ def _thresholds(
     found: dict[int, int] = {}
     exponent = 0
     for size in reversed(range(classes)):
-        sample = draw_sample(inputs, jobs, octave == size, size_of_sample, flows, workload.attributes)
+        sample = draw_sample(inputs, jobs, octave == size, SAMPLE_JOBS // 4, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
         exponent = _descend(

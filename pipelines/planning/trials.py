@@ -75,10 +75,14 @@ class Sample:
             drawn.append(self.policy.origins(homes, secret, self.workload.geography.n_blocks))
         return np.stack(drawn)
 
+    @cached_property
+    def _ordered_homes(self) -> NDArray[np.int32]:
+        return self.homes[:, _order(self.slots)]
+
     def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
         """Return the homes in the order of a candidate's slots, each with a job like its own."""
         homes = np.empty_like(self.homes)
-        homes[:, _order(pools.slots)] = self.homes[:, _order(self.slots)]
+        homes[:, _order(pools.slots)] = self._ordered_homes
         return homes
 
 
@@ -126,7 +130,7 @@ def draw_sample(
         inputs.model,
         workload,
         inputs.policy,
-        geo_data.attribute_concentrations(inputs.model.units(slots.work), slots, inputs.policy),
+        inputs.concentrations,
         int(np.count_nonzero(rows)) / len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
     )
