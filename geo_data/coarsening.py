@@ -217,7 +217,8 @@ def coarsen(
         f_min. A cell's retention is its expected count clipped to [f_min, 1], rounded up to
         `retention_grid`.
     policy : Policy
-        Under a policy of parts a domain is of one part.
+        Under a policy of parts a domain is of one part. Under one of attributes every copy of the blocks has
+        the same cells: those for a pool of as many jobs as would be in each copy if all had equally many.
     part : ndarray of int32, shape (n_pools,), optional
         The part of each pool's homes; by default 0.
 
@@ -235,7 +236,8 @@ def coarsen(
     retention = retention_grid(smallest_retention)
     same = rule.cuts if isinstance(rule, _SameCells) and len(retention) == 1 else None
     any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
-    octave = np.floor(np.log2(n)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
+    each = np.maximum(n // policy.copies, 1)
+    octave = np.floor(np.log2(each)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
     key, parts = unit_of_pool.astype(np.int64) * 64 + octave, policy.n_parts
     keys, domain = np.unique(key * parts + (0 if part is None else part), return_inverse=True)
     of_part, keys = keys % parts, keys // parts
@@ -271,12 +273,13 @@ def coarsen(
         return cuts, strata, _kernels.rounded(shares, SHARE_SCALE)
 
     made = in_batches(cells_of, needed.size)
-    lengths = np.array([c.size for cuts, _, _ in made for c in cuts])
+    copies, n_blocks = policy.copies, model.geography.n_blocks
+    lengths = np.array([c.size * copies for cuts, _, _ in made for c in cuts])
     listed = [batch[2] for batch in made]
     return Coarsening(
         offsets=np.append(0, np.cumsum(lengths)),
-        cuts=np.concatenate([c for cuts, _, _ in made for c in cuts]),
-        stratum=np.concatenate([s for _, strata, _ in made for s in strata]),
+        cuts=np.concatenate([policy.in_copies(c, n_blocks) for cuts, _, _ in made for c in cuts]),
+        stratum=np.concatenate([np.tile(s, copies) for _, strata, _ in made for s in strata]),
         retention=retention,
         domain=domain.astype(np.int32),
         unit=unit,

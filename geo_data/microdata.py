@@ -63,6 +63,9 @@ class MicrodataJobs:
         The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
     sha256 : dict, optional
         Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
+    policy : Policy
+        Attributes that it makes secret are no attributes of slots, and are read with homes: the home of a
+        record is then its origin (`synth.Policy.origins`).
 
     Raises
     ------
@@ -80,6 +83,7 @@ class MicrodataJobs:
     attributes: tuple[str, ...] = ()
     records_per_worker: int = 1
     sha256: dict[str, str] | None = None
+    policy: Policy = FULL
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -103,7 +107,7 @@ class MicrodataJobs:
             )
 
     def slots(self, policy: Policy = FULL) -> Slots:
-        """Read the job slots; the origin and worker columns must be there, and are not parsed.
+        """Read the job slots; the columns of origins, workers and secrets must be there, and are not parsed.
 
         Of origins the part is kept that the policy makes public, if it has several.
 
@@ -121,10 +125,10 @@ class MicrodataJobs:
         parts = []
         several = policy.n_parts > 1
         for path in files_of(self.path):  # of which one is in memory, and what is left of those before
-            frame = self._read(path, self.attributes, origins=several)
+            frame = self._read(path, self._public, origins=several)
             work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work)
             homes = policy.part(self._homes(frame[self.home], path)) if several else policy.part(work[:1])
-            coded = {name: pd.factorize(frame[name]) for name in self.attributes}
+            coded = {name: pd.factorize(frame[name]) for name in self._public}
             slots = Slots(
                 work=work,
                 attributes={name: narrow(codes, len(found)) for name, (codes, found) in coded.items()},
@@ -143,7 +147,7 @@ class MicrodataJobs:
         Parameters
         ----------
         by : tuple of str
-            Any of `attributes`.
+            Any of `attributes` that are not secret.
 
         Returns
         -------
@@ -181,10 +185,10 @@ class MicrodataJobs:
         by = tuple(by)
         if self.home is None:
             raise ValueError("a table of jobs by workplace has no homes")
-        if not set(by) <= set(self.attributes):
+        if not set(by) <= set(self._public):
             raise InputError(
                 files_of(self.path)[0],
-                f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
+                f"no such attribute is configured; there are: {', '.join(self._public) or 'none'}",
                 fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
@@ -193,7 +197,8 @@ class MicrodataJobs:
         same: list[npt.NDArray[np.uint64]] = []  # rows of each file
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
-            labels = dict.fromkeys((*by, *(self.attributes if len(files) > 1 else ()), *workers))
+            secret = self.policy.secret
+            labels = dict.fromkeys((*by, *secret, *(self.attributes if len(files) > 1 else ()), *workers))
             frame = self._read(path, tuple(labels), origins=True)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
@@ -204,12 +209,15 @@ class MicrodataJobs:
                 same.append(np.unique(hashes) if workers else _digest(hashes))
                 del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
+            hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             for start in range(0, len(frame), _ROWS):
                 rows = slice(start, start + _ROWS)
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
+                codes = {name: column[rows] for name, column in hidden.items()}
+                blocks = self._homes(home, path)
                 yield JobRecords(
                     work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
-                    home=self._homes(home, path),
+                    home=self.policy.origins(blocks, codes, self.geography.n_blocks) if codes else blocks,
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
@@ -234,6 +242,25 @@ class MicrodataJobs:
         column = str(codes.name)
         return locate_blocks(self.geography, codes, path=path, column=column, homes=True, external=True)
 
+    @property
+    def _public(self) -> tuple[str, ...]:
+        """The attributes of slots."""
+        return tuple(name for name in self.attributes if name not in self.policy.secret)
+
+    def _secret(
+        self, values: pd.Series, categories: tuple[str, ...], path: str | os.PathLike[str]
+    ) -> AttributeCodes:
+        codes = self._coded(values, categories)
+        refuse_any(
+            path,
+            "rows have another category than the policy lists",
+            pd.Series(codes == len(categories), values.index),
+            column=str(values.name),
+            fix="list all categories in privacy.policy.attribute, and plan again; a job must not be missing "
+            "because of its category",
+        )
+        return codes
+
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
             return self._code(values)
@@ -248,7 +275,7 @@ class MicrodataJobs:
         if origins and self.home is not None:
             columns[self.home] = "home"
         # A wrong name of the columns that planning does not parse is found by planning.
-        present = [name for name in (self.home, self.worker) if name is not None]
+        present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
         columns.update(dict.fromkeys(labels, "label"))
         if self.count is None:
             return read_table(path, columns, present=present, sha256=self.sha256)

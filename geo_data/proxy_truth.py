@@ -15,9 +15,9 @@ from geo_data.geography import Geography
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 from synth.decoarsening import cumulative_weights
-from synth.policy import Policy
+from synth.policy import FULL, Policy
 
-__all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_homes"]
+__all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_categories", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -27,6 +27,7 @@ _ROUNDS = 10  # of exchanges of homes; more change no table by more than another
 _MORE, _POWER = 1.5, 4.5  # of the variance between units, so that residents of Rhode Island differ as they do
 _OF_BLOCKS = Deviation(0.13, 2500.0)
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
+_OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
 
 
@@ -172,7 +173,18 @@ def homes_in_parts(
     return homes
 
 
-def attribute_concentrations(geography: Geography, level: str, slots: Slots) -> dict[str, float]:
+def proxy_categories(policy: Policy, jobs: int, seed: int) -> dict[str, NDArray[np.uint16]]:
+    """Draw a category of each secret attribute for every job, all equally likely, as nothing public tells."""
+    generator = np.random.default_rng([seed, 3])
+    return {
+        name: generator.integers(len(values), size=jobs).astype(np.uint16)
+        for name, values in policy.secret.items()
+    }
+
+
+def attribute_concentrations(
+    geography: Geography, level: str, slots: Slots, policy: Policy = FULL
+) -> dict[str, float]:
     """Say how much the categories of residents are taken to differ between units, from public slots.
 
     As much as those of jobs differ between work units, but for what is a matter of the workplace: where all
@@ -188,13 +200,16 @@ def attribute_concentrations(geography: Geography, level: str, slots: Slots) -> 
         Of the public model.
     slots : Slots
         All of them.
+    policy : Policy
+        Of the attributes that it makes secret nothing is known: units are taken to differ by them about as
+        residents of Rhode Island do by earnings.
 
     Returns
     -------
     dict of str to float
         The concentration of each attribute: the larger, the more alike units are.
     """
-    found = {}
+    found = dict.fromkeys(policy.secret, _OF_SECRETS)
     for name in slots.categories:
         counts, n, share = count_categories(slots, name, geography.unit_of(level, slots.work))
         spread = float((share * (1 - share)).sum())

@@ -68,6 +68,28 @@ class OriginShares:
     def _cumulative(self) -> NDArray[np.int64]:
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.share, dtype=np.int64)])
 
+    def in_copies(self, copies: int, n_blocks: int) -> OriginShares:
+        """Return the shares of the units of several copies of all blocks, in each as in one.
+
+        Parameters
+        ----------
+        copies : int
+        n_blocks : int
+            Of one copy.
+        """
+        if copies == 1:
+            return self
+        each, units = np.arange(copies)[:, np.newaxis], self.starts.size
+        row = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+        order = np.argsort(np.tile(row, copies), kind="stable")  # a row's copies one after the other
+        return OriginShares(
+            (each * n_blocks + self.starts).ravel(),
+            self.offsets * copies,
+            (each * units + self.unit).ravel()[order].astype(np.int32),
+            np.tile(self.share, copies)[order],
+            self.row,
+        )
+
     @cached_property
     def _units(self) -> NDArray[np.int32]:
         """The unit of each block up to the first one of the last unit."""

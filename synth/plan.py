@@ -32,7 +32,7 @@ class Domains:
     Attributes
     ----------
     n_blocks : int
-        Number of blocks of the public geography.
+        Number of blocks of the public geography; under a policy of attributes, of all copies of them.
     offsets : ndarray of int64, shape (n_domains + 1,)
         Cells of domain d stand at ``offsets[d]:offsets[d + 1]`` of `cuts` and `stratum`.
     cuts : ndarray of int32, shape (n_cells,)
@@ -59,6 +59,8 @@ class Domains:
             raise ValueError("domains need at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
+        if self.n_blocks % self.policy.copies:
+            raise ValueError("the policy has copies of all blocks")
         if self.policy.reach is not None and self.policy.reach.size != self.n_blocks:
             raise ValueError("the policy has edges between other blocks")
         first = self.offsets[:-1]
@@ -330,12 +332,18 @@ class Plan:
         if any(table.n.sum() != self.pools.n.sum() for table in self.further):
             raise ValueError("every table is of all slots")
         parts = self.domains.policy.parts
-        if any(not np.array_equal(table.domains.policy.parts, parts) for table in self.further):
+        copies = self.domains.policy.copies
+        if any(
+            not np.array_equal(table.domains.policy.parts, parts) or table.domains.policy.copies != copies
+            for table in self.further
+        ):
             raise ValueError("every table has cells under the policy of the pools")
         if self.domains.policy.n_parts > 1 and self.record_range is not None:
             raise ValueError("numbers of records that are confidential have no public parts")
         if self.domains.policy.reach is not None and self.record_range is not None:
             raise ValueError("numbers of records that are confidential go with no policy of edges")
+        if self.domains.policy.secret and self.record_range is not None:
+            raise ValueError("numbers of records that are confidential go with no secret attributes")
 
     def __repr__(self) -> str:
         return (

@@ -73,7 +73,8 @@ class PublicInputs:
     @cached_property
     def concentrations(self) -> dict[str, float]:
         """How much residents of units are taken to differ, by attribute (`attribute_concentrations`)."""
-        return geo_data.attribute_concentrations(self.geography, self.model.level, self.slots)
+        model, slots = self.model, self.slots
+        return geo_data.attribute_concentrations(self.geography, model.level, slots, self.policy)
 
     def __repr__(self) -> str:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
@@ -197,6 +198,7 @@ def job_source(
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
             sha256=sha256,
+            policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
     return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256)
@@ -256,7 +258,8 @@ def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:
 
 def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
-    for attribute, categories in slots.categories.items():
+    attributes = {**slots.categories, **config.privacy.secret}
+    for attribute, categories in attributes.items():
         bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
         if bad or any(mark in attribute for mark in ',"'):
             raise geo_data.InputError(
@@ -268,7 +271,7 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
                 fix="rename them; the OD file has one column for each category",
             )
     # "h_geocode" would take the place of the homes.
-    counts = itertools.chain(*geo_data.count_columns(slots.categories).values())
+    counts = itertools.chain(*geo_data.count_columns(attributes).values())
     columns = [name.casefold() for name in (*geo_data.OD_COLUMNS, *counts)]
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(

@@ -90,7 +90,8 @@ def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None
     Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.
     """
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
-    workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
+    geography, level, secret = inputs.model.geography, inputs.model.level, inputs.policy.secret
+    workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
     sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
@@ -370,7 +371,9 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     counted = [table for table in workload.tables if table.attributes and table.weight]
     homes = dict.fromkeys(t.home if t.home in levels else inputs.model.level for t in counted)
     names = dict.fromkeys(name for table in counted for name in table.attributes)
-    every = [tuple(names)] if config.jobs.format == "microdata" else [(name,) for name in names]
+    # Whatever is secret by a policy every table is measured by, and no slot has it.
+    public = [name for name in names if name in inputs.slots.attributes]
+    every = [tuple(public)] if config.jobs.format == "microdata" else [(name,) for name in public]
     return [
         TableChoice(None, by, home, share)
         for by, home, share in product(every if names else [], homes, _SHARES)

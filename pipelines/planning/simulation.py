@@ -23,7 +23,7 @@ from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.utility import commutes, destination_commute_error, mean_km, total_variation
-from pipelines.planning.workload import CountedJobs, Table, resolve_workload
+from pipelines.planning.workload import CountedJobs, Table, jobs_at, resolve_workload
 from synth.estimation import Estimate
 from synth.measured import count_cells
 
@@ -318,7 +318,7 @@ def simulate_utility(
     model : geo_data.PublicModel
         That the plan was made from.
     homes : array_like of int, shape (n_slots,), optional
-        Public homes to try the plan on, slot after slot; by default drawn from the model.
+        Public homes (origins) to try the plan on, slot after slot; by default drawn from the model.
     attributes : mapping of str to array_like of int, shape (n_slots,) each, optional
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
@@ -389,8 +389,8 @@ class _Trial:
     ) -> None:
         expect(plan, ReleasePlan, "plan", "make_plan")
         expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
-        slots = plan.pools.slots
-        workload = resolve_workload(plan.configuration, model.geography, plan.level, slots)
+        slots, policy = plan.pools.slots, plan.policy
+        workload = resolve_workload(plan.configuration, model.geography, plan.level, slots, policy.secret)
         part = trial_jobs / len(slots)
         if plan.further:
             part = min(part, _TRIAL_CELLS / _cells(plan))
@@ -398,32 +398,37 @@ class _Trial:
         self._parts = _spread(batches(plan, batch_jobs), part)
         self._tried = tried = _slots_of(plan, self._parts)
         work = slots.work[tried]
-        self._own = own = {name: slots.attributes[name][tried] for name in workload.attributes}
+        public = [name for name in workload.attributes if name in slots.attributes]
+        self._own = own = {name: slots.attributes[name][tried] for name in public}
         if homes is None:
-            known = geo_data.attribute_concentrations(model.geography, model.level, slots)
-            drawn = geo_data.proxy_homes(model, work, seed, own, known)
-            drawn = geo_data.homes_in_parts(model, work, drawn, slots.home_part[tried], plan.policy, seed)
+            known = geo_data.attribute_concentrations(model.geography, model.level, slots, policy)
+            secret = geo_data.proxy_categories(policy, work.size, seed)
+            drawn = geo_data.proxy_homes(model, work, seed, own | secret, known)
+            drawn = geo_data.homes_in_parts(model, work, drawn, slots.home_part[tried], policy, seed)
+            drawn = policy.origins(drawn, secret, model.geography.n_blocks)
         else:
             drawn = np.asarray(homes)[tried]
         if attributes is not None:
-            own = {name: np.asarray(attributes[name])[tried] for name in workload.attributes}
-        self.true, self.share = CountedJobs(work, drawn, own), work.size / len(slots)
+            own = {name: np.asarray(attributes[name])[tried] for name in public}
+        self._homes, self._geography = drawn, model.geography
+        self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
 
     def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         with ThreadPoolExecutor(2 if _cells(self._plan) <= _FEW_CELLS else 1) as threads:
             homes = list(threads.map(lambda draw: draw(), draws))
-        return [CountedJobs(self.true.work, one, self._own) for one in homes]
+        work, policy = self.true.work, self._plan.policy
+        return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
 
     def released(self) -> NDArray[np.int32]:
         key = synth.RunKey.from_seed(self._seed)
-        return draw_synthetic(self._plan, self.true.home, key, self._parts)
+        return draw_synthetic(self._plan, self._homes, key, self._parts)
 
     def public(self) -> NDArray[np.int32]:
         return draw_public_model(self._plan, self._seed, self._tried)
 
     def without_noise(self) -> NDArray[np.int32]:
-        return draw_without_noise(self._plan, self.true.home, self._seed, self._parts)
+        return draw_without_noise(self._plan, self._homes, self._seed, self._parts)
 
 
 def _cells(plan: ReleasePlan) -> int:

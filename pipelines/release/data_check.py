@@ -67,7 +67,7 @@ class _Rows:
     """What is kept of the rows of an implicate: a digest, and how unlikely it is that another one has them.
 
     The latter in bits, from the public draw of blocks inside cells (Lemma 27 of docs/privacy.md). None where
-    pools differ by several attributes, which the counts of a row do not tell apart.
+    pools differ by several attributes, which the counts of a row do not tell apart, and of secret attributes.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
@@ -85,7 +85,7 @@ class _Rows:
         for values in (od.work, od.home, od.counts):
             self.digest.update(values.tobytes())
         by = () if rounded else plan.pools.pooling.by
-        if len(by) > 1:
+        if len(by) > 1 or plan.policy.secret:
             return
         from scipy.special import gammaln  # takes its time
 
@@ -127,8 +127,10 @@ def _check(
     """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
-    counts = ["S000", *(name for of in count_columns(slots.categories).values() for name in of)]
-    _check_forms(folder, names, counts, [*slots.attributes])
+    counts = ["S000", *(name for of in count_columns(plan.categories).values() for name in of)]
+    _check_forms(folder, names, counts, [*plan.categories])
+    known = count_columns(slots.categories).values()
+    public_counts = [counts.index(name) for name in ("S000", *(name for of in known for name in of))]
     files = [_OdRows(folder, names, kind, geography, counts, createdate) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main, parts = names["od_parquet"], plan.policy.parts
@@ -145,26 +147,42 @@ def _check(
         first = parts[slots.home_part[own]]
         public = count_pairs(geography, work, first, attributes, slots.categories)
         of_part = replace(od, home=parts[plan.policy.part(od.home)])
-        if not _added_up(of_part, geography).equals(public):
+        if not _added_up(replace(of_part, counts=od.counts[:, public_counts]), geography).equals(public):
             by = "work block" if parts.size == 1 else "work block and part of homes"
             raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
-        if not _possible(of_part, public, geography, slots.categories):
+        if not _possible(of_part, public, geography, plan.categories):
             raise DataError(f"{main} has counts that no jobs can have")
+        at, origins = _origins(plan, od)
+        if jobs is not None:
+            counted, of_jobs = jobs.count(own)
+            if not counted.equals(od):
+                raise DataError(f"{jobs.name} and the OD files hold different commutes")
+            if plan.policy.secret:  # their combinations are in no count of a pair
+                at, origins = work, of_jobs
         estimated = rounded and rounded(pools)
-        if estimated is not None:
-            at, home = (np.repeat(blocks, od.counts[:, 0]) for blocks in (od.work, od.home))
-            if not estimated.fits(at, home):
-                raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
+        if estimated is not None and not estimated.fits(at, origins):
+            raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)
-        if jobs is not None and not jobs.count(own).equals(od):
-            raise DataError(f"{jobs.name} and the OD files hold different commutes")
         pairs, blocks = pairs + od.work.size, blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
     return (
         f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts)} counts are the public ones"
     )
+
+
+def _origins(plan: ReleasePlan, od: PairCounts) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the work block and the origin of every job of an OD table, of one secret attribute at most."""
+    counts, codes = od.counts[:, :1], dict[str, NDArray[np.integer]]()
+    names = ["S000", *(name for of in count_columns(plan.categories).values() for name in of)]
+    for name in plan.policy.secret:
+        counts = od.counts[:, [names.index(column) for column in count_columns(plan.categories)[name]]]
+        codes[name] = np.repeat(np.arange(counts.shape[1]), counts.sum(axis=0))
+    at, home = (np.concatenate([np.repeat(one, n) for n in counts.T]) for one in (od.work, od.home))
+    if len(codes) > 1:
+        codes = {name: np.zeros(home.size, np.int64) for name in codes}  # the file of jobs says which
+    return at, plan.policy.origins(home, codes, plan.geography.n_blocks)
 
 
 def _keys(od: PairCounts, geography: Geography) -> NDArray[np.int64]:
@@ -287,20 +305,21 @@ class _JobRows:
     def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
         self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
+        self._categories = plan.categories
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise DataError(f"{name}: rows are not those of the plan's slots")
         self._tables = _tables(path)
         self._left: list[pa.Table] = []
 
-    def count(self, own: slice) -> PairCounts:
-        """Compare the next jobs with slots of the plan, and count them by pair."""
+    def count(self, own: slice) -> tuple[PairCounts, NDArray[np.int32]]:
+        """Compare the next jobs with slots of the plan; count them by pair, and return their origins."""
         slots = self._slots
         work, attributes = slots.work[own], {name: codes[own] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
             self._left.append(next(self._tables))
         whole = pa.concat_tables(self._left)
         jobs, self._left = whole[: work.size], [whole[work.size :]]
-        geography, categories = self._geography, self._slots.categories
+        geography, categories = self._geography, self._categories
         same = np.array_equal(geography.number(jobs["w_geocode"]), work)
         for name, codes in attributes.items():
             due = pa.array(categories[name], jobs.schema.field(name).type).take(pa.array(codes))
@@ -312,4 +331,14 @@ class _JobRows:
             raise DataError(f"{self.name} has blocks that are not in the geography")
         if not np.array_equal(self._policy.part(home), slots.home_part[own]):
             raise DataError(f"{self.name}: homes are in other parts than those of the plan's slots")
-        return count_pairs(geography, work, home, attributes, categories)
+        secret = {
+            name: pc.index_in(jobs[name], value_set=pa.array(values, jobs.schema.field(name).type))
+            .fill_null(-1)
+            .to_numpy()
+            for name, values in self._policy.secret.items()
+        }
+        if any((codes < 0).any() for codes in secret.values()):
+            raise DataError(f"{self.name} has categories that the policy does not list")
+        origins = self._policy.origins(home, secret, geography.n_blocks)
+        every = dict(sorted({**attributes, **secret}.items()))
+        return count_pairs(geography, work, home, every, categories), origins

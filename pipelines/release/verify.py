@@ -33,6 +33,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Dec
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 try:
     import pyarrow as pa
@@ -446,7 +447,9 @@ WORDS = """
     3c3495e89ca30f679f0bf06b69dd7c0a e10dff8b718047c3b8897365c4b1c098 7756c38d166534b9cfd68aab04c4a9e5
     f2d8a89b2f7a4014d16756cc7b6ff180 2149dc4d7d7d31dddbf69f35c0aa4afe 8e9e75f0471b182f3d3fead52f4c0961
     60ec865a82cd1129edebae9870416e5a 15bb911efebcafb2865064b19f11f9d8 db063649a23600dd63db54fd2e7debdf
-    bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b
+    bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b e229d8caf9d32168a653244156779012
+    d1fe065e3f2cbb8809a9786dda72120c 471f715fb5b58f0dda9c089b5762ef0d 380faf86e4bd59187a65670f821b63bc
+    7a664f6fec7fcde1ff223b3b6e3ca6c6 2e523b4e0e107d8d342c050495a44a96
 """
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 DEGREES = ("latitude", "longitude")
@@ -563,6 +566,21 @@ class Plan:
     def policy(self) -> str:
         """The level whose units are the parts of homes, which neighbours keep (Lemma 37); none is empty."""
         return str(self.config.get("privacy", {}).get("policy", {}).get("partition", ""))
+
+    @property
+    def secret(self) -> dict[str, list[str]]:
+        """The attributes that are as secret as homes are, with their categories (Lemma 41)."""
+        return dict(self.config.get("privacy", {}).get("policy", {}).get("attribute", {}))
+
+    @property
+    def copies(self) -> int:
+        """Combinations of these categories; cells are runs of so many copies of all blocks."""
+        return math.prod(map(len, self.secret.values()))
+
+    @property
+    def attributes(self) -> dict[str, list[str]]:
+        """The other attributes, which slots have."""
+        return {name: of for name, of in self.document["attributes"].items() if name not in self.secret}
 
     @functools.cached_property
     def near(self) -> Near | None:
@@ -715,12 +733,17 @@ def policy_of(plan: Plan, stated: dict[str, Any]) -> tuple[dict[str, Any], dict[
         lines = ["\n".join(f"{block} {north!r} {east!r}" for block, north, east in places)]
         names = {f"{km} km": "D", f"most {steps} steps": "S", f"into {parts} parts": "P"}
         numbers, before = {"distance_km": km, "parts": parts, "most_steps": steps}, [f"distance {km}"]
+    elif secret := plan.secret:
+        before, lines = [quote(n, safe="") for n in secret], ["\n".join((n, *secret[n])) for n in secret]
+        numbers, names = {"attributes": secret}, {" and ".join(f'"{n}"' for n in secret): "A"}
     else:
         before = geography["levels"][: geography["levels"].index(plan.policy) + 1]
         lines = ["\n".join(dict.fromkeys(blocks[n])) for n in before]
         numbers, names = {"partition": plan.policy, "parts": parts}, {f'"{plan.policy}"': "L"}
     digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in lines)
-    name = ("" if near else "partition ") + "/".join(map(":".join, zip(before, digests)))
+    name = ("" if near else "attribute " if secret else "partition ") + "/".join(
+        map(":".join, zip(before, digests))
+    )
     texts = {n: said(stated["policy"][n], "policy", n, names=names) for n in ("words", "symbols")}
     return {"name": name, **numbers, **texts}, names
 
@@ -777,7 +800,7 @@ def table_rows(plan: Plan) -> Iterator[dict[str, Any]]:
         for part, count, work, *kind in zip(plan.slot_parts, *columns):
             jobs[(area.get(work, ""), *kind, part)] += count
         homes = {*zip(plan.parts, plan.tables["blocks"][table["home"]])}
-        cells = max(Counter(part for part, _ in homes).values())
+        cells = plan.copies * max(Counter(part for part, _ in homes).values())
         tables.append(([*jobs.values()], max(jobs.values()), cells))
     noises = [parameters, *parameters.get("further", [])]
     need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
@@ -954,7 +977,7 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
     stated, below = read_json(folder / "certificate.json"), folder / "plan"
     document = read_json(below / "plan.json", in_order=True)
     formats = [stated.get("format"), document.get("format")]
-    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {min(k, 3)}"] for k in (1, 2, 3, 4))
+    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {k - (k > 3)}"] for k in (1, 2, 3, 4, 5))
     need(known, f"{formats}: these are formats that this file does not know")
     if formats[0][-1] == "1":
         person = stated.pop("person")
@@ -964,7 +987,7 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
         stated["classes"] = [{names.get(n, n): x for n, x in row.items()} for row in stated["classes"]]
         stated["software"].update(sbom_sha256=None, dependencies=dependencies)
         document["geography"]["external_zones"] = document["geography"].pop("outside")
-    fields = FIELDS.split() + ["policy"] * (formats[0][-1] in "34")
+    fields = FIELDS.split() + ["policy"] * (formats[0][-1] in "345")
     need([*stated] == fields, "certificate.json: fields are not those of its format, in their order")
     need(set(document["files"]) == {f"{name}.parquet" for name in TABLES}, "plan.json: files are others")
     plan = Plan(document, {name: {} for name in TABLES})
@@ -974,8 +997,8 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
         for batch in batches(below / f"{name}.parquet"):
             for column, values in batch.items():
                 table.setdefault(column, []).extend(values)
-    own = [bool(plan.policy), plan.near is not None] == [formats[0][-1] == k for k in "34"]
-    need(own, "certificate.json: the plan has another policy")
+    own = [bool(plan.policy), plan.near is not None, bool(plan.secret)]
+    need(own == [formats[0][-1] == k for k in "345"], "certificate.json: the plan has another policy")
     return stated, plan
 
 
@@ -997,13 +1020,14 @@ def check_plan(plan: Plan) -> str:
         f"geography: {other}": all(geography[n] == config["geography"][n] for n in ("block", "levels")),
         f"pooling: {other}": all(pools_by),
         "shares of epsilon leave nothing": sum(shares) < 1,
+        "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
     }
     expected = {
         "blocks": [block, *geography["levels"], "latitude", "longitude", "weight"],
         "domains": ["destination", "size", "cuts", "stratum"],
         "shares": ["destination", "unit", "share"],
         "pools": ["place", "shared", *pooling["by"], "n", "m", "domain", "class"],
-        "slots": ["pool", "work", *document["attributes"], "count"],
+        "slots": ["pool", "work", *plan.attributes, "count"],
     }
     areas = config["geography"].get("non_nesting_areas", [])
     for name, columns in expected.items():
@@ -1014,7 +1038,7 @@ def check_plan(plan: Plan) -> str:
     blocks, domains = plan.tables["blocks"], plan.tables["domains"]
     codes, cells = [*zip(*(blocks[name] for name in (*geography["levels"], block)))], domains["cuts"]
     need(not plan.policy or plan.policy in geography["levels"], "plan.json: its policy is of no level")
-    last_of_part = dict(zip(plan.parts, range(len(codes))))
+    last_of_part = dict(zip(plan.parts * plan.copies, range(len(codes) * plan.copies)))
     pools = [*zip(*(plan.tables["pools"][name] for name in expected["pools"]))]
     checks = {
         "blocks: they are not in order": codes == sorted(codes),
@@ -1033,7 +1057,7 @@ def check_plan(plan: Plan) -> str:
 
     # Every pool is of one place, and its jobs are slots there, with the attributes that the pool is by.
     unit, external = dict(zip(blocks[block], blocks[pooling["level"]])), plan.places[1]
-    jobs, last, attributes = [0] * len(pools), 0, document["attributes"]
+    jobs, last, attributes = [0] * len(pools), 0, plan.attributes
     for number, work, *kinds, count in zip(*(plan.tables["slots"][name] for name in expected["slots"])):
         kind, (place, shared, *by, _, _, _, _) = dict(zip(attributes, kinds)), pools[number]
         checks = {
@@ -1102,12 +1126,13 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
     lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
     counts = [c if lodes.get(name) == attributes[name] else f"{name}_{c}" for name, c in place]
-    jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in attributes), slots["count"])]
+    jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
+    known = [0, *(at for (name, _), at in place.items() if name in plan.attributes)]  # no slot has the others
 
     parts = plan.parts
     public: Counter[tuple[str, int, int]] = Counter()
     for part, work, *kinds, count in jobs:
-        for at in (0, *(place[of] for of in zip(attributes, kinds))):
+        for at in (0, *(place[of] for of in zip(plan.attributes, kinds))):
             public[work, part, at] += count
     for files in plan.files:
         totals: Counter[tuple[str, int, int]] = Counter()
@@ -1130,16 +1155,17 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                 pairs, before = pairs + 1, pair
                 for at, count in enumerate(n):
                     if count:
-                        totals[work, parts[pair[1]], at] += count
+                        totals[work, parts[pair[1]], at] += count * (at in known)
                         if "jobs_main" in files:
                             commutes[work, home, at] += count
         by = "work block and part of homes" if plan.policy or plan.near else "work block"
-        need(totals == public, f"{name}: totals by {by} are not those of the plan's slots")
+        need(+totals == public, f"{name}: totals by {by} are not those of the plan's slots")
         if "jobs_main" in files:
             name = f"{files['jobs_main']}.parquet"
             due = (slot for *slot, count in jobs for _ in range(count))
             for row, slot in itertools.zip_longest(rows(folder / name, [*columns[:2], *attributes]), due):
-                alike = row is not None and [parts[order.get(row[1], 0)], row[0], *row[2:]] == slot
+                same = [x for n, x in zip(attributes, (row or [])[2:]) if n in plan.attributes]
+                alike = row is not None and [parts[order.get(row[1], 0)], row[0], *same] == slot
                 need(alike, f"{name}: the jobs are not the plan's slots")
                 for at in (0, *(place[of] for of in zip(attributes, row[2:]))):
                     commutes[row[0], row[1], at] -= 1
