@@ -167,9 +167,8 @@ def _check(
         pairs, blocks = pairs + od.work.size, blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
-    return (
-        f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts)} counts are the public ones"
-    )
+    width = len(public_counts)
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {width} counts are the public ones"
 
 
 def _origins(plan: ReleasePlan, od: PairCounts) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -1171,7 +1171,7 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                     commutes[row[0], row[1], at] -= 1
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
     blocks = len({work for work, _, _ in public})
-    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts) + 1} counts are the plan's"
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(known)} counts are the plan's"
 
 
 def check_texts(folder: Path, stated: dict[str, Any]) -> str:

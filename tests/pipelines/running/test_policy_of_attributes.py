@@ -88,7 +88,10 @@ def counted(jobs: pd.DataFrame, *by: str) -> pd.Series:
 
 def test_releases_verify_both_ways_and_say_their_policy(made: Made, tmp_path: Path) -> None:
     for name, (_, release) in made.items():
-        assert [check.name for check in verify(release.public)][-1] == "for release"
+        checks = {check.name: check.detail for check in verify(release.public)}
+        assert [*checks][-1] == "for release"
+        public = 1 + sum(map(len, release.plan.pools.slots.categories.values()))
+        assert f" by {public} counts are the public ones" in checks["data"]
         assert alone(release.public) is None, name
         document = json.loads((release.public / "certificate.json").read_text(encoding="utf-8"))
         schema = json.loads((release.public / "certificate.schema.json").read_text(encoding="utf-8"))
