@@ -455,13 +455,19 @@ def _of_plan(
             "first origin of each cell, rising: the row of plan/blocks.parquet, from 0, plus the number of "
             f"all rows times the position of the {_copies(secret)}, from 0"
         )
+    each = ", shared among all categories alike" if secret else ""
     yield Table(
         "domains",
         f"a division of {divided} into cells, in which homes are counted",
         ("plan/domains.parquet",),
         (
             Column("destination", "code of the work area that it was made for, the first if for several"),
-            Column("size", "number of jobs of the pools that it was made for; 1 if for all", "integer", JOBS),
+            Column(
+                "size",
+                f"number of jobs of the pools that it was made for{each}; 1 if for all",
+                "integer",
+                JOBS,
+            ),
             Column("cuts", cuts, "integers"),
             Column(
                 "stratum",

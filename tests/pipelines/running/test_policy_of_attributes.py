@@ -194,6 +194,11 @@ def test_what_reads_a_release_finds_the_drawn_attribute(made: Made, tmp_path: Pa
     assert 0 <= of["no_privacy"] < of["loss"] < 0.5
     with pytest.raises(geo_data.InputError, match="is not the truth of this release, whose policy protects"):
         pipelines.evaluate(out, tmp_path / "od.csv", tmp_path / "other")
+    text = (out.parent / "policy.toml").read_text(encoding="utf-8")
+    assert '"young"' in text
+    (out.parent / "other.toml").write_text(text.replace('"young"', '"new"'), encoding="utf-8")
+    with pytest.raises(geo_data.InputError, match="makes other attributes secret"):
+        pipelines.evaluate(out, out.parent / "other.toml", tmp_path / "other")
 
 
 def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Path) -> None:
