@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import random
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -307,7 +308,7 @@ def main(plans: int) -> None:
         try:
             proved(case, smaller(case.certificate, random.Random(seed)), verify)
         except verify.WrongError as error:
-            if "the plan" in str(error):  # and not for its form
+            if re.search("the plan gives|not what is due", str(error)):  # and not for its form
                 continue
         raise SystemExit(f"seed {seed}: a smaller number was accepted")
     print(

@@ -27,7 +27,6 @@ import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
@@ -156,8 +155,7 @@ class Stratum(NamedTuple):
     kept: int
 
 
-@dataclass(frozen=True)
-class PoolClass:
+class PoolClass(NamedTuple):
     """The limits of a class of pools, and its numbers."""
 
     n_min: int
@@ -258,7 +256,6 @@ def shortfall(c: PoolClass) -> Decimal:
     return result
 
 
-@functools.lru_cache(maxsize=4096)
 def failure(c: PoolClass) -> Decimal:
     """Return F, a bound of the probability of a bad cell for any histogram (Lemma 7)."""
     empty = per_worker = per_cell = ZERO
@@ -325,7 +322,7 @@ def inverse_moment(base: Fraction, m: int, coins: list[Coins], a: Fraction) -> D
 
 
 def in_turn(c: PoolClass, *bounds: Callable[[PoolClass], Decimal]) -> Iterator[Decimal]:
-    """Yield bounds of a probability, quick ones first; and where sums may be too long, that it is <= 1."""
+    """Yield bounds of a probability, the quick one first; last 1, where odsynth may say so of long sums."""
     yield from (bound(c) for bound in bounds)
     yield from [ONE] if c.m > TERMS else []
 
@@ -336,7 +333,8 @@ def in_turn(c: PoolClass, *bounds: Callable[[PoolClass], Decimal]) -> Iterator[D
 def record_deltas(c: PoolClass, epsilon: Fraction, presence: bool) -> Iterator[Decimal]:
     """Return bounds of the delta of one record at an epsilon: a quick one, and if there is one a smaller."""
     quick = functools.partial(record_delta, epsilon=epsilon, presence=presence)
-    smaller = functools.partial(pairs_delta, epsilon=epsilon)  # elsewhere no certificate is by Lemma 12:
+    smaller = functools.partial(pairs_delta, epsilon=epsilon)
+    # Where sums are longer, no certificate is by Lemma 12.
     few = c.n_max * c.m <= 100 or (sum(s.most for s in c.strata) <= 5 and c.m <= 400)
     return in_turn(c, quick, smaller) if few and not c.pruned else in_turn(c, quick)
 
@@ -392,7 +390,6 @@ def pairs_delta(c: PoolClass, epsilon: Fraction) -> Decimal:
 # --- pools of few cells (Lemma 32)
 
 
-@functools.lru_cache(maxsize=4096)
 def few_cells(c: PoolClass) -> Decimal:
     """Bound the probability of a bad loss of pools that all have these slots, draws and cells."""
     cells, n = [s for s in c.strata for _ in range(s.most)], c.n_max
@@ -486,7 +483,7 @@ def follow(name: str, stated: Any, due: Any, ratios: list[Decimal]) -> Any:
     if isinstance(due, (Decimal, Iterator)):
         return reach(name, stated, [due] if isinstance(due, Decimal) else due, ratios)
     fits = due(stated) if callable(due) else json.dumps(stated) == json.dumps(due)
-    need(fits, f"{name} is {json.dumps(stated)[:80]}, not what follows from the plan and other fields")
+    need(fits, f"{name} is {json.dumps(stated)[:80]}, not what is due")
     return stated
 
 
@@ -506,6 +503,7 @@ def reach(name: str, stated: str, bounds: Iterable[Decimal], ratios: list[Decima
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 DEGREES = ("latitude", "longitude")
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
+PLANS = [f"odsynth plan {k}" for k in (1, 2, 3, 4)]
 POLICIES = {"partition": 3, "distance_km": 4, "attribute": 5}
 """The format of certificates under each kind of policy."""
 
@@ -566,8 +564,9 @@ class Plan:
     def __init__(self, document: Document, tables: dict[str, dict[str, list[Any]]]) -> None:
         self.document, self.tables, self.config = document, tables, document["configuration"]
         release, geography, blocks = self.config["release"], document["geography"], tables["blocks"]
-        policy, first = self.config.get("privacy", {}).get("policy", {}), document["format"][-2:] == " 1"
-        need(len(policy) <= 1 and {*policy} <= {*POLICIES}, f"plan.json: {[*policy]} is no policy known here")
+        policy, first = self.config.get("privacy", {}).get("policy", {}), document["format"] == PLANS[0]
+        known = document["format"] in PLANS and len(policy) <= 1 and {*policy} <= {*POLICIES}
+        need(known, f"plan.json: {document['format']} with {[*policy]} is no format known here")
         self.form = max([1 if first else 2, *(POLICIES[kind] for kind in policy)])
         self.dirichlet, self.cuts = document["mechanism"] == "dirichlet", tables["domains"]["cuts"]
         self.protected = bool(self.config.get("workplaces"))  # the numbers of records
@@ -605,8 +604,8 @@ class Plan:
     def files(self) -> list[dict[str, str]]:
         """The data files of each implicate by their kinds, without endings (docs/formats.md, Data)."""
         release, jobs = self.config["release"], self.config["jobs"]
-        kinds = {"od_main": True, "od_aux": bool(self.zones)}
-        kinds["jobs_main"] = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
+        single = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
+        kinds = {"od_main": True, "od_aux": bool(self.zones), "jobs_main": single}
         folders = [f"implicate-{i + 1:02}/" for i in range(self.number)] if self.number > 1 else [""]
         name = f"{release['state']}_{{}}_{release['job_type']}_{release['year']}"
         return [{kind: below + name.format(kind) for kind in kinds if kinds[kind]} for below in folders]
@@ -646,7 +645,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         zip(plan.parts * plan.copies, itertools.count(1))
     )  # the end of each part, by its first block
     limits = [[*own, after.get(own[0], 0)] for own in cells]
-    strata = range(len(document["parameters"].get("retention", ["1"])))
+    strata = range(len(document["parameters"].get("retention", [])))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
     shares = [Fraction(table["share"]) for table in document["choices"].get("tables", [])]
     people = config["jobs"].get("population")
@@ -659,8 +658,8 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
         "a weight is below 1": min(blocks["weight"]) > 0,
         "cells are not runs of blocks": all(a < b for own in limits for a, b in zip(own, own[1:])),
-        "a cell has no stratum": [*map(len, cells)] == [*map(len, domains["stratum"])],
-        "a stratum is none": all(s in strata for own in domains["stratum"] for s in own),
+        "strata are not those of cells": [*map(len, cells)] == [*map(len, domains["stratum"])],
+        "a cell is of no stratum": not strata or all(s in strata for own in domains["stratum"] for s in own),
         "m is not n for each implicate": all(m == n * plan.number // plan.runs for *_, n, m, _, _ in pools),
         "a pool is of no domain": all(0 <= pool[-2] < len(cells) for pool in pools),
         "a pool comes twice": len({(*pool[:-4], cells[pool[-2]][0]) for pool in pools}) == len(pools),
@@ -679,7 +678,8 @@ def check_plan(folder: Path, plan: Plan) -> str:
         need(near and by == kinds, "plan: a job is not of its pool")
         jobs[number] += count
     need(dict(enumerate(tables["pools"]["n"])) == jobs, "plan: n of a pool is not the number of its slots")
-    return f"{len(pools):,} pools with {sum(slots['count']):,} jobs agree with each other and with the rest"
+    jobs_in_all = sum(jobs.values())
+    return f"{len(pools):,} pools, {jobs_in_all:,} jobs: they agree with each other and the configuration"
 
 
 # --- the certificate (docs/formats.md, Certificate)
@@ -926,7 +926,8 @@ def check_files(folder: Path) -> str:
     due = [f"{value}  {name}\n" for name, value in actual.items()]
     sums = (folder / "SHA256SUMS").read_bytes().decode().splitlines(keepends=True)
     other = sorted({line[66:].strip() for line in {*sums} ^ {*due}})
-    need(sums == due, f"SHA256SUMS is another one; missing, changed or too many: {', '.join(other)}")
+    named = ", ".join(other) or "none, but it is written otherwise"
+    need(sums == due, f"missing, changed or too many by SHA256SUMS: {named}")
     stated, described = read_json(folder / "certificate.json"), sorted(actual.keys() - {"MANIFEST.json"})
     files = [{"path": n, "bytes": found[n].stat().st_size, "sha256": actual[n]} for n in described]
     same = {name: stated[name] for name in ("release", "plan_sha256", "created")}

@@ -131,7 +131,7 @@ def test_random_plans_have_the_same_bounds_and_none_is_below_the_truth(benchmark
         if seed % 3 == 0 and case.numeric.mechanism == "dirichlet":
             assert benchmark.below_truth(case, checker) == [], seed
             enumerated += 1
-        with pytest.raises(checker.WrongError, match="the plan"):
+        with pytest.raises(checker.WrongError, match=r"the plan gives|not what is due"):
             benchmark.proved(case, benchmark.smaller(case.certificate, random.Random(seed)), checker)
     assert enumerated >= 8
 
