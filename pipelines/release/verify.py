@@ -678,8 +678,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         need(near and by == kinds, "plan: a job is not of its pool")
         jobs[number] += count
     need(dict(enumerate(tables["pools"]["n"])) == jobs, "plan: n of a pool is not the number of its slots")
-    jobs_in_all = sum(jobs.values())
-    return f"{len(pools):,} pools, {jobs_in_all:,} jobs: they agree with each other and the configuration"
+    return f"{len(pools):,} pools, {sum(slots['count']):,} jobs: they agree with the configuration"
 
 
 # --- the certificate (docs/formats.md, Certificate)
@@ -977,8 +976,7 @@ def parquet(path: Path, columns: list[str] | None = None) -> Any:
     schema = file.schema_arrow
     need(not (schema.metadata or any(f.metadata for f in schema)), f"{name} carries notes beside its rows")
     need(schema.names == (columns or [*dict.fromkeys(schema.names)]), f"{name} has other columns")
-    exact = all(f.name in DEGREES for f in schema if pa.types.is_floating(f.type))
-    need(exact, f"{name} has fractions")
+    need(all(f.name in DEGREES for f in schema if pa.types.is_floating(f.type)), f"{name} has fractions")
     return file
 
 
@@ -1039,9 +1037,9 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     kinds = [(name, category) for name, of in attributes.items() for category in of]
     column = {of: of[1] if lodes.get(of[0]) == attributes[of[0]] else "_".join(of) for of in kinds}
     columns = ["w_geocode", "h_geocode", "S000", *column.values(), "createdate"]
+    need(len({*columns}) == len(kinds) + 4, "plan: two columns of counts would have one name")
     drawn = {column[of] for of in kinds if of[0] in plan.secret}  # no slot has these
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
-    spans = [*zip(ends, ends[1:])]
     jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
     public: Counter[tuple[str, int, str]] = Counter()
     for part, work, *own, count in jobs:
@@ -1054,10 +1052,8 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
         for kind in [kind for kind in files if kind != "jobs_main"]:
             name, before = f"{files[kind]}.parquet", (-1, -1)
             for work, home, *n, created in rows_of(folder / name, columns, plan.config["release"]["csv"]):
-                pair, whole = (
-                    (order.get(work, -1), order.get(home, -1)),
-                    all(sum(n[a:b]) == n[0] for a, b in spans),
-                )
+                pair = order.get(work, -1), order.get(home, -1)
+                whole = all(sum(n[a:b]) == n[0] for a, b in zip(ends, ends[1:]))
                 checks = {
                     "has blocks that are not in the geography": min(pair) >= 0,
                     "has homes that belong in the other file": (home in plan.external) == (kind == "od_aux"),
