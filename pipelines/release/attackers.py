@@ -102,7 +102,7 @@ class AttackersReport:
                 "already. All numbers here follow from the public plan alone; `odsynth attackers` on the "
                 "folder computes them again."
             ),
-            "## Somebody who may know everything else",
+            "## Somebody who knows everything else",
             *(_fill(words) for words in promised if words),
             _fill(self._of_candidates()),
             self._everybody(),
@@ -129,8 +129,9 @@ class AttackersReport:
             where.append("inside the geography")
         these = f" ({', '.join(where)})" if where else ""
         return (
-            f"Of homes{these} that seemed equally likely for a job, the likeliest has, after the release, at "
-            f"most this probability, which is also the largest share of correct guesses{self.exception}:"
+            f"Of homes{these} that seemed equally likely for a job to somebody who knows everything else, "
+            "the likeliest has, after the release, at most this probability, which is also the largest share "
+            f"of correct guesses{self.exception}:"
         )
 
     def _everybody(self) -> str:
@@ -154,7 +155,8 @@ class AttackersReport:
             reason = "that is drawn several times"
         return (
             f"For a release {reason}, nothing smaller is computed for people who know less. The numbers "
-            "above hold for them too, as for everybody."
+            "above hold for them too, where what they believe about your home does not depend on the homes "
+            "of others."
         )
 
     def _less(self) -> str:

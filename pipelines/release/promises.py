@@ -23,8 +23,14 @@ def presence_in_words(certificate: Certificate) -> str:
     )
 
 
-def odds_in_words(certificate: Certificate) -> str:
+def odds_in_words(certificate: Certificate, *, first: bool = False) -> str:
     """Say how much a release can tell about one home, in the same words wherever they stand.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    first : bool
+        As read-mes of wording 1 said it: without who it is that knows so much.
 
     Returns
     -------
@@ -48,9 +54,10 @@ def odds_in_words(certificate: Certificate) -> str:
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
         together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
     worker_odds, worker_exception = _odds(*together)
+    who = "Someone who thought" if first else "Someone who knows everything about\neverybody else and thought"
     return (
         f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
-        f"would be if\nany one job record had another home{inside}{exception}. Someone who thought two "
+        f"would be if\nany one job record had another home{inside}{exception}. {who} two "
         f"homes{both} of a\nworker{several} equally likely can, after seeing everything here, be at most "
         f"about {worker_odds} to 1 sure of one of them{worker_exception}."
     )

@@ -178,7 +178,7 @@ random from {plan.mechanism.words}.{region}
 
 Epsilon {run.epsilon}, delta {run.delta}.
 
-{odds_in_words(certificate)}
+{odds_in_words(certificate, first=first)}
 
 For one person with at most {user.records} job record(s), the release is (epsilon, delta)-differentially
 private with epsilon {user.epsilon} and delta {user.delta}.
