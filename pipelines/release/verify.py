@@ -1005,7 +1005,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     for name in [name for name in due if (folder / name).is_dir()]:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "verify.py", "accuracy.json", "signing-key.pub", *SIGNATURES.values()}
-    optional |= {"datapackage.json", "croissant.json", "dcat-us.json"}
+    optional |= {"attackers.md", "datapackage.json", "croissant.json", "dcat-us.json"}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((found ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
@@ -1102,8 +1102,8 @@ def check_texts(folder: Path, stated: Document) -> str:
 NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes were estimated from the noisy counts in measurements/, where there are some",
-    "the other words of README.md, the numbers of accuracy.json, the shapes and names for maps, the schema,"
-    " and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
+    "the other words of README.md, attackers.md, the numbers of accuracy.json, the shapes and names for maps,"
+    " the schema, and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
     "the settings that plan.json quotes beyond epsilon, delta, geography, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]
