@@ -615,6 +615,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
     """Check that a plan agrees with itself and with the configuration that it quotes."""
     document, config, tables = plan.document, plan.config, plan.tables
     privacy, geography, pooling = config["privacy"], config["geography"], document["pooling"]
+    # What is null there, the planner chose.
     asked = {name: of for name, of in {**config["plan"], **config["release"]}.items() if of is not None}
     due = {
         **dict.fromkeys(("attributes", "choices", "configuration"), like(".*")),
