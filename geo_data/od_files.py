@@ -30,6 +30,7 @@ __all__ = [
     "count_columns",
     "count_pairs",
     "od_csv_text",
+    "od_rows",
     "od_table",
     "write_od_csv",
 ]
@@ -105,13 +106,22 @@ def od_table(
     ValueError
         If the arrays differ in length, a number is out of range, or two columns have one name.
     """
+    return od_rows(geography, work, home, attributes, categories).to_pandas()
+
+
+def od_rows(
+    geography: Geography,
+    work: npt.NDArray[np.integer],
+    home: npt.NDArray[np.integer],
+    attributes: Mapping[str, npt.NDArray[np.integer]],
+    categories: Mapping[str, tuple[str, ...]],
+) -> pa.Table:
+    """Count jobs as `od_table` does, with the same parameters and errors, and return an Arrow table."""
     pairs = count_pairs(geography, work, home, attributes, categories)
-    columns: dict[str, object] = {
-        "w_geocode": _take(geography.block_codes, pairs.work),
-        "h_geocode": _take(geography.block_codes, pairs.home),
-    }
-    columns.update(zip(all_counts(categories), pairs.counts.T, strict=True))
-    return pd.DataFrame(columns)
+    codes = geography.block_codes.cast(pa.large_string())
+    columns = {"w_geocode": codes.take(pa.array(pairs.work)), "h_geocode": codes.take(pa.array(pairs.home))}
+    columns |= zip(all_counts(categories), map(pa.array, pairs.counts.T), strict=True)
+    return pa.table(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,14 +193,18 @@ def count_pairs(
 
 
 def write_od_csv(
-    table: pd.DataFrame, target: str | os.PathLike[str] | BinaryIO, *, createdate: str, header: bool = True
+    table: pd.DataFrame | pa.Table,
+    target: str | os.PathLike[str] | BinaryIO,
+    *,
+    createdate: str,
+    header: bool = True,
 ) -> None:
     r"""Write an OD table as one gzip member, byte for byte as LODES writes its rows.
 
     Parameters
     ----------
-    table : DataFrame
-        From `od_table`.
+    table : DataFrame or pyarrow.Table
+        From `od_table` or `od_rows`.
     target : str, path or binary file object
         Where to write. A file object is left open: several calls, `header` true in the first only, give
         one valid ``.csv.gz``, because gzip members can be concatenated.
@@ -210,7 +224,7 @@ def write_od_csv(
     """
     if not re.fullmatch(r"\d{8}", createdate):
         raise ValueError(f"createdate must be eight digits, YYYYMMDD, not {createdate!r}")
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
+    arrow = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     text = od_csv_text(arrow.append_column("createdate", pa.repeat(createdate, len(table))), header=header)
     with contextlib.ExitStack() as stack:
         if isinstance(target, (str, os.PathLike)):
@@ -250,7 +264,3 @@ def od_csv_text(table: pa.Table, *, header: bool) -> memoryview:
     if fault:
         raise ValueError("a code contains a comma, a quote or a line break")
     return text.getbuffer()
-
-
-def _take(codes: pa.Array, positions: npt.NDArray[np.int32]) -> pd.Series:
-    return codes.take(pa.array(positions)).to_pandas().astype("str")

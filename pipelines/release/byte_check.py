@@ -162,7 +162,7 @@ class _Text:
             if not self._left and not self._next():
                 return False
             size = min(len(text), len(self._left))
-            if text[:size] != self._left[:size]:
+            if bytes(text[:size]) != bytes(self._left[:size]):  # views are compared item by item
                 return False
             text, self._left = text[size:], self._left[size:]
         return True

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from geo_data.od_files import od_rows
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import measure, sample_batch
@@ -333,11 +334,10 @@ class RunBatches:
         for piece, rows in ((part.od, ~outside), (part.aux, outside)):
             if piece is not None:
                 chosen = {name: codes[rows] for name, codes in attributes.items()}
-                table = geo_data.od_table(geography, slots.work[own][rows], homes[rows], chosen, categories)
+                table = od_rows(geography, slots.work[own][rows], homes[rows], chosen, categories)
                 if self.with_csv:
                     geo_data.write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
-                od = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
-                dated = od.append_column("createdate", pa.repeat(self.createdate, len(table)))
+                dated = table.append_column("createdate", pa.repeat(self.createdate, len(table)))
                 pq.write_table(dated, piece.parquet, compression="zstd")
         if part.jobs is not None:
             columns: dict[str, Any] = {

@@ -109,7 +109,7 @@ class _Comparison(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        self._same = self._same and self._file.read(len(view)) == view
+        self._same = self._same and self._file.read(len(view)) == bytes(view)  # views go item by item
         self._at += len(view)
         return len(view)
 

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import dask
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -582,14 +583,14 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sampler that loses a job (here: moves one to another work block) must not get out."""
-    table = geo_data.od_table
+    rows = drawing.od_rows
 
-    def wrong(geography: geo_data.Geography, work: np.ndarray, *rest: object) -> pd.DataFrame:
+    def wrong(geography: geo_data.Geography, work: np.ndarray, *rest: object) -> pa.Table:
         moved = work.copy()
         moved[0] = moved[-1]
-        return table(geography, moved, *rest)  # type: ignore[arg-type]
+        return rows(geography, moved, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(geo_data, "od_table", wrong)  # where it is drawn; the check has the right one
+    monkeypatch.setattr(drawing, "od_rows", wrong)  # where it is drawn; the check has the right one
     config = small_config()
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)
