@@ -20,7 +20,7 @@ from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.estimating import JobLayout
-from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT
+from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT, check_tables, read_document
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
@@ -97,6 +97,7 @@ def verify(
     folder: PathLike,
     key: PathLike | None = None,
     *,
+    plan: ReleasePlan | None = None,
     guarantee: synth.Guarantee | None = None,
     factors: Factors | None = None,
 ) -> Iterator[Check]:
@@ -108,9 +109,11 @@ def verify(
         The public folder of a release.
     key : str or path, optional
         Public key file of the signer who is expected; a release not signed by it fails.
+    plan : ReleasePlan, optional
+        For a run that checks what it has just written: what it has read from the files of the plan, whose
+        hashes must still be those that the certificate goes back to. By default they are read here.
     guarantee : synth.Guarantee, optional
-        For a run that checks what it has just written: what it has computed from the same plan. By default
-        it is computed here, from the plan in the folder.
+        The same of what it has computed from that plan. By default it is computed here.
     factors : sequence of sequence of ndarray of float64, optional
         The same of the estimates that homes were drawn from, by run and table.
 
@@ -138,7 +141,7 @@ def verify(
     folder = path_of(folder, "folder")
     key = None if key is None else path_of(key, "key")
     try:
-        yield from _verify(folder, key, guarantee, factors)
+        yield from _verify(folder, key, plan, guarantee, factors)
     except VerificationError as error:
         early = made_before_first(folder / "certificate.json")
         if early is None or error.check in ("files", "signature"):
@@ -147,7 +150,11 @@ def verify(
 
 
 def _verify(
-    folder: Path, key: Path | None, guarantee: synth.Guarantee | None, factors: Factors | None
+    folder: Path,
+    key: Path | None,
+    given: ReleasePlan | None,
+    guarantee: synth.Guarantee | None,
+    factors: Factors | None,
 ) -> Iterator[Check]:
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
@@ -157,7 +164,7 @@ def _verify(
     stated, certificate = _run("certificate", lambda: _read_certificate(folder))
     yield Check("certificate", f"{stated['format']}, all fields present")
     first = stated["format"] == FIRST_FORMAT
-    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, first=first))
+    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, given, first=first))
     unsaid = "" if not first or plan.geography.external_zones else f". {_UNSAID}"
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}{unsaid}")
     certify = plan.certify_as_first if first else plan.certify
@@ -294,11 +301,22 @@ _UNSAID = (
 )
 
 
-def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *, first: bool) -> ReleasePlan:
+def _load_plan(
+    folder: Path,
+    certificate: Certificate,
+    hashes: dict[str, str],
+    given: ReleasePlan | None,
+    *,
+    first: bool,
+) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
-    plan = load_plan(folder / "plan", hashes=own)
+    if given is None:
+        plan = load_plan(folder / "plan", hashes=own)
+    else:  # it was read from files of these hashes
+        check_tables(folder / "plan", read_document(folder / "plan"), own)
+        plan = given
     stated = read_json(folder / "plan" / "plan.json")["format"]
     due = POLICY_FORMAT if isinstance(certificate, PolicyCertificate) else PLAN_FORMAT
     due = SECRET_FORMAT if isinstance(certificate, AttributeCertificate) else due

@@ -212,8 +212,7 @@ def run(
             with record_outcome(state, progress.events):
                 _draw_and_write(staging, made, state, key, signing_key, progress, scheduler)
                 finished = Release.of(out, certificate, made)
-                del made  # checking reads the plan again, and two would be in memory
-                _finish(staging, state, guarantee, progress, out)
+                _finish(staging, made, state, guarantee, progress, out)
     finally:
         key.destroy()
     return finished
@@ -285,8 +284,7 @@ def resume(
                 _draw_and_write(staging, plan, state, key, signing_key, progress, scheduler)
             finally:
                 key.destroy()
-            del plan  # as in `run`
-            _finish(staging, state, guarantee, progress, out)
+            _finish(staging, plan, state, guarantee, progress, out)
     return finished
 
 
@@ -390,11 +388,16 @@ def _draw_and_write(
 
 
 def _finish(
-    staging: RunFolder, state: RunState, guarantee: synth.Guarantee, progress: Progress, out: Path
+    staging: RunFolder,
+    plan: ReleasePlan,
+    state: RunState,
+    guarantee: synth.Guarantee,
+    progress: Progress,
+    out: Path,
 ) -> None:
     """Check the release, and put it in its place."""
     with progress.step(Step.CHECK):
-        _check(staging, state, guarantee)
+        _check(staging, plan, state, guarantee)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
@@ -448,10 +451,11 @@ def _keep_homes(
     return sha256, rows
 
 
-def _check(staging: RunFolder, state: RunState, guarantee: synth.Guarantee) -> None:
+def _check(staging: RunFolder, plan: ReleasePlan, state: RunState, guarantee: synth.Guarantee) -> None:
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
-        for _ in verify(staging.public, guarantee=guarantee, factors=estimated_factors(staging, state)):
+        factors = estimated_factors(staging, state)
+        for _ in verify(staging.public, plan=plan, guarantee=guarantee, factors=factors):
             pass
     except VerificationError as error:
         if error.check != "for release" or state.certificate.for_release:

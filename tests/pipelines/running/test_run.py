@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import dask
 import numpy as np
@@ -595,6 +596,25 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)
     assert left_over(config) == [".release.unfinished"]
+
+
+def test_files_of_a_plan_that_change_while_it_is_drawn_fail_the_check(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check takes the plan that was read before: of files with the hashes of those that are published."""
+    write = layout.write_public
+    for name in ("plan.json", "pools.parquet", "blocks.parquet"):
+
+        def changed(*arguments: Any, name: str = name) -> None:
+            path = arguments[3] / "plan" / name
+            path.write_bytes(path.read_bytes() + b" ")
+            write(*arguments)
+
+        monkeypatch.setattr(releasing, "write_public", changed)
+        config = small_config()
+        with pytest.raises(pipelines.VerificationError, match="plan: "):
+            run(config)
+        assert left_over(config) == [".release.unfinished"]
 
 
 def test_a_plan_that_costs_more_than_requested_is_not_drawn(
