@@ -143,6 +143,8 @@ class PairCounts:
     @classmethod
     def joined(cls, pieces: Sequence[PairCounts]) -> PairCounts:
         """Return the rows of several tables, one after another."""
+        if len(pieces) == 1:
+            return pieces[0]
         return cls(
             np.concatenate([piece.work for piece in pieces]),
             np.concatenate([piece.home for piece in pieces]),

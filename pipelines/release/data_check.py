@@ -30,7 +30,7 @@ from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count
 __all__ = ["DataError", "check_data"]
 
 _AT_A_TIME = 500_000  # jobs
-_ROWS = 262_144  # rows of a file that are read together
+_ROWS = 2**19  # rows of a file that are read together
 
 
 class DataError(ShownError, ValueError):
@@ -145,7 +145,8 @@ def _check(
         first = parts[slots.home_part[own]]
         public = count_pairs(geography, work, first, attributes, slots.categories)
         of_part = replace(od, home=parts[plan.policy.part(od.home)])
-        if not _added_up(replace(of_part, counts=od.counts[:, public_counts]), geography).equals(public):
+        totals = _added_up(of_part, geography)
+        if not replace(totals, counts=totals.counts[:, public_counts]).equals(public):
             by = "work block" if parts.size == 1 else "work block and part of homes"
             raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
         if not _possible(of_part, public, geography, plan.categories):
@@ -189,11 +190,11 @@ def _keys(od: PairCounts, geography: Geography) -> NDArray[np.int64]:
 def _added_up(od: PairCounts, geography: Geography) -> PairCounts:
     """Return rows with each pair once, the counts of equal ones added up."""
     keys = _keys(od, geography)
-    order = np.argsort(keys, kind="stable")
-    first = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    if first.size == keys.size:
-        return od[order]
-    return replace(od[order[first]], counts=np.add.reduceat(od.counts[order], first, axis=0))
+    if np.any(np.diff(keys) < 0):
+        order = np.argsort(keys, kind="stable")
+        keys, od = keys[order], od[order]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    return replace(od[first], counts=np.add.reduceat(od.counts, first, axis=0))
 
 
 def _possible(
@@ -263,7 +264,8 @@ class _OdRows:
             raise DataError(f"{name}: createdate is not the day that certificate.json states")
         self._last = int(key[-1]) if key.size else self._last
         counts = np.stack([table[column].to_numpy() for column in self._counts], axis=1)
-        self._rows.append(PairCounts(work, home, counts))
+        # Without pieces that are empty: a single one is not copied.
+        self._rows = [*(rows for rows in self._rows if rows.work.size), PairCounts(work, home, counts)]
         return True
 
 
