@@ -123,13 +123,17 @@ def largest_changes(plan: Plan, attackers: Sequence[Attackers]) -> list[list[Cha
     check_membership(plan, parameters)
     retention, q = parameters.retention, parameters.denominator
     found: list[list[Change]] = [[] for _ in attackers]
-    with rigorous() as balls:
-        for number, c in enumerate(parameters.classes):
-            alike = bool((plan.pools.m[plan.pool_class == number] == c.m_max).all())
-            for one, changes in zip(attackers, found, strict=True):
-                odds = upper_fraction(largest_change(c, retention, q, one, balls))
-                changes.append(Change(odds, alike and _exact(c, retention, one)))
+    for number, c in enumerate(parameters.classes):
+        alike = bool((plan.pools.m[plan.pool_class == number] == c.m_max).all())
+        for one, changes in zip(attackers, found, strict=True):
+            changes.append(Change(_odds(c, retention, q, one), alike and _exact(c, retention, one)))
     return found
+
+
+@lru_cache(maxsize=8192)  # a run says this of its plan, and then checks what it wrote
+def _odds(c: PoolClass, retention: tuple[Fraction, ...], denominator: int, attackers: Attackers) -> Fraction:
+    with rigorous() as balls:
+        return upper_fraction(largest_change(c, retention, denominator, attackers, balls))
 
 
 def best_share(odds: Fraction, candidates: int) -> Fraction:

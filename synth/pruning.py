@@ -86,7 +86,7 @@ def pruning_gain(
     return _largest_gain(pool_class.n_min, pool_class.m_max, strata, arithmetic, flint.ctx.prec)
 
 
-@lru_cache(maxsize=64)  # a certificate asks again for every epsilon of a person's curve
+@lru_cache(maxsize=2048)  # asked for every epsilon of a person's curve, and then of attackers
 def _largest_gain(n: int, m: int, strata: _Strata, arithmetic: Arithmetic, _precision: int) -> Any:
     number, worst = arithmetic.number, arithmetic.number(1)
     coins = tuple((a, f) for a, f, _, _ in strata if f < 1)
