@@ -44,6 +44,8 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
+_LARGE = 50  # jobs of a part of a place that has a profile of its own
+_SEVERAL = 3.0  # expected jobs of a home area that tell how far a part is from its place
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _CHAIN = 4  # draws of the profile of a place that are thrown away
 
@@ -177,7 +179,7 @@ class Implicates:
         self.failures += draw_place(
             self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], self._cell[position],
             self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
-            self.k_public, *self._parts_of(member),
+            *self._groups_apart(position, random), self.k_public, *self._parts_of(member),
             layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
             self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
         )  # fmt: skip
@@ -379,6 +381,77 @@ class Implicates:
             found[:, j] = random.choice(_GRID, self.draws, p=chance)
         return found
 
+    def _measure_divisions(self, tables: list[int]) -> list[tuple[int, Float64]]:
+        """Return tables whose groups hold whole groups of a place, and the chances of their concentrations.
+
+        What groups of one workplace, or of one attribute, have in common is no deviation of each alone.
+        """
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        at = np.unique(np.searchsorted(np.cumsum(jobs), (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()))
+        found = []
+        for k in tables:
+            parts = (self._logs_of_parts(i, self._labels(i, k)) for i in at.tolist())
+            logs = np.concatenate([one[large] for large, one in parts])
+            if len(logs):
+                found.append((k, _mixture(logs)))
+        return found
+
+    def _labels(self, position: int, k: int) -> Int64:
+        """Return which group of a table each group of a place lies in, numbered from 0."""
+        rows = self._groups.rows(position)
+        one = np.unique(self._groups.member[0, rows], return_index=True)[1]
+        return np.unique(self._groups.member[k, rows][one], return_inverse=True)[1].astype(np.int64)
+
+    def _logs_of_parts(self, position: int, label: Int64) -> tuple[NDArray[np.bool_], Float64]:
+        """Return which parts of a place are large, and how likely each concentration of each part is.
+
+        Shape (n_parts,), and (n_parts, n_concentrations): of groups of a part, around the place's profile.
+        """
+        own, seen = self._own[position], self._evidence
+        n = self._table.n[own].astype(np.float64)
+        _, unit = self._others.cells(position)
+        first = np.flatnonzero(np.append(True, np.diff(unit) > 0))
+        order = np.argsort(label, kind="stable")
+        begin = np.flatnonzero(np.append(True, np.diff(label[order]) > 0))
+        given = zip(*(seen.unbiased(self._table, g) for g in own[order].tolist()), strict=True)
+        value, variance, slope = (np.add.reduceat(np.stack(one), first, axis=1) for one in given)
+        slope *= n[order, np.newaxis] / np.bincount(unit)  # of homes that are alike in a unit
+        value, variance, slope = (np.add.reduceat(one, begin, axis=0) for one in (value, variance, slope))
+        jobs, squares = np.bincount(label, n), np.bincount(label, n**2)
+        share = np.add.reduceat(self._profile[position], first)
+        share /= share.sum()
+        mean = jobs[:, np.newaxis] * share
+        binomial = mean * np.maximum(1 - share, 1e-3)
+        noise = variance + slope * share
+        noise += binomial * ((squares / jobs + self.k_group) / (1 + self.k_group))[:, np.newaxis]
+        left = np.maximum(1 - jobs / jobs.sum(), 0.05)[:, np.newaxis]  # the profile is of these homes, too
+        off, some = (value - mean) ** 2 / left, mean >= _SEVERAL
+        logs = np.empty((jobs.size, _GRID.size))
+        for j, concentration in enumerate(_GRID.tolist()):
+            spread = noise + binomial * (jobs / (1 + concentration))[:, np.newaxis]
+            logs[:, j] = -0.5 * ((np.log(spread) + off / spread) * some).sum(axis=1)
+        return jobs >= _LARGE, logs
+
+    def _groups_apart(self, position: int, random: np.random.Generator) -> tuple[Int64, Float64]:
+        """Return the parts of a place that groups lie in, and draw their concentrations (`draw_place`)."""
+        above: list[Int64] = []
+        found: list[Float64] = []
+        if self._own[position].size > 1:
+            for k, chances in self._divisions:
+                label = self._labels(position, k)
+                large, logs = self._logs_of_parts(position, label)
+                large &= np.bincount(label) > 1
+                if large.sum() and label.max() > 0:
+                    number = np.where(large, np.cumsum(large) - 1 + len(found), -1)
+                    above.append(number[label])
+                    for own in logs[large]:
+                        chance = chances * np.exp(own - own.max())
+                        found.append(random.choice(_GRID, self.draws, p=chance / chance.sum()))
+        shape = len(above), self._own[position].size
+        return np.array(above, np.int64).reshape(shape), np.array(found, np.float64).reshape(
+            -1, self.draws
+        ).T.copy()
+
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
@@ -478,17 +551,22 @@ class Implicates:
         """Draw factors of the tables whose groups lie in several places; note the tables that divide one."""
         groups = self._groups
         member = groups.member
-        crossing, self._parts, use = [], [], []
+        crossing, self._parts, use, divisions = [], [], [], []
         for k in range(1, len(tables)):
             if _follows(groups.place, member[k]):
-                if not _follows(member[k], groups.place) and not _follows(member[k], member[0]):
+                if _follows(member[k], groups.place):
+                    continue
+                if not _follows(member[k], member[0]):
                     self._parts.append(k)
+                elif not _follows(member[0], member[k]):
+                    divisions.append(k)
             elif k < len(evidence):
                 crossing.append(k)
                 use.append(STEERED)
             elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
                 use.append(GROUP if _follows(member[k], member[0]) else ROW)
+        self._divisions = self._measure_divisions(divisions) if self._chain else []
         self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
         self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
         self._rest = np.zeros(int(self._begin[-1]))

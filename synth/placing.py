@@ -16,6 +16,8 @@ _LEAST = 1e-9  # prior share of a cell of which nobody can be sure that it is em
 _NEXT = 1e-12  # the same of cells that lie together
 _MANY = 16.0  # variance of a group's sum beyond which cells are drawn by themselves
 _SWEEPS = 6  # exchanges tried for each job that is given to a row
+# One over the largest relative variance of rare homes of a part: they are no clumps.
+_SCATTERED = 10.0
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 
 
@@ -46,6 +48,12 @@ def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
                         if maps[which[j, r], f] != maps[which[j, r], f - 1]:
                             breaks[f] = True
     return np.flatnonzero(breaks)
+
+
+@_compiled
+def _own_shape(mass):  # type: ignore[no-untyped-def]
+    """Return one over the relative variance of the homes of a part in a cell that has this mass."""
+    return max(mass, _SCATTERED)
 
 
 @_compiled
@@ -125,8 +133,8 @@ def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, ran
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, apart, parts,
-    start, which, maps, factor, rest, use, burn, random, jobs,
+    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, above, k_above, k_parts,
+    apart, parts, start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
@@ -148,6 +156,11 @@ def draw_place(  # type: ignore[no-untyped-def]
         Concentrations of the place and of parts.
     k_groups : ndarray of float64, shape (n_draws, n_groups)
         Concentrations of groups around the place, or of the only group around what is expected.
+    above : ndarray of int64, shape (n_divisions, n_groups)
+        Parts of the place that groups lie in and that have profiles of their own, numbered from 0 through all
+        divisions; -1 for none.
+    k_above : ndarray of float64, shape (n_draws, n_parts)
+        Concentrations of these around the place.
     apart : ndarray of float64, shape (n_divisions, n_rows)
         Relative variance of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
@@ -213,9 +226,12 @@ def draw_place(  # type: ignore[no-untyped-def]
     of_rows = np.flatnonzero(use != GROUP)
     row_start, row_which, row_use = start[of_rows], which[of_rows], use[of_rows]
     odd = at > 1 or of_rows.size > 0
-    # Fine cells of each cell, and runs of fine cells that have the same factors of groups.
+    # Fine cells of each cell, and runs of fine cells that have the same factors of groups and of their parts.
     begins = np.searchsorted(cell, np.arange(wide + 1))
-    run_first = _runs(which, maps, use, fine)
+    own_parts = k_above.shape[1]
+    run_first = np.arange(fine + 1) if own_parts else _runs(which, maps, use, fine)
+    ratio = np.ones((own_parts, fine))
+    of_part, part_exposure = np.zeros((own_parts, fine)), np.zeros((own_parts, fine))
     runs = run_first.size - 1
     run = np.empty(fine + 1, np.int64)
     for r in range(runs):
@@ -259,6 +275,10 @@ def draw_place(  # type: ignore[no-untyped-def]
             up[f + 1] = up[f] + theta[f]
         tables[:] = 0.0
         exposure[:] = k_place
+        of_part[:] = 0.0
+        for p in range(own_parts):
+            for f in range(fine):
+                part_exposure[p, f] = _own_shape(k_above[m, p] * shares[m, f])
         for p in range(1, profile.shape[0]):
             for f in range(fine):
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + variance[p]), 1e-3)
@@ -271,6 +291,9 @@ def draw_place(  # type: ignore[no-untyped-def]
                 for j in range(start.shape[0]):
                     if use[j] == GROUP:
                         value *= factor[m, start[j, member] + maps[which[j, member], f]]
+                for q in range(above.shape[0]):
+                    if above[q, g] >= 0:
+                        value *= ratio[above[q, g], f]
                 boost[r], before[r] = value, normal
                 normal += value * (up[run_first[r + 1]] - up[f])
             scale = kappa / normal
@@ -341,10 +364,18 @@ def draw_place(  # type: ignore[no-untyped-def]
                         more = _tables_of(own[f], theta[f] * boost[run[f]] * scale, random)
                         tables[f] += more
                         from_place += more
+                        for q in range(above.shape[0]):
+                            if above[q, g] >= 0:
+                                of_part[above[q, g], f] += more
                         own[f] = 0.0
                 # What the group's factors explain of its jobs is not the place's profile.
                 for r in range(runs):
                     exposure[r] += from_place * boost[r] / normal
+                for q in range(above.shape[0]):
+                    p = above[q, g]
+                    if p >= 0:
+                        for f in range(fine):
+                            part_exposure[p, f] += from_place * boost[f] / normal * theta[f] / ratio[p, f]
             # To rows: in random order, then exchanged by their odds.
             for i in range(at - slot_begin - 1, 0, -1):
                 j = int(random.random() * (i + 1))
@@ -362,6 +393,10 @@ def draw_place(  # type: ignore[no-untyped-def]
                     for i in range(total_jobs):
                         r = row_of[i]
                         factor[m, start[k, r] + maps[which[k, r], drawn[i]]] -= 1.0
+        for p in range(own_parts):
+            for f in range(fine):
+                size = _own_shape(k_above[m, p] * shares[m, f]) + of_part[p, f]
+                ratio[p, f] = max(_gamma(size, random) / part_exposure[p, f], 1e-6)
         if chain:
             total = 0.0
             for f in range(fine):
