@@ -15,7 +15,7 @@ from pipelines.release.certificate import Certificate, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import composes, left_in, read_ledger
-from pipelines.running.report import PlanReport, paid_for
+from pipelines.running.report import PlanReport, noise_words, paid_for
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
 
@@ -49,7 +49,7 @@ def release_summary(release: Release) -> str:
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
         *_of_person(certificate),
         f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
-        f"about {release.noise_share:.1%} noise",
+        f"{noise_words(synth.MECHANISMS[certificate.mechanism], release.noise_share)}",
         f"Plan hash   {certificate.plan_sha256}",
         *(f"Note        {note}" for note in release.notes),
         f"Public      {release.public}",

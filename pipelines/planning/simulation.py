@@ -99,7 +99,8 @@ class SimulatedUtility:
     destination_error : float
         Median relative error of the mean commute of work blocks with at least 100 jobs; NaN if there is none.
     noise_share : float
-        Expected share of synthetic workers drawn as noise.
+        Expected share of synthetic workers drawn as noise; where tables are measured, of noise in the counts
+        of pools.
     objective : float
         What the planner minimises: the weighted mean loss over the workload (`pipelines.planning.workload`).
     jobs : int

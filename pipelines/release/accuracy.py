@@ -43,17 +43,17 @@ _HOW = (
 )
 _NOISE = (
     "A table is **noise** where at least half of its jobs are expected to be counted where they are not; or "
-    "more than a tenth of them, and public data alone would do as well or nearly as well. Before relying on "
-    "a number of it, look below for numbers of its size."
+    "more than a tenth of them, and public data alone would do as well or nearly as well."
 )
 _SIZES = (
-    "By the size of a released number: to know how sure a number is, look for its table and its size. On "
-    "average it is expected to be off by so many jobs, either way."
+    "By the size of a released number: before relying on one, look for its table and its size. On average it "
+    "is expected to be off by so many jobs, either way."
 )
+_UNSIZED = "Of these the plan was tried on too few of the jobs to say how far a number is off: {tables}."
 SIZE_COLUMNS = (
     "table",
     "a number of",
-    "there are",
+    "in the trial",
     "off by, on average",
     "nine in ten off by at most",
     "errors, as share of their jobs",
@@ -162,16 +162,24 @@ def accuracy_in_words(expected: ExpectedAccuracy | None, read: str = NOTHING_REA
     )
     noise = f"\n{textwrap.fill(_NOISE, 110)}\n" if any(one.noise for one in expected.tables) else ""
     how = _HOW.format(jobs=expected.jobs, read=read, file=ACCURACY_FILE)
+    unsized = "; ".join(one.table for one in expected.tables if not one.sizes)
     return "\n".join(
         [
             f"{textwrap.fill(how, 110)}\n",
             "| table | jobs counted elsewhere than in truth | by public data alone | |",
             "| --- | --- | --- | --- |",
             f"{tables}\n{noise}",
-            f"{textwrap.fill(_SIZES, 110)}\n",
-            f"| {' | '.join(SIZE_COLUMNS)} |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
-            sizes,
+            *(
+                [
+                    f"{textwrap.fill(_SIZES, 110)}\n",
+                    f"| {' | '.join(SIZE_COLUMNS)} |",
+                    "| --- | --- | --- | --- | --- | --- | --- |",
+                    sizes,
+                ]
+                if sizes
+                else []
+            ),
+            *([f"\n{textwrap.fill(_UNSIZED.format(tables=unsized), 110)}"] if unsized else []),
         ]
     )
 

@@ -325,7 +325,7 @@ def describe_release(
 def _summary(certificate: Certificate) -> str:
     status = "" if certificate.for_release else "NOT FOR RELEASE. "
     user = certificate.user_level
-    several = " with all of their job records" if user.records > 1 else ""
+    several = f" with at most {user.records} job records" if user.records > 1 else ""
     return (
         f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
         f"work. No row is a real person. {WHOSE_JOBS} The homes were drawn at random under (epsilon, "
@@ -356,7 +356,8 @@ def _tables(
 ) -> Iterator[Table]:
     implicates = Implicates.of(configuration)
     work = Column("w_geocode", "code of the work block")
-    home = Column("h_geocode", "code of the home block of the synthetic workers")
+    zone = ", or of the external zone where they live" if geography.external_zones else ""
+    home = Column("h_geocode", f"code of the home block of the synthetic workers{zone}")
     pairs = (
         work,
         home,
@@ -369,7 +370,7 @@ def _tables(
     kinds = {"od": "home block", "aux": "external zone, where workers live,"}
     for number, folder in enumerate(implicates.folders, start=1):
         of = f"-{number:02}" if implicates.number > 1 else ""
-        in_words = f" of implicate {number}" if implicates.number > 1 else ""
+        in_words = " of one implicate" if implicates.number > 1 else ""
         for kind, homes in kinds.items():
             forms = [f"{kind}_{form}" for form in ("csv", "parquet")]
             files = tuple(f"{folder}{names[form]}" for form in forms if form in names)
@@ -414,6 +415,7 @@ def _of_plan(
     implicates = Implicates.of(configuration)
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
+    draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
     yield Table(
         "slots",
         "some jobs of one pool that are alike",
@@ -525,10 +527,11 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
             "neighbouring blocks, put together by odsynth" if level in groupings else "as in the crosswalk"
         )
         words = known.get(level, f"{level} ({source})")
-        return f"code of its {words}{form}; {geography.n_units(level):,} different codes{zones}"
+        different = int((geography.codes(level) != "").sum())
+        return f"code of its {words}{form}; {different:,} different codes{zones}"
 
     zones = ", with external zones" if geography.external_zones else ""
-    finer = (*levels[1:], geography.block_level)
+    finer = (*levels, geography.block_level)[1:]
     block = f"; {known[geography.block_level]}" if geography.block_level in known else ""
     return (
         Column(geography.block_level, f"{code}{block}"),
@@ -536,7 +539,10 @@ def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[
             Column(level, area(level, f", which consists of whole areas of {below}"))
             for level, below in zip(levels, finer, strict=True)
         ),
-        *(Column(kind, area(kind, ", or empty; such areas cut across the levels")) for kind in cutting),
+        *(
+            Column(kind, area(kind, f"{', or empty' * ('' in part.codes)}; such areas cut across the levels"))
+            for kind, part in cutting.items()
+        ),
         Column("latitude", place, "number", "degrees"),
         Column("longitude", place, "number", "degrees"),
         Column("weight", "public weight with which homes are spread over blocks", "integer"),

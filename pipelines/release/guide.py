@@ -31,7 +31,7 @@ def terms_of_columns(description: ReleaseDescription, geography: Geography) -> s
         f"The jobs are of {description.year}. Numbers count jobs: somebody with several in the records is "
         f"counted with each. A **block** is the smallest area of this release, `{geography.block_level}`. "
         "Codes are text, and zeros at their beginning belong to them. Tables in `plan/` other than that "
-        "of blocks, and in `measurements/` where it is there, are for who computes the certificate again."
+        "of blocks, and in `measurements/` where it is there, are for who checks the release again."
     )
     return f"{textwrap.fill(words, _WIDTH)}\n"
 
@@ -43,13 +43,11 @@ def columns_in_words(description: ReleaseDescription) -> str:
         alike.setdefault(table.columns, []).append(table)
     parts = []
     for columns, tables in alike.items():
-        files = [f"`{name}`" for one in tables for name in one.files]
-        if len(files) > 4:
-            files = [*files[:2], f"{len(files) - 2} more of the same kind"]
+        files: dict[str, list[str]] = {}
+        for one in tables:
+            files.setdefault(one.meaning, []).extend(f"`{name}`" for name in one.files)
         rows = "\n".join(f"| `{column.name}` | {_cell(column.words)} |" for column in columns)
-        about = f"A row of {_listed(files)} is {tables[0].meaning}."
-        if len({table.meaning for table in tables}) > 1:
-            about = f"{_listed(files)}: a row is {tables[0].meaning}; in all of them the columns are these."
+        about = " ".join(f"A row of {_files(names)} is {meaning}." for meaning, names in files.items())
         parts.append(f"{textwrap.fill(about, _WIDTH)}\n\n| column | meaning |\n| --- | --- |\n{rows}\n")
     return "\n".join(parts)
 
@@ -97,10 +95,10 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool) -> str
             'shapes["jobs"] = flows.groupby("work")["S000"].sum()',
         ]
     code = "\n".join(lines)
+    others = " Other levels are columns of `blocks`." if geography.levels else ""
     return (
         f"How many live in one `{level}` and work in another, with pandas:\n\n```python\n{code}\n```\n\n"
-        "A row of `flows` is a number of synthetic workers; a pair without a row has none. Other levels are "
-        "columns of `blocks`.\n"
+        f"A row of `flows` is a number of synthetic workers; a pair without a row has none.{others}\n"
     )
 
 
@@ -112,22 +110,36 @@ def pools_in_words(plan: ReleasePlan) -> str:
         f"Work blocks with fewer than {pooling.below:,} jobs share the pool of their {pooling.level}: "
         f"{shared:,} of the {pools.n.size:,} pools are shared."
     )
+    others = set(pools.slots.categories) > set(plan.attributes)  # that homes are not told apart by
     parts = [some if shared else "Every work block has pools of its own: no two share one."]
     if plan.measures:
         tables = "; ".join(words for words, _ in plan.tables)
-        such = "the work blocks of a shared pool or other attributes" if shared else "other attributes"
+        apart = [
+            *(["the work blocks of a shared pool"] if shared else []),
+            *(["other attributes"] if others else []),
+        ]
+        such = f", such as {' or '.join(apart)}," if apart else ""
         parts.append(
             f"Homes were drawn from an estimate that was made of these measured tables: {tables}. What none "
-            f"of them tells apart, such as {such}, differs in homes by chance and by public data only."
+            f"of them tells apart{such} differs in homes by chance and by public data only."
         )
     else:
-        between = "between the work blocks of a shared pool, and " if shared else ""
-        parts.append(
-            "Homes were drawn for a pool, and which of its jobs has which of them is chance. So "
-            f"{between}between jobs of a pool with other attributes, homes differ by chance only."
-        )
+        alike = [
+            *(["between the work blocks of a shared pool"] if shared else []),
+            *(["between jobs of a pool with other attributes"] if others else []),
+        ]
+        parts.append("Homes were drawn for a pool, and which of its jobs has which of them is chance.")
+        if alike:
+            parts.append(f"So {', and '.join(alike)}, homes differ by chance only.")
         if by:
-            parts.append(f"Each category of {by} has pools of its own.")
+            each = "combination of categories" if len(pooling.by) > 1 else "category"
+            parts.append(f"Each {each} of {by} has pools of its own.")
+    if plan.policy.n_parts > 1:
+        part = f'"{plan.configuration["privacy"]["policy"]["partition"]}"'
+        parts.append(
+            f"All this is said of homes in one {part}: in which {part} its home lies is known of each job by "
+            f"policy, and each {part} of homes has pools of its own."
+        )
     place = "the work block or the first block of a shared pool; `shared`" if shared else "the work block"
     parts.append(
         f"`plan/pools.parquet` has the pools (`place`, {place}; `n`, jobs), and `plan/slots.parquet` the "
@@ -173,6 +185,10 @@ def terms_in_words(description: ReleaseDescription) -> str:
 def _quoted(value: str | list[str]) -> str:
     """Return a text, or several, as Python writes them."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _files(names: list[str]) -> str:
+    return _listed(names if len(names) <= 4 else [*names[:2], f"{len(names) - 2} more of the same kind"])
 
 
 def _cell(text: str) -> str:

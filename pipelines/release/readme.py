@@ -198,8 +198,10 @@ def _files_in_words(
     if "jobs_parquet" in names:
         lines.append(f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}")
     if plan.measures and not first:
+        by_policy = " but what is public by policy" if plan.policy.n_parts > 1 else ""
         lines.append(
-            f"- `{_MEASURED}`: {_FILES[_MEASURED]}; nothing else was\n  computed from confidential homes"
+            f"- `{_MEASURED}`: {_FILES[_MEASURED]}; nothing else{by_policy} was\n"
+            "  computed from confidential homes"
         )
     lines += [
         f"- `certificate.json`: {_FILES['certificate.json']}; `certificate.schema.json` describes its fields",

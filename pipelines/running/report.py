@@ -33,7 +33,7 @@ from pipelines.running.steps import PLAN_STEPS, Progress, Step
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 
-__all__ = ["PlanReport", "paid_for", "plan", "plan_summary", "run_cost"]
+__all__ = ["PlanReport", "noise_words", "paid_for", "plan", "plan_summary", "run_cost"]
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 
@@ -223,8 +223,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
-    # Where counts are measured, homes are estimated from all of them: less of the workers is noise.
-    noisy = "what the noisy counts hold is noise" if plan.measures else "the synthetic workers are noise"
+    zones = ", external zones among them" if plan.geography.external_zones else ""
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
         f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",
@@ -241,14 +240,14 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
             if shared.any()
             else []
         ),
-        f"  domains   {numeric.domains.n_domains:,} for {plan.geography.n_blocks:,} blocks; "
+        f"  domains   {numeric.domains.n_domains:,} for {plan.geography.n_blocks:,} blocks{zones}; "
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
         f"  cells     coarsening {plan.coarsening}{of_level}; {added}",
         *(
             f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of epsilon"
             for words, share in plan.tables
         ),
-        f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of {noisy}",
+        f"  noise     {noise_words(plan.mechanism, plan.mechanism.noise_share(numeric))}",
         *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
@@ -261,6 +260,17 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         lines.append(f"Policy      {policy.words}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def noise_words(mechanism: synth.Mechanism, share: float) -> str:
+    """Say of what a share is noise (`synth.Mechanism.noise_share`).
+
+    Where tables are measured it is of the counts of pools: homes are estimated from all tables, and less of
+    the workers is noise.
+    """
+    measures = "tables" in mechanism.settings
+    noisy = "what the noisy counts of pools hold is" if measures else "the synthetic workers are"
+    return f"about {share:.1%} of {noisy} noise"
 
 
 def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:

@@ -64,7 +64,8 @@ class Release:
         Its folder, with ``public`` and ``confidential``.
     certificate : Certificate
     noise_share : float
-        Expected share of synthetic workers drawn as noise.
+        Expected share of synthetic workers drawn as noise; where tables are measured, of noise in the counts
+        of pools.
     notes : tuple of str
         Of the plan.
     """
@@ -142,7 +143,7 @@ def run(
     report : callable, optional
         Told each step as it begins; progress is shown too when given.
     count : callable, optional
-        Told of steps with batches how many of them are done, and how many there are.
+        Told how many plans were tried, classes calibrated and batches drawn, and how many there are.
     scheduler : str, optional
         Address of a Dask cluster (``tcp://...``) to draw on; by default threads of this process.
 

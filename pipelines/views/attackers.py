@@ -84,12 +84,12 @@ The factors in this table hold without exception, whatever is released.
 {self._odds(groups)}
 
 The best share of correct guesses, if without your job all candidates were equally likely; in pools of
-{most[0]}, where most jobs are:
+{most[0]}, where the most jobs are:
 
 {self._guesses(most[1])}
 
-- *Knows*: of the jobs in the same pool. A pool is a work block, or several that share an urn, and homes are
-  drawn pool by pool. Whose homes are known does not matter: the factor is for those that help most.
+- *Knows*: of the jobs in the same pool. A pool is {self._pool()};
+  homes are drawn pool by pool. Whose homes are known does not matter: the factor is for those that help most.
 - *As sure as*: how stubborn the belief about homes in the pool is, before any is known or seen. Its weight
   is that of so many homes seen, whatever it says; or, as *the noise*, in no cell more than that of the noise
   which the plan adds there. Who is surer, or knows more, may gain more, but never more than the first row
@@ -172,6 +172,13 @@ The best share of correct guesses, if without your job all candidates were equal
         guess = [synth.decimal_up(Fraction(1, k), 3) for k in _CANDIDATES]
         heads = [f"{k:,} candidates" for k in _CANDIDATES]
         return _table(["knows", "as sure as", *heads], [*rows, ["sees no release", "", *guess]])
+
+    def _pool(self) -> str:
+        by = [*self.plan.pools.pooling.by]
+        if self.plan.policy.n_parts > 1:
+            by.append(f'"{self.plan.configuration["privacy"]["policy"]["partition"]}" of the home')
+        alike = f", with the same {' and '.join(by)}" if by else ""
+        return f"the jobs of a work block, or of several that share an urn{alike}"
 
     def _coins(self) -> str:
         if set(self.plan.numeric.parameters.to_json()["retention"]) == {"1"}:

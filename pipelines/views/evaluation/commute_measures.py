@@ -31,7 +31,7 @@ SHORT_KM = 16.0
 """Commutes up to about ten miles are short."""
 
 SIZES = {
-    "1 to 9 jobs": 1,
+    "under 10 jobs": 1,
     "10 to 99 jobs": 10,
     "100 to 999 jobs": 100,
     "1,000 jobs or more": 1000,

@@ -12,6 +12,7 @@ import jinja2
 import pandas as pd
 
 import geo_data
+from pipelines.release.certificate import this_software
 from pipelines.release.reader import PublicRelease
 from pipelines.views.evaluation.charts import CHARTS, draw
 from pipelines.views.evaluation.commute_measures import SHORT_KM
@@ -99,7 +100,7 @@ def report_html(
         implicates=release.implicates,
         epsilon=certificate.run.epsilon,
         delta=certificate.run.delta,
-        version=certificate.software.version,
+        version=this_software().version,
         date=datetime.now(UTC).date().isoformat(),
         parts=[_part(*pair) for pair in zip(comparisons, measures, verdicts, strict=True)],
     )
@@ -120,8 +121,8 @@ def _part(comparison: Comparison, measures: pd.DataFrame, verdict: Verdict) -> d
         "tables": [
             _by_level(
                 "Flows",
-                "Tables of flows from each area to each, added up to several levels. The finer the "
-                "level, the fewer jobs a flow has, and the more of a difference is chance.",
+                "Tables of flows from each area to each. The finer the level, the fewer jobs a flow has, "
+                "and the more of a difference is chance.",
                 measures[measures["measure"].isin(_FLOWS)],
             ),
             _by_level(
@@ -132,8 +133,8 @@ def _part(comparison: Comparison, measures: pd.DataFrame, verdict: Verdict) -> d
             _destinations(measures[measures["measure"].isin(_ERRORS)], level),
             _by_level(
                 "The whole table",
-                "Distances of all jobs; 1,000 fixed count queries (how many live in these areas and work in "
-                "those); and how well a model tells the two tables apart.",
+                "Distances from home to work; 1,000 fixed count queries (how many live in these areas and "
+                "work in those); and how well a model tells the two tables apart.",
                 measures[measures["measure"].isin(_WHOLE)],
                 jobs,
             ),

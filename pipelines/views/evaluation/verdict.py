@@ -129,11 +129,15 @@ class Verdict:
         """The verdict in a sentence."""
         judged = [one for one in self.tables if one.inside is not None]
         outside = sum(not one.inside for one in judged)
+        several = f"{len(judged)} tables of the workload that were forecast and measured"
         if not judged:
-            return "Nothing was forecast for this release, so there is nothing to hold it against."
+            return (
+                "No table of the workload was both forecast and measured, so there is nothing to hold the "
+                "release against."
+            )
         if outside:
-            return f"Outside what was promised: {outside} of {len(judged)} tables of the workload."
-        return f"Inside what was promised: all {len(judged)} tables of the workload that were forecast."
+            return f"Outside what was promised: {outside} of {several}."
+        return f"Inside what was promised: all {several}."
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""

@@ -70,7 +70,7 @@ def column_meanings(release: PublicRelease, levels: Mapping[str, str]) -> dict[s
     """
     home, work = (f"{singular(levels[side])} where they {verb}" for side, verb in _SIDES.items())
     return {
-        "zone": "number of the zone, from 1, in the order of the codes; that of matrices",
+        "zone": "number of the zone, from 1: its row in the table of zones; that of matrices",
         "code": "code of the zone, text",
         "name": "name of the zone",
         "external": "whether the zone is an external one, which has no place",

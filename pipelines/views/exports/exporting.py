@@ -169,6 +169,8 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
     release, counts, about = source.release, source.release.counts, source.about
     certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
+    # What is said of coordinates would not be true of tiles, whose own remark says it.
+    degrees = "" if name == "pmtiles" else " Coordinates, if any, are degrees, WGS84 (EPSG:4326)."
     levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
     if name == "flowmap":  # which has one count
         counts = {"count": counts["S000"]}
@@ -186,7 +188,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         f"certificate {about['certificate_sha256']}",
         "What that guarantees is said in the README.md and certificate.json of the release.",
         "",
-        f"{levels}Codes are text: leading zeros count. Coordinates, if any, are degrees, WGS84 (EPSG:4326).",
+        f"{levels}Codes are text: leading zeros count.{degrees}",
         *remarks,
         *([] if source.draws is None or name in _WITHOUT_INTERVALS else _INTERVAL_WORDS),
         "",

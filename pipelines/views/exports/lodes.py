@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -126,6 +127,7 @@ def _remarks(source: Source, columns: Mapping[str, str]) -> list[str]:
         remarks.append(
             "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."
         )
-    if others := [name for name in source.counts if not name.startswith(("S000", "SA", "SE", "SI"))]:
+    known = {"S000", *itertools.chain(*geo_data.LODES_CATEGORIES.values())}
+    if others := [name for name in source.counts if name not in known]:
         remarks.append(f"The OD files have counts that LODES does not have: {', '.join(others)}.")
     return remarks

@@ -215,7 +215,7 @@ def _readme(release: PublicRelease, jobs: JobDraws, draws: int, tables: dict[str
         *(f"  {name}  {what}" for what, name in tables.items()),
         "",
         f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
-        "of any sum of areas: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES).",
+        "of any sum of these: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES).",
         "docs/formats.md of the program says what its columns are.",
         f"plan {certificate.plan_sha256}",
     ]

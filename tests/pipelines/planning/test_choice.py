@@ -115,7 +115,7 @@ def test_residents_by_attributes_are_measured_beside_flows(
     assert "measured  residents of trct by age and sector, with" in text
     assert text.count("  measured  ") == 2
     # Not of the workers: homes are estimated from all noisy counts together.
-    assert "% of what the noisy counts hold is noise" in text
+    assert "% of what the noisy counts of pools hold is noise" in text
     assert "workers are noise" not in text
     assert make_plan(small_config(*base, {"workload": [FLOWS]})).choices.tables == ()
 

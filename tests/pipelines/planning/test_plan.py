@@ -19,6 +19,7 @@ from helpers import edit_json
 from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.public_inputs import job_source
+from pipelines.release.guide import pools_in_words
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 
@@ -140,6 +141,9 @@ def test_microdata_plan_does_not_depend_on_homes(
         other = make_plan(small_config(microdata_jobs(path), change))
         assert len(truth.pools.strata) == 2 * number
         assert stored(other, tmp_path / f"other{number}") == stored(truth, tmp_path / f"truth{number}")
+        each = "Each combination of categories of `age` and `sector` has pools of its own."
+        words = " ".join(pools_in_words(truth).split())
+        assert (each in words, "other attributes" in words) == (bool(number), not number)
 
 
 def test_planning_never_asks_for_records(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,10 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
         assert (merged["S000_x"] == merged["S000_y"]).all()
     text = (releases["parts"] / "README.md").read_text(encoding="utf-8")
     assert "T = u + B / 2" in text
+    assert "is a synthetic worker of one implicate." in " ".join(text.split())
+    assert "number of homes that the release has for it: n for each of 2 implicates" in text
+    said = pipelines.read_public_release(releases["parts"]).description.summary
+    assert "one person with at most 3 job records" in said
     assert "55 \\| more" in text
     assert "code of its tract of the town's own, which consists of whole areas of bgrp;" in " ".join(
         text.split()

@@ -18,6 +18,7 @@ from helpers import refused, seal_again
 from pipelines import ConfigError, Release, make_plan, plan_hash, verify
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.layout import file_names
+from pipelines.running.report import plan_summary
 
 from .helpers import Configs, Table
 
@@ -58,6 +59,11 @@ def test_the_release_verifies_and_names_its_files(release: Release) -> None:
     assert sorted(names) == ["aux_csv", "aux_parquet", "od_csv", "od_parquet"]
     readme = (release.public / "README.md").read_text(encoding="utf-8")
     assert names["aux_csv"] in readme
+    of_aux = "is a pair of work block and external zone, where workers live, with its jobs."
+    assert of_aux in " ".join(readme.split())
+    assert "workers, or of the external zone where they live |" in readme
+    blocks = f"{release.plan.geography.n_blocks:,} blocks, external zones among them;"
+    assert blocks in plan_summary(release.plan, release.plan.certify())
     assert names["aux_parquet"] in readme
 
 

@@ -101,6 +101,9 @@ def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
     assert "to each of which random noise was added" in readme
     assert "except with probability" not in readme
     assert "two-sided geometric noise" in summary
+    for text in (summary, release_summary(release)):
+        assert "% of what the noisy counts of pools hold is noise" in text
+    assert "in `measurements/` where it is there, are for who checks" in " ".join(readme.split())
 
 
 def test_totals_of_work_blocks_are_exact(release: Release) -> None:

@@ -138,9 +138,10 @@ def test_releases_verify_both_ways_and_say_their_policy(
             assert policy.words in one_line
             assert 'another home in the same "cty"' in one_line
             assert "No confidential home was read" not in one_line
-        assert "No confidential home was read" not in (release.public / "README.md").read_text(
-            encoding="utf-8"
-        )
+        readme = " ".join((release.public / "README.md").read_text(encoding="utf-8").split())
+        assert 'All this is said of homes in one "cty"' in readme
+        assert ("nothing else but what is public by policy was computed" in readme) == (name == "geometric")
+        assert "nothing else was computed" not in readme
         assert policy.words in plan_summary(release.plan, release.plan.certify())
         if name == "geometric":
             assert len(release.plan.numeric.further) == 1, "several tables are measured"
@@ -326,3 +327,4 @@ def test_what_is_made_of_a_release_knows_its_policy(
     assert isinstance(release.certificate, PolicyCertificate)
     said = pipelines.attackers(release.public, tmp_path / "attackers").text()
     assert 'This holds for two homes in the same "cty".' in said
+    assert '"cty" of the home; homes are drawn pool by pool' in " ".join(said.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pipelines.planning.accuracy import ExpectedAccuracy
+from pipelines.release.accuracy import accuracy_in_words
 from pipelines.views.accuracy import accuracy_words, table_title
 
 
@@ -52,7 +53,13 @@ def test_verdicts() -> None:
     useless = accuracy_words(expected(loss=0.09, public_model=0.09, carried=False))
     assert "(<strong>noise</strong>)" not in useless
     assert "public data say nearly as much as this release, or more" in useless
-    assert "too few of the jobs" in accuracy_words(expected(sizes=[]))
+    for words in (accuracy_words, accuracy_in_words):
+        for loss, noise in ((0.25, False), (0.6, True)):
+            changes = {"loss": loss, "public_model": 0.9, "noise": noise}
+            without = words(expected(sizes=[], **changes))
+            assert "too few of the jobs" in without
+            assert "look for its" not in without, "where there is nothing to find"
+            assert "too few of the jobs" not in words(expected(**changes))
     assert accuracy_words(None).strip().startswith("<p>There is no forecast")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,6 +29,11 @@ def test_the_page_has_the_bounds_of_the_plan(small_release: Release, tmp_path: P
     run = small_release.certificate.run
     assert f"epsilon is\n{synth.decimal_up(synth.exact(run.epsilon), 6)}: the odds change" in text
     assert f", except with probability {run.delta}." in text
+    assert "A pool is the jobs of a work block, or of several that share an urn;" in text
+    pools = report.plan.pools
+    by_earnings = replace(pools, pooling=replace(pools.pooling, by=("SE",)))
+    told = replace(report, plan=replace(report.plan, pools=by_earnings)).text()
+    assert "of several that share an urn, with the same SE;" in told
     odds, shares = (part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE))
     assert len(odds) == 2 + 7 + 1  # heads, all but one, three times two, jobs
     jobs = [int(cell.replace(",", "")) for cell in cells(odds[-1])[2:]]

@@ -7,6 +7,7 @@ have CANARY in their names and in what they hold.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -52,7 +53,8 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return self.body.decode("utf-8", "replace")
+        compressed = self.header("content-encoding") == "gzip" and self.body
+        return (gzip.decompress(self.body) if compressed else self.body).decode("utf-8", "replace")
 
 
 @dataclass

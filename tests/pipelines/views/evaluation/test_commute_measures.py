@@ -75,7 +75,7 @@ def test_groups() -> None:
     found = evaluation.group_errors(truth, release, places()).set_index("group")
     expected = {
         "all": (4, 0.2),
-        "1 to 9 jobs": (1, 0.1),
+        "under 10 jobs": (1, 0.1),
         "10 to 99 jobs": (2, 0.2),
         "1,000 jobs or more": (1, 0.5),
         # Only 1 lies inside the cluster; 0 and 19 are its ends, and equally far from their tenth neighbour.
@@ -109,7 +109,7 @@ def test_a_share_of_a_job_is_in_the_smallest_group() -> None:
     """A public table is scaled to the jobs of the release."""
     truth = flows([(0, 10, 1), (1, 10, 20)]).assign(S000=[0.4, 20])
     found = evaluation.group_errors(truth, flows([(0, 12, 1), (1, 10, 20)]), places()).set_index("group")
-    assert found.loc["1 to 9 jobs", ["destinations", "relative"]].tolist() == pytest.approx([1, 0.2])
+    assert found.loc["under 10 jobs", ["destinations", "relative"]].tolist() == pytest.approx([1, 0.2])
 
 
 def test_groups_without_anybody() -> None:

@@ -202,6 +202,7 @@ def test_report_stands_alone(closed: Evaluation) -> None:
             assert html.escape(about.title, quote=False).replace("'", "&#39;") in page
     assert "nan" not in page.split("<figure>")[0]
     assert "not the truth" not in page
+    assert "several levels" not in page, "there may be one"
     # Levels have the names of their units, not of columns of the crosswalk.
     assert '<th class="number" scope="col">block group</th>' in page
     assert not re.search(r"\b(trct|bgrp|tabblk2010)\b", page)

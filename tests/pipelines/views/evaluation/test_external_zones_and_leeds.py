@@ -36,6 +36,9 @@ def test_workers_from_external_zones_are_counted(
     expected = pipelines.mean_commute(geography, work, homes)
     assert only(measures, "mean_commute_release", block) == pytest.approx(expected)
     pipelines.evaluate_public(zoned_release.out, [zoned_config], tmp_path / "open")
+    page = (tmp_path / "open" / "report.html").read_text(encoding="utf-8")
+    assert "left out of all measures of commutes" in page
+    assert "Distances of all jobs" not in page
 
 
 def test_one_file_is_not_the_truth_of_two(zoned_release: pipelines.Release, zoned_config: Path) -> None:

@@ -13,7 +13,8 @@ import geo_data
 import pipelines
 from helpers import edit_json
 from pipelines.release.accuracy import ACCURACY_FILE
-from pipelines.views.evaluation.verdict import Verdict, is_inside, judge
+from pipelines.release.certificate import this_software
+from pipelines.views.evaluation.verdict import TableVerdict, Verdict, is_inside, judge
 
 from .conftest import Evaluation
 
@@ -119,12 +120,15 @@ def test_a_release_that_breaks_its_promise(out: Path, small_region: dict[str, Pa
 
 def test_a_release_that_promised_nothing(out: Path, small_region: dict[str, Path]) -> None:
     (out / "public" / ACCURACY_FILE).unlink()
+    edit_json(out / "public" / "certificate.json", lambda one: one["software"].update(version="0.0.7"))
     pipelines.evaluate(out, small_region["od"])
     folder = out / "confidential" / "evaluation"
     document = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
-    assert document["verdict"].startswith("Nothing was forecast for this release")
+    assert document["verdict"].startswith("No table of the workload was both forecast and measured")
     assert {one["inside"] for one in document["tables"]} == {None}
-    assert "not forecast" in (folder / "report.html").read_text(encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "not forecast" in page
+    assert f"odsynth {this_software().version}." in page, "who wrote the report, not who made the release"
 
 
 def test_what_no_truth_measures() -> None:
@@ -134,3 +138,7 @@ def test_what_no_truth_measures() -> None:
     verdict = judge(measures, None, 100.0)
     assert [(one.error, one.forecast, one.inside) for one in verdict.tables] == [(0.25, None, None)]
     assert judge(measures[:0], None, 100.0) == Verdict((), ())
+    forecast = TableVerdict("a to b by c and d", None, 0.1, None)  # of two attributes, which none measures
+    assert Verdict((forecast,), ()).words.startswith("No table of the workload was both")
+    both = Verdict((forecast, TableVerdict("a to b", 0.1, 0.1, None)), ())
+    assert both.words.endswith("of the workload that were forecast and measured.")

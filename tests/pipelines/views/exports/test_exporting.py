@@ -45,6 +45,7 @@ def test_every_format_comes_with_what_must_be_known(public: Path, tmp_path: Path
             *(path.name for path in paths if path.name != "README.txt"),
         ):
             assert words in readme, (name, words)
+        assert ("are degrees" in readme) == (name != "pmtiles"), name
         assert name != "flowmap" or "S000" not in readme
         assert len(paths) > 1, "a read-me of nothing"
     assert all_files(public) == before
@@ -192,6 +193,14 @@ def test_codes_that_are_no_prefixes(british: Callable[..., pipelines.ReleaseConf
     assert set(found) == set(FORMATS)
     rac = tmp_path / "lodes" / "leeds_rac_S000_JT00_2021.csv.gz"
     assert rac in found["lodes"]
+    zones = tmp_path / "csv" / "leeds_zones_lsoa_JT00_2021.csv"
+    codes = pd.read_csv(zones, dtype={"code": "str"}).set_index("zone")["code"]
+    assert codes.index.tolist() == [*range(1, len(codes) + 1)]
+    assert not codes.is_monotonic_increasing
+    about = zones.with_name(f"{zones.name}-metadata.json").read_text(encoding="utf-8")
+    assert "in the order of the codes" not in about
+    readme = (release.public / "README.md").read_text(encoding="utf-8")
+    assert "other attributes" not in " ".join(readme.split()), "jobs have none"
 
 
 def test_the_docs_have_every_format() -> None:

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,7 @@ import pytest
 import geo_data
 import pipelines
 from pipelines.views.exports import Source, export
-from pipelines.views.exports.lodes import write_lodes
+from pipelines.views.exports.lodes import _remarks, write_lodes
 
 Exporter = Callable[..., tuple[Path, Source]]
 TEXT = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
@@ -118,6 +120,10 @@ def test_without_lodes_categories(british: Callable[..., pipelines.ReleaseConfig
     assert "RAC and WAC lack these columns of LODES: CA01, CA02" in (
         tmp_path / "lodes" / "README.txt"
     ).read_text(encoding="utf-8")
+    alike: Any = SimpleNamespace(
+        release=SimpleNamespace(rows={"main": None}), counts=["S000", "SA01", "SEX_f", "SIZE_1"]
+    )
+    assert _remarks(alike, {})[-1].endswith("LODES does not have: SEX_f, SIZE_1.")
 
 
 MEASURE = """

@@ -99,6 +99,7 @@ def test_the_tables_of_the_workload_are_those_of_the_draws(
     residents = pd.read_csv(folder / "residents_trct_by_SE.csv.gz", dtype=codes)
     assert residents.columns.tolist() == ["home", "SE", "jobs", "low", "high"]
     said = (folder / "README.txt").read_text(encoding="utf-8")
+    assert "for the interval of any sum of these:" in " ".join(said.split()), "not of areas that cut them"
     assert all(line in said for line in COVERAGE_WORDS)
 
 
