@@ -44,6 +44,7 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
+_ROUNDS = 3
 _LARGE = 50  # jobs of a part of a place that has a profile of its own
 _SEVERAL = 3.0  # expected jobs of a home area that tell how far a part is from its place
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
@@ -135,6 +136,7 @@ class Implicates:
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
         self._far_of: tuple[int, Any] = -1, None
+        self._common: dict[int, float] = {}
         self._apart, self._categories = apart or {}, categories or {}
         self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
@@ -379,21 +381,28 @@ class Implicates:
                 chance = np.exp(logs - logs.max())
                 chance /= chance.sum()
             found[:, j] = random.choice(_GRID, self.draws, p=chance)
-        return found
+        # What groups have in common with others of their parts is no variance of each alone.
+        common = sum(self._common.values())
+        return np.asarray(1 / np.maximum(1 / found - common, 1 / _GRID[-1]))
 
-    def _measure_divisions(self, tables: list[int]) -> list[tuple[int, Float64]]:
+    def _measure_divisions(self, tables: list[int]) -> dict[int, Float64]:
         """Return tables whose groups hold whole groups of a place, and the chances of their concentrations.
 
-        What groups of one workplace, or of one attribute, have in common is no deviation of each alone.
+        What groups of one workplace, or of one attribute, have in common is no deviation of each alone. Parts
+        of one division vary by what those of others have in common, too: measured again and again, each given
+        the others.
         """
         jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
         at = np.unique(np.searchsorted(np.cumsum(jobs), (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()))
-        found = []
-        for k in tables:
-            parts = (self._logs_of_parts(i, self._labels(i, k)) for i in at.tolist())
-            logs = np.concatenate([one[large] for large, one in parts])
-            if len(logs):
-                found.append((k, _mixture(logs)))
+        found: dict[int, Float64] = {}
+        self._common = dict.fromkeys(tables, 0.0)
+        for _ in range(_ROUNDS):
+            for k in tables:
+                parts = (self._logs_of_parts(i, k) for i in at.tolist())
+                logs = np.concatenate([one[large] for _, large, one in parts])
+                if len(logs):
+                    found[k] = _mixture(logs)
+                    self._common[k] = float(found[k] @ (1 / (1 + _GRID)))
         return found
 
     def _labels(self, position: int, k: int) -> Int64:
@@ -402,12 +411,13 @@ class Implicates:
         one = np.unique(self._groups.member[0, rows], return_index=True)[1]
         return np.unique(self._groups.member[k, rows][one], return_inverse=True)[1].astype(np.int64)
 
-    def _logs_of_parts(self, position: int, label: Int64) -> tuple[NDArray[np.bool_], Float64]:
-        """Return which parts of a place are large, and how likely each concentration of each part is.
+    def _logs_of_parts(self, position: int, k: int) -> tuple[Int64, NDArray[np.bool_], Float64]:
+        """Return how likely each concentration of each part of a place is, around the place's profile.
 
-        Shape (n_parts,), and (n_parts, n_concentrations): of groups of a part, around the place's profile.
+        Parts are groups of a table. Returned are that of each group of the place, which of them are large,
+        and logarithms, shape (n_parts, n_concentrations).
         """
-        own, seen = self._own[position], self._evidence
+        own, seen, label = self._own[position], self._evidence, self._labels(position, k)
         n = self._table.n[own].astype(np.float64)
         _, unit = self._others.cells(position)
         first = np.flatnonzero(np.append(True, np.diff(unit) > 0))
@@ -417,40 +427,47 @@ class Implicates:
         value, variance, slope = (np.add.reduceat(np.stack(one), first, axis=1) for one in given)
         slope *= n[order, np.newaxis] / np.bincount(unit)  # of homes that are alike in a unit
         value, variance, slope = (np.add.reduceat(one, begin, axis=0) for one in (value, variance, slope))
-        jobs, squares = np.bincount(label, n), np.bincount(label, n**2)
+        jobs = np.bincount(label, n)
         share = np.add.reduceat(self._profile[position], first)
         share /= share.sum()
         mean = jobs[:, np.newaxis] * share
         binomial = mean * np.maximum(1 - share, 1e-3)
-        noise = variance + slope * share
-        noise += binomial * ((squares / jobs + self.k_group) / (1 + self.k_group))[:, np.newaxis]
+        # By what groups have in common in other divisions, and each by itself.
+        apart, rest = np.ones(jobs.size), self._alone()
+        for other, common in self._common.items():
+            if other != k and common > 0:
+                both = np.bincount(label * n.size + self._labels(position, other), n, jobs.size * n.size)
+                apart += common * (both.reshape(jobs.size, -1) ** 2).sum(axis=1) / jobs
+        apart += rest * np.bincount(label, n**2) / jobs
+        noise = variance + slope * share + binomial * apart[:, np.newaxis]
         left = np.maximum(1 - jobs / jobs.sum(), 0.05)[:, np.newaxis]  # the profile is of these homes, too
         off, some = (value - mean) ** 2 / left, mean >= _SEVERAL
         logs = np.empty((jobs.size, _GRID.size))
         for j, concentration in enumerate(_GRID.tolist()):
             spread = noise + binomial * (jobs / (1 + concentration))[:, np.newaxis]
             logs[:, j] = -0.5 * ((np.log(spread) + off / spread) * some).sum(axis=1)
-        return jobs >= _LARGE, logs
+        return label, (jobs >= _LARGE) & (np.bincount(label) > 1), logs
+
+    def _alone(self) -> float:
+        """Return the relative variance of groups that is of each by itself, one over a concentration."""
+        return max(1 / (1 + self.k_group) - sum(self._common.values()), 0.0)
 
     def _groups_apart(self, position: int, random: np.random.Generator) -> tuple[Int64, Float64]:
         """Return the parts of a place that groups lie in, and draw their concentrations (`draw_place`)."""
         above: list[Int64] = []
         found: list[Float64] = []
         if self._own[position].size > 1:
-            for k, chances in self._divisions:
-                label = self._labels(position, k)
-                large, logs = self._logs_of_parts(position, label)
-                large &= np.bincount(label) > 1
-                if large.sum() and label.max() > 0:
+            for k, chances in self._divisions.items():
+                label, large, logs = self._logs_of_parts(position, k)
+                if large.any() and label.max() > 0:
                     number = np.where(large, np.cumsum(large) - 1 + len(found), -1)
                     above.append(number[label])
                     for own in logs[large]:
                         chance = chances * np.exp(own - own.max())
                         found.append(random.choice(_GRID, self.draws, p=chance / chance.sum()))
         shape = len(above), self._own[position].size
-        return np.array(above, np.int64).reshape(shape), np.array(found, np.float64).reshape(
-            -1, self.draws
-        ).T.copy()
+        concentrations = np.array(found, np.float64).reshape(-1, self.draws).T.copy()
+        return np.array(above, np.int64).reshape(shape), concentrations
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
@@ -566,7 +583,7 @@ class Implicates:
             elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
                 use.append(GROUP if _follows(member[k], member[0]) else ROW)
-        self._divisions = self._measure_divisions(divisions) if self._chain else []
+        self._divisions = self._measure_divisions(divisions) if self._chain else {}
         self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
         self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
         self._rest = np.zeros(int(self._begin[-1]))
