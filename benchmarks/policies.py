@@ -1,14 +1,18 @@
 """Rhode Island under a policy: what each mechanism loses in every table, beside "full" at the same epsilon.
 
-Usage: python benchmarks/policies.py [--epsilon 8.6 ...] [--page docs/policies.md]
+Usage: python benchmarks/policies.py [--distances] [--epsilon 8.6 ...] [--page docs/policies.md]
 
-Plans the jobs of Rhode Island, one row a job with three attributes, under "full" and under a partition by
-county, with each mechanism; draws from the true jobs some times over; and prints a table for each epsilon.
-LODES plays the confidential truth, and is itself public, so that what a release loses may be printed.
+With --distances: what measured tables cost together under policies of distances, beside "full".
+Otherwise it plans the jobs of Rhode Island, one row a job with three attributes, under "full" and under a
+partition by county, with each mechanism; draws from the true jobs some times over; and prints a table for
+each epsilon. LODES plays the confidential truth, and is itself public, so that what a release loses may be
+printed.
 """
 
 from __future__ import annotations
 
+import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +23,36 @@ from study_measures import MEAN, Truth
 from study_methods import Subject, draw, plan_in_words
 from workload import configuration
 
+import geo_data
 import synth
+from pipelines.planning.plan import policy_of
+from pipelines.planning.public_inputs import read_geography
 from pipelines.planning.workload import CountedJobs
+from synth.steps import changed_together, largest_sum
 
 COMMAND = "python benchmarks/policies.py"
+DISTANCES = {"Rhode Island": ("0.1", "0.5", "1", "4", "16"), "demo region": ("0.3", "1", "4", "16")}
+TABLES = {  # cells of tables that are measured together, with equal shares
+    "blocks": ("block",),
+    "blocks, tracts": ("block", "trct"),
+    "blocks, tracts, counties": ("block", "trct", "cty"),
+}
 POLICIES: dict[str, Any] = {"full": "full", "by county": {"partition": "cty"}}
 
 
 @click.command()
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
 @click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--distances", is_flag=True, help="Only what tables cost under policies of distances.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Page to put the tables into.")
-def main(epsilon: tuple[str, ...], repetitions: int, page: Path | None) -> None:
+def main(epsilon: tuple[str, ...], repetitions: int, distances: bool, page: Path | None) -> None:
     """Plan, draw, and print a table for each epsilon."""
+    if distances:
+        found = costs()
+        click.echo(found)
+        if page is not None:
+            fill(page, f"{COMMAND} --distances", found)
+        return
     subjects = {}
     for name, policy in POLICIES.items():
         config = configuration()
@@ -53,6 +74,46 @@ def main(epsilon: tuple[str, ...], repetitions: int, page: Path | None) -> None:
     if page is not None:
         drawn = f"Mean of {repetitions} draws." if repetitions > 1 else "One draw."
         fill(page, COMMAND, "\n\n".join([drawn, *parts]))
+
+
+def costs() -> str:
+    """Return a table: what measured tables cost together, as a share of what they cost under full."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = geo_data.write_demo_region(folder)
+        demo = geo_data.read_crosswalk(
+            files["crosswalk"],
+            block="tabblk2010",
+            levels=["cty", "trct"],
+            latitude="blklatdd",
+            longitude="blklondd",
+        )
+    geographies = {"Rhode Island": read_geography(configuration()), "demo region": demo}
+    rows = []
+    for region, geography in geographies.items():
+        for km in DISTANCES[region]:
+            policy = policy_of({"privacy": {"policy": {"distance_km": km}}}, geography)
+            cells = {level: synth_domains(geography, level, policy) for level in ("block", "trct", "cty")}
+            shares = []
+            for levels in TABLES.values():
+                sets = changed_together([cells[level] for level in levels])
+                shares.append(largest_sum(sets, [Fraction(1, len(levels))] * len(levels)))
+            rows.append(
+                [
+                    f"{region}, {km} km",
+                    f"{policy.n_parts:,}",
+                    f"{policy.steps:,}",
+                    *(f"{one:.0%}" for one in map(float, shares)),
+                ]
+            )
+    return table(["", "parts", "most steps", *TABLES], rows)
+
+
+def synth_domains(geography: geo_data.Geography, level: str, policy: synth.Policy) -> synth.Domains:
+    """Return the units of a level as cells, divided by part."""
+    starts = geography.starts(geography.block_level if level == "block" else level)
+    own = [policy.within(starts, part) for part in range(policy.n_parts)]
+    cuts, offsets = np.concatenate(own), np.cumsum([0, *(one.size for one in own)])
+    return synth.Domains(geography.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
 
 
 def lost(subject: Subject, plan: Any, repetitions: int) -> dict[str, float]:

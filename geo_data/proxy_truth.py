@@ -13,6 +13,7 @@ from geo_data.category_counts import count_categories, inside_share
 from geo_data.deviation import Deviation
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
+from synth.decoarsening import cumulative_weights
 from synth.policy import Policy
 
 __all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_homes"]
@@ -158,11 +159,12 @@ def homes_in_parts(
         key = unit * policy.n_parts + drawn
         order = np.argsort(key, kind="stable")
         wanted = unit[wrong] * policy.n_parts + part[wrong]
-        low, high = (np.searchsorted(key[order], wanted, side=side) for side in ("left", "right"))
+        ordered = key[order]
+        low, high = (np.searchsorted(ordered, wanted, side=side) for side in ("left", "right"))
         some = high > low
         homes[wrong[some]] = right[order[generator.integers(low[some], high[some])]]
         wrong = wrong[~some]
-    running = np.append(0, np.cumsum(model.weights))
+    running = cumulative_weights(model.weights)
     ends = policy.ends(model.geography.n_blocks)
     low, high = running[policy.parts[part[wrong]]], running[ends[part[wrong]]]
     homes[wrong] = np.searchsorted(running, generator.integers(low, high), side="right") - 1

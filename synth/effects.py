@@ -67,8 +67,8 @@ class Family:
         Number of labels that no sum has.
     scale : ndarray of float64, shape (2,)
         Standard deviation of factors around 1, inside the region and outside; `draw_effects` measures it.
-    chances : list of ndarray of float64, shape (2 * sizes, scales)
-        Of the variances of factors, by what is expected of them, in each draw; `draw_effects` sets them.
+    chances : list of ndarray of float64, shape (2 * sizes, kinds)
+        Of the kinds of factors, by what is expected of them, in each draw; `draw_effects` sets them.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ def _variance(j, wider):  # type: ignore[no-untyped-def]
 
 @_compiled
 def _which(up_to, random):  # type: ignore[no-untyped-def]
-    """Draw one of some variances, whose chances add up to these numbers."""
+    """Draw one of some kinds of factors, whose chances add up to these numbers."""
     u, j = random.random(), 0
     for k in range(up_to.size - 1):
         j += u >= up_to[k]
@@ -341,7 +341,7 @@ def _log_rising(s, x):  # type: ignore[no-untyped-def]
 
 @_compiled
 def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-def]
-    """Draw one of some variances given a count and its exposure."""
+    """Draw one of some kinds of factors given a count and its exposure."""
     if x <= 0.0:
         # The likelihood of no count is (1 + e / shape)^-shape, between exp(-e) and 1: it is the probability
         # with which a variance that its chance alone gave is kept.
@@ -374,7 +374,7 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
 
 @_compiled
 def _draw_one(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-def]
-    """Draw one of some variances and a factor, given a count and its exposure."""
+    """Draw one of some kinds of factors and a factor, given a count and its exposure."""
     j = _which_given(x, e, wider, up_to, likely, random)
     shape = _shape(j, wider)
     return j, max(_gamma(shape + x, random) / (shape / _MEANS[j] + e), _LEAST)

@@ -23,6 +23,7 @@ from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.projection import MAX_MASS
 from synth.randomness import WordStream
 from synth.rationals import decimal_down, decimal_up, exact
+from synth.steps import changed_together, largest_sum
 from synth.tails import rigorous, upper_fraction
 from synth.two_sided import two_sided_noise
 
@@ -103,7 +104,7 @@ class GeometricClass(ClassGuarantee):
 
     @property
     def losses(self) -> dict[str, Fraction]:
-        """All of epsilon is spent on noise."""
+        """All of epsilon is spent on noise; nothing, where no edge of the policy leaves a cell."""
         return {"noise_loss": self.epsilon}
 
 
@@ -132,6 +133,9 @@ class Geometric:
     ) -> Plan:
         """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
 
+        Under a policy of edges, no one of which may change all tables, shares are of the sum of all losses,
+        which is then larger than epsilon.
+
         Parameters
         ----------
         pools, domains, retention, epsilon, delta, prior, guarantee, record_range, rough, count
@@ -156,6 +160,7 @@ class Geometric:
             raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
         shares = [exact(share, "the share of a table") for _, share in further]
         shares.insert(0, 1 - sum(shares, Fraction(0)))
+        tables = tuple(table for table, _ in further)
         if min(shares) <= 0:
             raise ValueError("every measured table has a share of epsilon above 0, together 1")
         if epsilon * min(shares) < _SMALLEST_EPSILON:
@@ -163,10 +168,10 @@ class Geometric:
                 f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
                 lambda: _SMALLEST_EPSILON / min(shares),
             )
-        first, *others = (_smallest(epsilon * share) for share in shares)
+        changed = largest_sum(changed_together([domains, *(table.domains for table in tables)]), shares)
+        first, *others = (_smallest(epsilon * share / (changed or 1)) for share in shares)
         parameters = replace(first, further=tuple(others))
         pool_class = np.zeros(pools.n_pools, np.int32)
-        tables = tuple(table for table, _ in further)
         plan = Plan(
             self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range, tables
         )
@@ -192,21 +197,23 @@ class Geometric:
         pools, zero = plan.pools, Fraction(0)
         rows = []
         first = Table(pools.n, pools.domain, plan.domains)
-        for table, ratio in zip((first, *plan.further), parameters.ratios, strict=True):
+        tables = (first, *plan.further)
+        sets = changed_together([table.domains for table in tables])
+        for table, ratio, changed in zip(tables, parameters.ratios, zip(*sets, strict=True), strict=True):
             row = GeometricClass(
                 pools=table.n.size,
                 n_min=int(table.n.min()),
                 n_max=int(table.n.max()),
                 m_max=int((pools.m if table is first else table.n).max()),
                 cells=(int(table.k.max()),),
-                epsilon=noise_loss(ratio),
+                epsilon=noise_loss(ratio) if any(changed) else zero,
                 delta=zero,
                 record_delta=zero,
                 ratio=ratio,
             )
             rows.append(row)
-        # A record is in one group of every table, so what they lose adds up.
-        loss = sum((row.epsilon for row in rows), zero)
+        # A record is in one group of every table, so what those lose that it changes together adds up.
+        loss = largest_sum(sets, [row.epsilon for row in rows])
         guarantee = Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows))
         if plan.record_range is None:
             return guarantee
@@ -228,6 +235,8 @@ class Geometric:
         sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
         each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
+        if not any(map(all, changed_together([plan.domains, *(table.domains for table in plan.further)]))):
+            added = ", added up over tables that one step of the policy changes together,"
         return (
             f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
             f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",

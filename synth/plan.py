@@ -59,6 +59,8 @@ class Domains:
             raise ValueError("domains need at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
+        if self.policy.reach is not None and self.policy.reach.size != self.n_blocks:
+            raise ValueError("the policy has edges between other blocks")
         first = self.offsets[:-1]
         if np.any(np.diff(self.offsets) < 1) or not np.isin(self.cuts[first], self.policy.parts).all():
             where = "block 0" if self.policy.n_parts == 1 else "the first block of a part"
@@ -331,6 +333,8 @@ class Plan:
             raise ValueError("every table has cells under the policy of the pools")
         if self.domains.policy.n_parts > 1 and self.record_range is not None:
             raise ValueError("numbers of records that are confidential have no public parts")
+        if self.domains.policy.reach is not None and self.record_range is not None:
+            raise ValueError("numbers of records that are confidential go with no policy of edges")
 
     def __repr__(self) -> str:
         return (

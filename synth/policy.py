@@ -1,20 +1,22 @@
 """Policies: which home may stand in the place of which other one, and so what neighbours are.
 
 Under "full" any home may. Under a policy of parts a home keeps its part: the blocks are divided into runs,
-and the number of records of each part in each pool is public, because no two neighbours differ in it. Proofs
-are in docs/privacy.md, under "Policies".
+and the number of records of each part in each pool is public, because no two neighbours differ in it. Under a
+policy of edges one home may stand for another only if their blocks are joined by an edge, as those are that
+lie near each other; no edge leaves a part. Proofs are in docs/privacy.md, under "Policies".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth._arrays import integers
 
-__all__ = ["FULL", "Policy", "implies"]
+__all__ = ["FULL", "Policy", "implies", "parts_of_reach"]
 
 Int32 = NDArray[np.int32]
 
@@ -27,14 +29,22 @@ class Policy:
     ----------
     name : str
         The policy with what it is about, so that two releases have the same name where, and only where, they
-        have the same neighbours: "full", or "partition " with a level and all above it, each with a digest of
-        its units.
+        have the same neighbours: "full"; "partition " with a level and all above it, each with a digest of
+        its units; or "distance ", kilometres, a colon and a digest of the places of all blocks.
     parts : ndarray of int32, shape (n_parts,)
         First block of each part, rising from 0. One part is all blocks.
+    reach : ndarray of int32, shape (n_blocks,), optional
+        Under a policy of edges, the last block that each block has an edge to; itself where that is before
+        it, or nowhere. By default there is an edge between any two blocks of a part.
+    steps : int
+        Under a policy of edges, no more of them lead from one block to another on the shortest way, wherever
+        there is a way.
     """
 
     name: str
     parts: Int32
+    reach: Int32 | None = None
+    steps: int = 1
 
     def __repr__(self) -> str:
         return f"<Policy: {self.name}; parts: {self.n_parts:,}>"
@@ -43,6 +53,10 @@ class Policy:
         object.__setattr__(self, "parts", integers(self.parts, np.int32, "parts"))
         if self.parts.ndim != 1 or self.parts[:1].tolist() != [0] or np.any(np.diff(self.parts) < 1):
             raise ValueError("the parts of a policy are runs of blocks that begin at block 0 and rise")
+        if self.reach is not None:
+            object.__setattr__(self, "reach", integers(self.reach, np.int32, "reach"))
+            if not np.array_equal(self.parts, parts_of_reach(self.reach)):
+                raise ValueError("the parts of a policy of edges are the shortest runs that no edge leaves")
 
     @property
     def n_parts(self) -> int:
@@ -89,6 +103,27 @@ class Policy:
         return own if own[:1].tolist() == first.tolist() else np.concatenate([first, own])
 
 
+def parts_of_reach(reach: NDArray[np.integer]) -> Int32:
+    """Return the first block of each part: of the shortest runs of blocks that no edge leaves.
+
+    Lemma 39 of docs/privacy.md.
+
+    Parameters
+    ----------
+    reach : ndarray of int, shape (n_blocks,)
+        As for `Policy`.
+
+    Raises
+    ------
+    ValueError
+        If a block reaches one before it, or one that there is not.
+    """
+    blocks = np.arange(reach.size)
+    if reach.ndim != 1 or not reach.size or np.any(reach < blocks) or np.any(reach >= reach.size):
+        raise ValueError("the last block that a block reaches is itself or one behind it")
+    return np.flatnonzero(np.append(True, np.maximum.accumulate(reach)[:-1] < blocks[1:])).astype(np.int32)
+
+
 FULL = Policy("full", np.zeros(1, np.int32))
 """Any home for any other: what a release has unless its configuration names another policy."""
 
@@ -96,13 +131,19 @@ FULL = Policy("full", np.zeros(1, np.int32))
 def implies(policy: str, other: str) -> bool:
     """Say whether what one policy protects is all that another protects, or more.
 
-    Lemma 38 of docs/privacy.md. "full" implies every policy; a partition one whose parts divide its own.
+    Lemma 38 of docs/privacy.md. "full" implies every policy; a partition one whose parts divide its own; a
+    distance any that is not longer, between the same places.
 
     Parameters
     ----------
     policy, other : str
         `Policy.name` of each.
     """
+    if policy.startswith("distance ") and other.startswith("distance "):
+        (km, places), (other_km, others) = (
+            name.removeprefix("distance ").split(":") for name in (policy, other)
+        )
+        return places == others and Fraction(km) >= Fraction(other_km)
     return policy in (FULL.name, other) or (
         policy.startswith("partition ") and other.startswith(f"{policy}/")
     )

@@ -73,7 +73,10 @@ class WrittenFloat(float):
 
 def _number(allowed: Callable[[Fraction], bool], otherwise: str) -> PlainValidator:
     """Return the validator of an exact number written as text; `otherwise` says what else it must be."""
+    return PlainValidator(_validator(allowed, otherwise))
 
+
+def _validator(allowed: Callable[[Fraction], bool], otherwise: str) -> Callable[[object], Fraction]:
     def validate(value: object) -> Fraction:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             kind = "a float" if isinstance(value, float) else "a bare number"
@@ -95,7 +98,10 @@ def _number(allowed: Callable[[Fraction], bool], otherwise: str) -> PlainValidat
             raise ValueError(f"{shown(value)} {otherwise}")
         return number
 
-    return PlainValidator(validate)
+    return validate
+
+
+_positive = _validator(lambda number: number > 0, "is not above 0; write a number above 0")
 
 
 def _decimal_or_ratio(value: Fraction) -> str:
@@ -183,8 +189,12 @@ def _policy(value: object) -> object:
         return value
     if isinstance(value, dict) and value.keys() == {"partition"} and isinstance(value["partition"], str):
         return dict(value)
+    if isinstance(value, dict) and value.keys() == {"distance_km"}:
+        km = value["distance_km"]
+        return {"distance_km": _decimal_or_ratio(_positive(str(km) if type(km) is int else km))}
     raise ValueError(
-        f'{shown(value)} is not a policy; write "full", or {{ partition = "cty" }} with a level of yours'
+        f'{shown(value)} is not a policy; write "full", or {{ partition = "cty" }} with a level of yours, or '
+        "{ distance_km = 16 } with a distance"
     )
 
 
@@ -215,9 +225,7 @@ def _mechanism(value: str) -> str:
 
 
 _Serializer = PlainSerializer(_decimal_or_ratio, return_type=str, when_used="json")
-PositiveNumber = Annotated[
-    Fraction, _number(lambda number: number > 0, "is not above 0; write a number above 0"), _Serializer
-]
+PositiveNumber = Annotated[Fraction, PlainValidator(_positive), _Serializer]
 DeltaNumber = Annotated[
     Fraction,
     _number(lambda number: 0 <= number < 1, 'is not in [0, 1); write a small probability such as "1e-5"'),

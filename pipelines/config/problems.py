@@ -208,8 +208,13 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
 
 def _policy_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -> Iterator[str]:
     """Parts of homes that are no level, or that nothing public tells."""
-    level = _table(_table(data.get("privacy")).get("policy")).get("partition")
-    levels, block = geography.get("levels"), geography.get("block")
+    policy = _table(_table(data.get("privacy")).get("policy"))
+    if "distance_km" in policy and data.get("workplaces") is not None:
+        yield (
+            "privacy.policy: under a distance, numbers of records that are protected too, as with a public "
+            'table of workplaces, have no proof; write policy = "full", or leave [workplaces] out'
+        )
+    level, levels, block = policy.get("partition"), geography.get("levels"), geography.get("block")
     if not isinstance(level, str) or not isinstance(levels, list):
         return
     allowed = [name for name in levels if isinstance(name, str)]

@@ -154,8 +154,9 @@ class PrivacySettings(Section):
         whole run, or record-level differential privacy. The certificate states both.
     policy : "full" or table
         Which home may stand in the place of which other one: any ("full"); or any in the same unit of a
-        level, such as ``{ partition = "cty" }``. In which of these units the home of each job lies is then
-        public, and reproduced exactly.
+        level, such as ``{ partition = "cty" }``, and in which of these units the home of each job lies is
+        then public, and reproduced exactly; or any whose block lies within a distance, such as
+        ``{ distance_km = 16 }``.
     """
 
     epsilon: PositiveNumber

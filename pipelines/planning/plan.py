@@ -18,6 +18,7 @@ from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import quoted_policy
 from pipelines.planning.measured import MeasuredGroups, TableChoice, table_in_words
+from synth.policy import parts_of_reach
 
 __all__ = ["Choices", "ReleasePlan", "batches", "policy_of", "record_range"]
 
@@ -73,16 +74,19 @@ def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.P
     """Return the policy that a canonical configuration names, for a geography.
 
     An external zone is in the part that its code of the level is, which is one of its own as soon as the
-    level's codes tell zones apart.
+    level's codes tell zones apart. Under a distance it is near nothing: where in it homes are is not known.
 
     Raises
     ------
     ValueError
-        If the level is none of the geography's, or divides nothing.
+        If the level is none of the geography's, or divides nothing; if no two blocks lie within the
+        distance, or any two.
     """
     asked = quoted_policy(configuration)
     if asked == synth.FULL.name:
         return synth.FULL
+    if isinstance(asked, dict) and "distance_km" in asked:
+        return _policy_of_distance(asked["distance_km"], geography)
     level = asked.get("partition") if isinstance(asked, dict) else None
     if level not in geography.levels:
         raise ValueError(f"privacy.policy: the geography has no level {level!r}")
@@ -93,6 +97,23 @@ def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.P
     digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
     name = "/".join(f"{name}:{digest}" for name, digest in zip(above, digests, strict=True))
     return synth.Policy(f"partition {name}", geography.starts(level))
+
+
+def _policy_of_distance(text: str, geography: Geography) -> synth.Policy:
+    where, km = "privacy.policy.distance_km", synth.exact(text, "privacy.policy.distance_km")
+    if km <= 0:
+        raise ValueError(f"{where}: {text} is not above 0")
+    from geo_data.nearness import nearness  # compiled: it takes longer to load than most plans need it
+
+    reach, steps, every = nearness(geography.latitude, geography.longitude, km)
+    if every:
+        raise ValueError(f'{where}: all blocks lie within {text} km of each other, which is policy = "full"')
+    if not steps:
+        raise ValueError(f"{where}: no block lies within {text} km of another, so nothing would be protected")
+    places = zip(geography.blocks, geography.latitude.tolist(), geography.longitude.tolist(), strict=True)
+    lines = "\n".join(f"{block} {latitude!r} {longitude!r}" for block, latitude, longitude in places)
+    digest = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    return synth.Policy(f"distance {text}:{digest}", parts_of_reach(reach), reach, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +224,12 @@ class ReleasePlan:
     def policy(self) -> synth.Policy:
         """Which homes neighbours may differ in."""
         return self.numeric.domains.policy
+
+    @property
+    def part_in_words(self) -> str:
+        """What a part of homes is called, where the policy makes several."""
+        asked = quoted_policy(self.configuration)
+        return f'"{asked["partition"]}"' if "partition" in asked else "part"
 
     @property
     def implicates(self) -> Implicates:

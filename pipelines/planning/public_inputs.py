@@ -167,7 +167,7 @@ def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.P
     try:
         return policy_of(config.canonical(), geography)
     except ValueError as error:
-        fix = 'name a level with several units, or write policy = "full"'
+        fix = 'name a level with several units, or another distance, or write policy = "full"'
         raise geo_data.InputError(config.geography.file, str(error), fix=fix) from None
 
 

@@ -134,7 +134,7 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
 
 def read_in_words(certificate: Certificate) -> str:
     """Say what was read of confidential homes to plan a release and to try its plan."""
-    if isinstance(certificate, PolicyCertificate):
+    if isinstance(certificate, PolicyCertificate) and certificate.policy.parts > 1:
         return "Of confidential homes only the part, which is public by policy, was read"
     return NOTHING_READ
 

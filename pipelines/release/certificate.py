@@ -1,9 +1,9 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are format 2, and format 3 of releases under another policy than "full"; `formats` reads
-earlier ones (docs/formats.md). `certificate_schema` is the JSON Schema that is published with them
-(docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal texts: bounds are
-rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
+The models below are format 2, and formats 3 and 4 of releases under another policy than "full": a partition,
+or a distance; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the JSON Schema that is
+published with them (docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal
+texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from pipelines.release.provenance import dependency_versions, source_state
 
 __all__ = [
     "CERTIFICATE_FORMAT",
+    "DISTANCE_FORMAT",
     "POLICY_FORMAT",
     "Certificate",
+    "DistanceCertificate",
     "PolicyCertificate",
     "PolicyField",
     "certificate_schema",
@@ -40,6 +42,7 @@ __all__ = [
 
 CERTIFICATE_FORMAT = "odsynth certificate 2"
 POLICY_FORMAT = "odsynth certificate 3"
+DISTANCE_FORMAT = "odsynth certificate 4"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
@@ -270,6 +273,73 @@ class PolicyField(_Part):
     words: str
     symbols: str
 
+    @property
+    def of_another_home(self) -> str:
+        """Where the other home of a neighbour is."""
+        return f'in the same "{self.partition}"'
+
+    @property
+    def of_two_homes(self) -> str:
+        """Of which two homes nobody is much surer of one."""
+        return self.of_another_home
+
+    @property
+    def neighbours(self) -> str:
+        """What neighbours have in common, in one sentence."""
+        return f'Both origins of that record lie in the same "{self.partition}".'
+
+    @property
+    def public(self) -> tuple[str, str] | None:
+        """What is public by the policy, and so not covered; None where that is nothing."""
+        level = f'"{self.partition}"'
+        return (
+            f"by policy, in which {level} the home of each job is: the number of homes in each {level}, of "
+            "the jobs of each work block, with their attributes",
+            f"in which {level} the home of a job is: the numbers of homes are reproduced exactly",
+        )
+
+
+class DistanceField(_Part):
+    """Which homes neighbours may differ in, where these are blocks within a distance of each other.
+
+    `distance_km` is exact. No such step leaves one of `parts`; where there are several, the part of each home
+    is public. No two homes that steps connect are more than `most_steps` of them apart.
+    """
+
+    name: str
+    distance_km: Ratio | Decimal
+    parts: Annotated[int, Field(ge=1)]
+    most_steps: Annotated[int, Field(ge=1)]
+    words: str
+    symbols: str
+
+    @property
+    def of_another_home(self) -> str:
+        """Where the other home of a neighbour is."""
+        return f"within {self.distance_km} km of its own"
+
+    @property
+    def of_two_homes(self) -> str:
+        """Of which two homes nobody is much surer of one."""
+        return f"within {self.distance_km} km of each other"
+
+    @property
+    def neighbours(self) -> str:
+        """What neighbours have in common, in one sentence."""
+        return f"Both origins of that record lie {self.of_two_homes}."
+
+    @property
+    def public(self) -> tuple[str, str] | None:
+        """What is public by the policy, and so not covered; None where that is nothing."""
+        if self.parts == 1:
+            return None
+        return (
+            "by policy, in which part of the blocks, of those that no step of the policy leaves, the home of "
+            "each job is: the number of homes in each part, of the jobs of each work block, with their "
+            "attributes",
+            "in which of these parts the home of a job is: the numbers of homes are reproduced exactly",
+        )
+
 
 class PolicyCertificate(Certificate):
     """The whole certificate of a release under another policy than "full"."""
@@ -278,9 +348,23 @@ class PolicyCertificate(Certificate):
     policy: PolicyField
 
 
+class DistanceCertificate(PolicyCertificate):
+    """The whole certificate of a release under a policy of distances."""
+
+    format: Literal["odsynth certificate 4"]  # type: ignore[assignment]
+    policy: DistanceField  # type: ignore[assignment]
+
+
+_KINDS: dict[str, type[Certificate]] = {
+    CERTIFICATE_FORMAT: Certificate,
+    POLICY_FORMAT: PolicyCertificate,
+    DISTANCE_FORMAT: DistanceCertificate,
+}
+
+
 def certificate_schema(stated_format: str = CERTIFICATE_FORMAT) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of certificates of format 2 or 3."""
-    schema = (PolicyCertificate if stated_format == POLICY_FORMAT else Certificate).model_json_schema()
+    """Return the JSON Schema (draft 2020-12) of certificates of format 2, 3 or 4."""
+    schema = _KINDS[stated_format].model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -394,9 +478,11 @@ def make_certificate(
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]
     fields = guarantee_fields(plan, guarantee)
-    kind = PolicyCertificate if "policy" in fields else Certificate
-    return kind(
-        format=POLICY_FORMAT if "policy" in fields else CERTIFICATE_FORMAT,  # type: ignore[arg-type]
+    policy = fields.get("policy")
+    stated = DISTANCE_FORMAT if isinstance(policy, DistanceField) else POLICY_FORMAT
+    stated = CERTIFICATE_FORMAT if policy is None else stated
+    return _KINDS[stated](
+        format=stated,  # type: ignore[arg-type]
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
         mechanism=plan.numeric.mechanism,
         **fields,
@@ -526,12 +612,15 @@ def policy_in_words(certificate: Certificate) -> str:
     return certificate.policy.words if isinstance(certificate, PolicyCertificate) else ""
 
 
-def _policy_field(plan: ReleasePlan) -> PolicyField | None:
+def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | None:
     """Return the policy of a plan; None where it is "full"."""
     policy = plan.numeric.domains.policy
     if policy.name == synth.FULL.name:
         return None
-    partition = plan.configuration["privacy"]["policy"]["partition"]
+    asked = plan.configuration["privacy"]["policy"]
+    if "distance_km" in asked:
+        return _distance_field(policy, asked["distance_km"])
+    partition = asked["partition"]
     level = f'"{partition}"'
     return PolicyField(
         name=policy.name,
@@ -551,25 +640,48 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | None:
     )
 
 
-def _under_policy(words: dict[str, Any], policy: PolicyField) -> dict[str, Any]:
-    """Return what a definition says otherwise under a policy of parts."""
-    level = f'"{policy.partition}"'
+def _distance_field(policy: synth.Policy, km: str) -> DistanceField:
+    public = (
+        ""
+        if policy.n_parts == 1
+        else f" The blocks fall into {policy.n_parts} parts that no step leaves, and in which of them the "
+        "home of a job lies is public by policy: for each work block, by each attribute of its jobs, the "
+        "release has exactly as many homes in each part as the confidential records."
+    )
+    return DistanceField(
+        name=policy.name,
+        distance_km=km,
+        parts=policy.n_parts,
+        most_steps=policy.steps,
+        words=(
+            f"The policy is a distance of {km} km. Which home a job has, of two whose blocks lie within {km} "
+            "km of each other, this release tells no better than the guarantee allows. Homes further apart "
+            f"are protected less: two that are k steps of at most {km} km apart, from block to block, as k "
+            "job records of one person are, with k times epsilon and with delta times 1 + e^epsilon + ... + "
+            f"e^((k - 1) epsilon). Homes that steps connect are at most {policy.steps} steps apart. Of two "
+            f"that no steps connect, and of an external zone and anywhere else, nothing is promised.{public}"
+        ),
+        symbols=(
+            "h' is a neighbour of h if the origin of one record is i in h and j in h', d(i, j) <= "
+            f"{km} km, and nothing else differs; d(i, j) is the length of the great circle between the "
+            "centroids of blocks i and j, on a sphere of radius 6371.0088 kilometres, and no number where "
+            "one of them is an external zone."
+        ),
+    )
+
+
+def _under_policy(words: dict[str, Any], policy: PolicyField | DistanceField) -> dict[str, Any]:
+    """Return what a definition says otherwise under a policy."""
+    public, not_covered = ([text] for text in policy.public) if policy.public else ([], [])
     return {
-        "words": words["words"].replace("had another origin", f"had another origin in the same {level}"),
-        "neighbours": f"{words['neighbours']} Both origins of that record lie in the same {level}.",
-        "assumed_public": [
-            *words["assumed_public"],
-            f"by policy, in which {level} the home of each job is: the number of homes in each {level}, of "
-            "the jobs of each work block, with their attributes",
-        ],
+        "words": words["words"].replace("had another origin", f"had another origin {policy.of_another_home}"),
+        "neighbours": f"{words['neighbours']} {policy.neighbours}",
+        "assumed_public": [*words["assumed_public"], *public],
         "composition": (
             f"{words['composition']} All of them must have this policy, or one that protects more; the sum "
             "is a guarantee of the policy that protects least."
         ),
-        "not_covered": [
-            *words["not_covered"],
-            f"in which {level} the home of a job is: the numbers of homes are reproduced exactly",
-        ],
+        "not_covered": [*words["not_covered"], *not_covered],
     }
 
 

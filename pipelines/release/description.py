@@ -12,10 +12,12 @@ import numpy as np
 from geo_data.geography import Geography
 from geo_data.od_files import LODES_CATEGORIES, count_columns
 from pipelines.config.implicates import Implicates
+from pipelines.planning.form import quoted_policy
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
+from synth import FULL
 
 __all__ = [
     "MEASUREMENT_FOLDER",
@@ -445,9 +447,10 @@ def _of_plan(
             Column("class", "entry of classes in certificate.json, from 0: its bounds", "integer"),
         ),
     )
+    divided = "all blocks" if quoted_policy(configuration) == FULL.name else "the blocks of one part of homes"
     yield Table(
         "domains",
-        "a division of all blocks into cells, in which homes are counted",
+        f"a division of {divided} into cells, in which homes are counted",
         ("plan/domains.parquet",),
         (
             Column("destination", "code of the work area that it was made for, the first if for several"),

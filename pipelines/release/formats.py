@@ -20,8 +20,10 @@ import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import (
     CERTIFICATE_FORMAT,
+    DISTANCE_FORMAT,
     POLICY_FORMAT,
     Certificate,
+    DistanceCertificate,
     PolicyCertificate,
     certificate_schema,
 )
@@ -55,6 +57,8 @@ def parse_certificate(content: str | bytes) -> Certificate:
     document = parse_json(content, "certificate.json")
     if isinstance(document, dict) and document.get("format") == POLICY_FORMAT:
         return PolicyCertificate.model_validate_json(content)
+    if isinstance(document, dict) and document.get("format") == DISTANCE_FORMAT:
+        return DistanceCertificate.model_validate_json(content)
     if not isinstance(document, dict) or document.get("format") != FIRST_FORMAT:
         return Certificate.model_validate_json(content)
     try:

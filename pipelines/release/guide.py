@@ -135,7 +135,7 @@ def pools_in_words(plan: ReleasePlan) -> str:
             each = "combination of categories" if len(pooling.by) > 1 else "category"
             parts.append(f"Each {each} of {by} has pools of its own.")
     if plan.policy.n_parts > 1:
-        part = f'"{plan.configuration["privacy"]["policy"]["partition"]}"'
+        part = plan.part_in_words
         parts.append(
             f"All this is said of homes in one {part}: in which {part} its home lies is known of each job by "
             f"policy, and each {part} of homes has pools of its own."

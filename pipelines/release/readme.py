@@ -12,6 +12,7 @@ from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
 from pipelines.release.certificate import (
     CERTIFICATE_FORMAT,
+    DISTANCE_FORMAT,
     POLICY_FORMAT,
     Certificate,
     PolicyCertificate,
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 LATEST_WORDING = 2
-WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,), POLICY_FORMAT: (2,)}
+WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys((CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT), (2,))
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
 _WIDTH = 110
@@ -299,8 +300,8 @@ def odds_in_words(certificate: Certificate) -> str:
         (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
     )
     if isinstance(certificate, PolicyCertificate):
-        same = f' in the same "{certificate.policy.partition}"'
-        inside, both = f"{same}{inside}", f" ({same[1:]})"
+        policy = certificate.policy
+        inside, both = f" {policy.of_another_home}{inside}", f" ({policy.of_two_homes})"
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something

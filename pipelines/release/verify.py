@@ -24,6 +24,7 @@ import json
 import math
 import re
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -388,17 +389,22 @@ WORDS = """
     d492b89c66b7d6d91b9e690ec72746ce 1ab90362bf141506474c1bec73e9e4ab 53dc44cad1e7b5db54e667df7944300f
     7785d90c015c6de95eaefb6f76fc8371 6d6d1595955cd6b4b77d5f8ef47676d4 af9dc4ae10bc58fab2eefc2fbd1c2d25
     d7153abb9e52f560b95f1bb60093440f 6177036c34159b20e46a080b6fcb42ae 46a3d66abfbf93385df0cb41eaed89c2
+    3c3495e89ca30f679f0bf06b69dd7c0a e10dff8b718047c3b8897365c4b1c098 7756c38d166534b9cfd68aab04c4a9e5
+    f2d8a89b2f7a4014d16756cc7b6ff180 2149dc4d7d7d31dddbf69f35c0aa4afe 8e9e75f0471b182f3d3fead52f4c0961
+    60ec865a82cd1129edebae9870416e5a 15bb911efebcafb2865064b19f11f9d8 db063649a23600dd63db54fd2e7debdf
+    bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b
 """
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
+DEGREES = ("latitude", "longitude")
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
 
 
-def said(words: Any, *of: Any, number: int | None = None, level: str = "") -> Any:
-    """Return words, which must be known to be said of something; a number of things or a level is in them."""
+def said(words: Any, *of: Any, number: int | None = None, names: dict[str, str] | None = None) -> Any:
+    """Return words, which must be known to be said of something; a number of things or names are in them."""
     general = words if number is None else re.sub(rf"\b{number} (?=[a-z])", "N ", words)
     text = json.dumps([*of, general], sort_keys=True)
-    if level:  # it stands in quotation marks
-        text = text.replace(json.dumps(f'"{level}"')[1:-1], "L")
+    for name, letter in (names or {}).items():
+        text = text.replace(json.dumps(name)[1:-1], letter)
     found = hashlib.sha256(text.encode()).hexdigest()[:32]
     need(found in WORDS.split(), f"certificate.json: {of[0]}: not in words that are known here")
     return words
@@ -427,6 +433,52 @@ class Claims:
         self.check(f"{name}.epsilon", stated["epsilon"], [epsilon])
         self.check(f"{name}.delta", stated["delta"], [delta])
         return {"epsilon": stated["epsilon"], "delta": stated["delta"]}
+
+
+class Near:
+    """Edges between blocks within a distance: how far each block reaches, and how long ways are (Lemma 39).
+
+    Below node v of a tree are 2 v and 2 v + 1. It has the box of its points, empty where all were taken.
+    """
+
+    def __init__(self, km: str, *degrees: list[float]) -> None:
+        self.km, n, half = km, len(degrees[0]), min(float(Fraction(km)) / (2 * 6371.0088), math.pi / 2)
+        self.square, self.size = (2 * math.sin(half) + 5e-12) ** 2, 1 << (n - 1).bit_length()
+        places = [[math.radians(angle) for angle in both] for both in zip(*degrees)]
+        self.at = [(math.cos(y) * math.cos(x), math.cos(y) * math.sin(x), math.sin(y)) for y, x in places]
+        leaves = [[(x, x) for x in at if x == x] for at in self.at] + [[]] * (self.size - n)
+        self.boxes: list[Any] = [[]] * self.size + leaves
+        self.grow(range(self.size - 1, 0, -1))
+        self.reach, self.steps = [next(self.of(i), i) for i in range(n)], 0
+        for root in range(n):  # all that ways lead to, edge after edge, until none is left
+            layer, edges = [root] if self.boxes[self.size + root] else [], 0
+            self.take(layer)
+            while layer:
+                self.steps, edges = max(self.steps, 2 * edges), edges + 1
+                layer = [there for here in layer for there in self.take([*self.of(here)])]
+
+    def grow(self, nodes: Iterable[int]) -> None:
+        """Make the boxes of nodes from those below."""
+        for v in nodes:
+            below = zip(*(box for box in self.boxes[2 * v : 2 * v + 2] if box))
+            self.boxes[v] = [(min(a for a, _ in axis), max(b for _, b in axis)) for axis in below]
+
+    def of(self, block: int) -> Iterator[int]:
+        """Yield the blocks near one that were not taken, the last one first."""
+        nodes, (x, y, z) = [1], self.at[block]
+        while nodes:
+            v = nodes.pop()
+            aside = [max(a - p, p - b, 0) ** 2 for p, (a, b) in zip((x, y, z), self.boxes[v])]
+            if aside and sum(aside) <= self.square:
+                nodes += [2 * v, 2 * v + 1] if v < self.size else []
+                yield from [v - self.size] if v >= self.size else []
+
+    def take(self, blocks: list[int]) -> list[int]:
+        """Return blocks, once they were taken."""
+        for v in (block + self.size for block in blocks):
+            self.boxes[v] = []
+            self.grow(v >> k for k in range(1, v.bit_length()))
+        return blocks
 
 
 @dataclass
@@ -460,14 +512,22 @@ class Plan:
         """The level whose units are the parts of homes, which neighbours keep (Lemma 37); none is empty."""
         return str(self.config.get("privacy", {}).get("policy", {}).get("partition", ""))
 
+    @functools.cached_property
+    def near(self) -> Near | None:
+        """The blocks between which neighbours may differ, where the policy is a distance (Lemma 39)."""
+        km = self.config.get("privacy", {}).get("policy", {}).get("distance_km")
+        return None if km is None else Near(km, *(self.tables["blocks"][n] for n in DEGREES))
+
     @property
     def parts(self) -> list[int]:
         """For each block the first block of its part; without a policy all blocks are one."""
         level, first, found = self.policy, 0, list[int]()
         blocks = self.tables["blocks"]
         units = blocks[level] if level else [""] * len(self.places[0])
+        farthest = [-1, *itertools.accumulate(self.near.reach, max)] if self.near else []
         for i, unit in enumerate(units):
-            first = i if i and unit != units[i - 1] else first
+            new = farthest[i] < i if self.near else i > 0 and unit != units[i - 1]
+            first = i if new else first
             found.append(first)
         return found
 
@@ -527,7 +587,9 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
     losses = {n: together(one[n] for one in reached) for n in reached[0] if "loss" in n}
     for name, loss in losses.items():
         claims.check(f"losses.{name}", stated["losses"][name], [loss])
-    epsilon, delta = runs * together(one["epsilon"] for one in reached), min(ONE, runs * delta)
+    alone = [[k == i for k in range(due)] for i in range(due)] if dirichlet else changed(plan)
+    added = (sum((one["epsilon"] for one, there in zip(reached, of) if there), ZERO) for of in alone)
+    epsilon, delta = runs * max(added), min(ONE, runs * delta)
     ratios = (max((1 + Fraction(c.m * c.q, s.prior)) / s.retention for s in c.strata) for c in classes)
     pure = max((runs * log(pruning(c) * up(ratio)) for c, ratio in zip(classes, ratios)), default=epsilon)
     if pure < epsilon and not first:
@@ -575,18 +637,11 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         }
     case = stated["format"][-1], document["mechanism"], near, stated["population"]
     of_implicates = said(stated["implicates"]["words"], source if number > 1 else "one", number=number)
-    policy: dict[str, Any] = {}
-    if of_part := plan.policy:  # Lemma 37
-        above = document["geography"]["levels"]
-        units = ([*dict.fromkeys(plan.tables["blocks"][n])] for n in above[: above.index(of_part) + 1])
-        digests = (hashlib.sha256("\n".join(of).encode()).hexdigest()[:16] for of in units)
-        name = "partition " + "/".join(map(":".join, zip(above, digests)))
-        texts = {n: said(stated["policy"][n], "policy", n, level=of_part) for n in ("words", "symbols")}
-        policy = {"name": name, "partition": of_part, "parts": len(set(plan.parts)), **texts}
+    policy, names = policy_of(plan, stated) if "policy" in stated else ({}, {})
     return {
         **({"policy": policy} if policy else {}),
         "mechanism": document["mechanism"],
-        "definition": said(stated["definition"], "definition", *case, level=of_part),
+        "definition": said(stated["definition"], "definition", *case, names=names),
         "requested": {**requested, "words": said(stated["requested"]["words"], guarantee)},
         "run": pair("run", stated["run"], epsilon, delta),
         "record_level": {**level, "curve": points},
@@ -598,6 +653,24 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         "classes": rows,
         "arithmetic": said(stated["arithmetic"], "arithmetic"),
     }
+
+
+def policy_of(plan: Plan, stated: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what a certificate says of a policy (Lemmas 37 and 39), and letters for names in its words."""
+    blocks, geography, parts = plan.tables["blocks"], plan.document["geography"], len(set(plan.parts))
+    if near := plan.near:
+        places, km, steps = zip(*(blocks[n] for n in (geography["block"], *DEGREES))), near.km, near.steps
+        lines = ["\n".join(f"{block} {north!r} {east!r}" for block, north, east in places)]
+        names = {f"{km} km": "D", f"most {steps} steps": "S", f"into {parts} parts": "P"}
+        numbers, before = {"distance_km": km, "parts": parts, "most_steps": steps}, [f"distance {km}"]
+    else:
+        before = geography["levels"][: geography["levels"].index(plan.policy) + 1]
+        lines = ["\n".join(dict.fromkeys(blocks[n])) for n in before]
+        numbers, names = {"partition": plan.policy, "parts": parts}, {f'"{plan.policy}"': "L"}
+    digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in lines)
+    name = ("" if near else "partition ") + "/".join(map(":".join, zip(before, digests)))
+    texts = {n: said(stated["policy"][n], "policy", n, names=names) for n in ("words", "symbols")}
+    return {"name": name, **numbers, **texts}, names
 
 
 def pool_classes(plan: Plan) -> list[PoolClass]:
@@ -656,13 +729,25 @@ def table_rows(plan: Plan) -> Iterator[dict[str, Any]]:
         tables.append(([*jobs.values()], max(jobs.values()), cells))
     noises = [parameters, *parameters.get("further", [])]
     need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
-    for (n, most, cells), noise in zip(tables, noises):
+    for (n, most, cells), noise, own in zip(tables, noises, zip(*changed(plan))):
         p, q = noise["numerator"], noise["denominator"]
         need(type(p) is int and type(q) is int and 0 < p < q, "plan.json: a ratio is not between 0 and 1")
-        loss = 2 * log(up(Fraction(q, p)))
+        loss = 2 * log(up(Fraction(q, p))) if any(own) else ZERO
         limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [cells]}
         bounds = {"epsilon": iter([loss]), "delta": iter([ZERO]), "record_delta": iter([ZERO])}
         yield {**limits, **bounds, "ratio": [str(Fraction(p, q))], "noise_loss": iter([loss])}
+
+
+def changed(plan: Plan) -> list[tuple[bool, ...]]:
+    """Return of edges from each block to the last one it reaches which tables they change (Lemma 40)."""
+    further = plan.document["choices"].get("tables", [])
+    if not plan.near:
+        return [(True,) * (1 + len(further))]
+    cuts = [sorted({*itertools.chain(*plan.tables["domains"]["cuts"])})]
+    for units in (plan.tables["blocks"][table["home"]] for table in further):
+        cuts.append([i for i in range(1, len(units)) if units[i] != units[i - 1]])
+    ends = enumerate(plan.near.reach)
+    return [*{tuple(bisect_right(own, a) < bisect_right(own, b) for own in cuts) for a, b in ends}]
 
 
 # --- the folder: checksums, signature, certificate, plan (docs/formats.md, Folder)
@@ -793,7 +878,7 @@ def batches(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, 
     """Yield the columns of a Parquet file, or of a folder of parts, some rows at a time."""
     for part in sorted(path.iterdir()) if path.is_dir() else [path]:
         file = pq.ParquetFile(part)
-        schema, inexact = file.schema_arrow, {"latitude", "longitude"}
+        schema, inexact = file.schema_arrow, DEGREES
         checks = {
             "it carries notes beside its rows": not (schema.metadata or any(f.metadata for f in schema)),
             "it has other columns": schema.names == (columns or [*dict.fromkeys(schema.names)]),
@@ -817,7 +902,7 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
     stated, below = read_json(folder / "certificate.json"), folder / "plan"
     document = read_json(below / "plan.json", in_order=True)
     formats = [stated.get("format"), document.get("format")]
-    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {k}"] for k in (1, 2, 3))
+    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {min(k, 3)}"] for k in (1, 2, 3, 4))
     need(known, f"{formats}: these are formats that this file does not know")
     if formats[0][-1] == "1":
         person = stated.pop("person")
@@ -827,17 +912,18 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
         stated["classes"] = [{names.get(n, n): x for n, x in row.items()} for row in stated["classes"]]
         stated["software"].update(sbom_sha256=None, dependencies=dependencies)
         document["geography"]["external_zones"] = document["geography"].pop("outside")
-    fields = FIELDS.split() + ["policy"] * (formats[0][-1] == "3")
+    fields = FIELDS.split() + ["policy"] * (formats[0][-1] in "34")
     need([*stated] == fields, "certificate.json: fields are not those of its format, in their order")
     need(set(document["files"]) == {f"{name}.parquet" for name in TABLES}, "plan.json: files are others")
     plan = Plan(document, {name: {} for name in TABLES})
-    need(bool(plan.policy) == (formats[0][-1] == "3"), "certificate.json: the plan has another policy")
     for name, table in plan.tables.items():
         hashed = document["files"][f"{name}.parquet"]
         need(sha256(below / f"{name}.parquet") == hashed, f"plan/{name}.parquet is not what plan.json names")
         for batch in batches(below / f"{name}.parquet"):
             for column, values in batch.items():
                 table.setdefault(column, []).extend(values)
+    own = [bool(plan.policy), plan.near is not None] == [formats[0][-1] == k for k in "34"]
+    need(own, "certificate.json: the plan has another policy")
     return stated, plan
 
 
@@ -995,7 +1081,7 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                         totals[work, parts[pair[1]], at] += count
                         if "jobs_main" in files:
                             commutes[work, home, at] += count
-        by = "work block and part of homes" if plan.policy else "work block"
+        by = "work block and part of homes" if plan.policy or plan.near else "work block"
         need(totals == public, f"{name}: totals by {by} are not those of the plan's slots")
         if "jobs_main" in files:
             name = f"{files['jobs_main']}.parquet"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.release.certificate import CERTIFICATE_FORMAT, POLICY_FORMAT
+from pipelines.release.certificate import CERTIFICATE_FORMAT, DISTANCE_FORMAT, POLICY_FORMAT
 from pipelines.release.formats import FIRST_FORMAT
 
 __all__ = ["CERTIFICATE_WORDINGS", "in_wording", "without_words"]
 
-CERTIFICATE_WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,), POLICY_FORMAT: (2,)}
+CERTIFICATE_WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
+    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT), (2,)
+)
 """Wordings of each format, newest first: a change of wording is not a change of format."""
 
 # By wording: its sentences, and in their place those of the wording before.

@@ -223,6 +223,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
+    # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
+    together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
     zones = ", external zones among them" if plan.geography.external_zones else ""
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
@@ -244,7 +246,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
         f"  cells     coarsening {plan.coarsening}{of_level}; {added}",
         *(
-            f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of epsilon"
+            f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of {together}"
             for words, share in plan.tables
         ),
         f"  noise     {noise_words(plan.mechanism, plan.mechanism.noise_share(numeric))}",

@@ -66,7 +66,7 @@ class AttackersReport:
             f", except with probability {synth.decimal_up(guarantee.delta)}" if guarantee.delta else ""
         )
         if policy := guarantee_fields(self.plan, guarantee).get("policy"):
-            exception += f'.\nThis holds for two homes in the same "{policy.partition}". {policy.words[:-1]}'
+            exception += f".\nThis holds for two homes {policy.of_two_homes}. {policy.words[:-1]}"
         groups = _groups(numeric.pools.n)
         most = max(groups, key=lambda group: group[2])
         return f"""# What could somebody learn about you?
@@ -176,7 +176,7 @@ The best share of correct guesses, if without your job all candidates were equal
     def _pool(self) -> str:
         by = [*self.plan.pools.pooling.by]
         if self.plan.policy.n_parts > 1:
-            by.append(f'"{self.plan.configuration["privacy"]["policy"]["partition"]}" of the home')
+            by.append(f"{self.plan.part_in_words} of the home")
         alike = f", with the same {' and '.join(by)}" if by else ""
         return f"the jobs of a work block, or of several that share an urn{alike}"
 

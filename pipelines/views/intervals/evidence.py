@@ -102,10 +102,10 @@ class JobDraws:
                 f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "
                 "confidential, and there are no intervals of them"
             )
-        if plan.policy.n_parts > 1:
+        if plan.policy.name != synth.FULL.name:
             raise PublicReleaseError(
                 f"{release.folder}: it is made under the policy {plan.policy.name}, and intervals are made "
-                "only of releases under full: they would not know in which part each home is"
+                "only of releases under full: they do not know what a policy says of homes"
             )
         self.plan, geography = plan, plan.geography
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]

@@ -142,6 +142,8 @@ def test_releases_verify_both_ways_and_say_their_policy(
         assert 'All this is said of homes in one "cty"' in readme
         assert ("nothing else but what is public by policy was computed" in readme) == (name == "geometric")
         assert "nothing else was computed" not in readme
+        assert "a division of the blocks of one part of homes into cells" in readme
+        assert "all blocks into cells" not in readme
         assert policy.words in plan_summary(release.plan, release.plan.certify())
         if name == "geometric":
             assert len(release.plan.numeric.further) == 1, "several tables are measured"

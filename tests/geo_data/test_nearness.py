@@ -1,0 +1,83 @@
+"""Which blocks lie within a distance of each other: as all pairs say, and as verify.py of releases finds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from scipy.sparse.csgraph import shortest_path
+
+from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
+from geo_data.nearness import nearness
+from pipelines.release.verify import Near, Plan, changed
+from synth.plan import Domains
+from synth.policy import Policy, parts_of_reach
+from synth.steps import changed_together
+
+
+def test_it_is_what_all_pairs_say() -> None:
+    """Also of blocks in one place, and without a place."""
+    rng = np.random.default_rng(1)
+    outcomes = set()
+    for _ in range(150):
+        n = int(rng.integers(1, 40))
+        latitude, longitude = 41 + 0.3 * rng.random(n), -71 - 0.3 * rng.random(n)
+        for degrees in (latitude, longitude):
+            degrees[rng.permutation(n)[: n // 10]] = degrees[0]
+        latitude[1 : n // 5] = longitude[1 : n // 5] = np.nan
+        km = Fraction(int(rng.integers(1, 400)), 10)
+        reach, steps, every = nearness(latitude, longitude, km)
+        alone = Near(str(km), latitude.tolist(), longitude.tolist())
+        assert (alone.reach, alone.steps) == (reach.tolist(), steps)
+
+        points = unit_vectors(latitude, longitude)
+        chord = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+        near = 2 * EARTH_RADIUS_KM * np.arcsin(chord / 2) <= float(km)
+        near |= np.eye(n, dtype=bool)
+        assert reach.tolist() == [int(np.flatnonzero(row).max()) for row in near]
+        assert every == near.all()
+        ways = shortest_path(near.astype(float), unweighted=True)
+        longest = int(ways[np.isfinite(ways)].max())
+        assert longest <= steps <= 2 * longest
+        outcomes.add((every, steps > 4))
+    assert len(outcomes) >= 3
+
+
+def test_the_verifier_finds_what_edges_change() -> None:
+    """Of three tables of random areas."""
+    rng, found = np.random.default_rng(4), set()
+    for _ in range(100):
+        n = int(rng.integers(3, 30))
+        latitude, longitude = 41 + 0.1 * np.sort(rng.random(n)), np.zeros(n)
+        km = Fraction(int(rng.integers(1, 20)), 10)
+        reach, steps, _ = nearness(latitude, longitude, km)
+        policy = Policy("distance", parts_of_reach(reach), reach, steps)
+        units = np.sort(rng.integers(0, rng.integers(1, n), (3, n)), axis=1)
+        cells = []
+        for of_block in units:
+            starts = np.flatnonzero(np.append(True, np.diff(of_block) != 0)).astype(np.int32)
+            own = [policy.within(starts, part) for part in range(policy.n_parts)]
+            offsets, cuts = np.cumsum([0, *map(len, own)]), np.concatenate(own)
+            cells.append(Domains(n, offsets, cuts, np.zeros(cuts.size, np.uint8), policy))
+        blocks = {"latitude": latitude.tolist(), "longitude": longitude.tolist()}
+        blocks |= {"a": [str(i) for i in range(n)], "b": units[1].tolist(), "c": units[2].tolist()}
+        document = {
+            "configuration": {"privacy": {"policy": {"distance_km": str(km)}}},
+            "choices": {"tables": [{"home": "b"}, {"home": "c"}]},
+            "geography": {"block": "a", "external_zones": []},
+        }
+        of_domains = [own.tolist() for own in np.split(cells[0].cuts, cells[0].offsets[1:-1])]
+        plan = Plan(document, {"blocks": blocks, "domains": {"cuts": of_domains}})
+        sets = changed_together(cells)
+        assert set(changed(plan)) == sets
+        assert len(set(plan.parts)) == policy.n_parts
+        found.add(sets)
+    assert len(found) > 10
+
+
+def test_all_of_the_earth_and_a_distance_that_is_reached() -> None:
+    latitude, longitude = np.array([0.0, 0.0, 90.0, -90.0]), np.array([0.0, 180.0, 0.0, 0.0])
+    assert nearness(latitude, longitude, Fraction(30_000))[1:] == (2, True)
+    quarter = Fraction(np.pi * EARTH_RADIUS_KM / 2)
+    for km, reach in ((quarter, [3, 3, 2, 3]), (quarter - Fraction(1, 10**6), [0, 1, 2, 3])):
+        assert nearness(latitude, longitude, km)[0].tolist() == reach
