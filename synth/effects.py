@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from synth._gamma import gamma as _gamma
 from synth._words import compiled as _compiled
 
-__all__ = ["Effects", "Family", "Sums", "draw_effects", "product", "spread_of"]
+__all__ = ["Effects", "Family", "Sums", "draw_effects", "log_rising", "product", "spread_of"]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -130,7 +130,7 @@ class Sums:
 
     def noise(self, mean: Float64) -> Float64:
         """Return the variances of the estimates of counts that are about `mean`."""
-        return self.variance + self.slope * mean
+        return self.variance + self.slope * mean * np.maximum(1 - mean / self.n, 0)
 
     def times(self, factor: NDArray[np.floating]) -> Float64:
         """Return expected counts times a factor each, adding up to n for each owner again."""
@@ -215,12 +215,21 @@ def draw_effects(
     owners = np.append(first, sums.owner.size), sums.n[first], concentration
     value, variance, slope = (np.asarray(one, np.float32) for one in (sums.value, sums.variance, sums.slope))
     told = value, variance, slope
+    nested = _last_is_nested(shared)
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))
     for turn in range(-_BURN, draws):
         for one in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
-            one.draw(owners, told, now, single.variance, random)
+            alone = single.variance
+            if nested and one is shared[-2]:
+                # So are those of the parts of its labels: given these, little is left that it could tell.
+                inner = shared[-1]
+                _rescale(*owners[:2], now, inner.label, 1 / inner.value)
+                one.draw(owners, told, now, alone + inner.of_each(), random)
+                _rescale(*owners[:2], now, inner.label, inner.value)
+            else:
+                one.draw(owners, told, now, alone, random)
         single.draw_alone(owners, told, now, random)
         if turn >= 0:
             factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
@@ -230,6 +239,15 @@ def draw_effects(
     for one in drawn:
         one.finish()
     return Effects(factor, [one.value for one in drawn])
+
+
+def _last_is_nested(shared: Sequence[_Mixture]) -> bool:
+    """Say whether labels of the last family are parts of labels of the one before."""
+    if len(shared) < 2:
+        return False
+    outer, inner = shared[-2:]
+    pairs = np.unique(outer.label.astype(np.int64) * inner.value.size + inner.label).size
+    return bool(pairs == inner.value.size > outer.value.size)
 
 
 def _sizes(jobs: Float64) -> Int64:
@@ -261,7 +279,7 @@ def _weigh(mean, n, each, wide, variance, slope, alone):  # type: ignore[no-unty
     """Return one over the variance of an estimate of a count that is about `mean`, with that of the count."""
     spread = alone * mean * mean + variance
     mean = min(max(mean, 1e-9), n)
-    return 1.0 / (spread + mean * (slope + max(1.0 - mean * each, 1e-3) * wide))
+    return 1.0 / (spread + mean * max(1.0 - mean * each, 1e-3) * (slope + wide))
 
 
 @_compiled
@@ -326,7 +344,7 @@ def _which(up_to, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _log_rising(s, x):  # type: ignore[no-untyped-def]
+def log_rising(s, x):  # type: ignore[no-untyped-def]
     """Return the logarithm of Gamma(s + x) / Gamma(s): Stirling's series, six steps further on."""
     y, below, above = s + x, 1.0, 1.0
     for i in range(6):
@@ -358,7 +376,7 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
         shape = _shape(j, wider)
         value = -(shape + x) * math.log1p(e * _MEANS[j] / shape)
         if x > 0.0:
-            value += _log_rising(shape, x) - x * math.log(shape / _MEANS[j])
+            value += log_rising(shape, x) - x * math.log(shape / _MEANS[j])
         likely[j] = value
         best = max(best, value)
     total, before = 0.0, 0.0
@@ -439,6 +457,13 @@ class _Mixture:
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         self.value = np.ones(self._jobs.size)
         self._noted = np.zeros(2)
+        together = self._jobs**2 / np.maximum(np.bincount(family.label, sums.expected**2), 1e-300)
+        self._together: Float32 = together.astype(np.float32)
+
+    def of_each(self) -> Float32:
+        """Return variances of single sums that make sums over labels vary as their factors do."""
+        each: Float32 = (self.variance * self._together)[self.label]
+        return each
 
     def draw(
         self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator

@@ -1,7 +1,8 @@
 """Posterior implicates: draws of all homes from published and public numbers, as many as wanted.
 
 A place's jobs have homes with a profile that is Dirichlet around what is expected of it, and each of its
-groups one around the place's; of the counts of groups there is evidence (`synth.evidence`). What is expected
+groups one around the place's, or around that of a part of the place (one workplace, one attribute) whose
+groups differ from it alike; of the counts of groups there is evidence (`synth.evidence`). What is expected
 is the public model times effects that places, homes and attributes have in common (`synth.effects`), drawn
 anew for each implicate, so that sums over many areas vary as much as they are uncertain. A group's jobs are
 then given to its rows (job groups), with odds that vary as measured profiles do, and that are steered to
@@ -44,11 +45,12 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
-_ROUNDS = 3
 _LARGE = 50  # jobs of a part of a place that has a profile of its own
-_SEVERAL = 3.0  # expected jobs of a home area that tell how far a part is from its place
+# Chances of concentrations are found in rounds, from a few draws of each of some places: after about three
+# they change little.
+_ROUNDS, _SAMPLED, _TURNS = 5, 30, 8
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
-_CHAIN = 4  # draws of the profile of a place that are thrown away
+_CHAIN = 8  # draws of the profile of a place that are thrown away
 
 
 class Implicates:
@@ -136,7 +138,6 @@ class Implicates:
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
         self._far_of: tuple[int, Any] = -1, None
-        self._common: dict[int, float] = {}
         self._apart, self._categories = apart or {}, categories or {}
         self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
@@ -150,6 +151,7 @@ class Implicates:
         mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
+        self._measure_chances(random)
 
     def place(self, position: int) -> Int32:
         """Return the home cell of every job of a place in every draw. Places come in order, each once.
@@ -164,28 +166,48 @@ class Implicates:
         ndarray of int32, shape (n_draws, jobs of the place)
             Cells of the domain of that number in `domains`: row after row, in random order inside each.
         """
+        noted = np.zeros(_GRID.size), np.zeros(self._chances_above.shape)
+        random = np.random.default_rng(self._seeds[position])
+        jobs = self._draw(position, random, self.draws, self._use >= 0, *noted)
+        self._expect(position, self._rest, -1.0)
+        return jobs
+
+    def _draw(
+        self,
+        position: int,
+        random: np.random.Generator,
+        draws: int,
+        some: NDArray[np.bool_],
+        noted: Float64,
+        noted_above: Float64,
+    ) -> Int32:
+        """Draw the jobs of a place, with some of the tables that cross places, and note concentrations."""
         groups, layout, own = self._groups, self._layouts[position], self._own[position]
         rows = groups.rows(position)
         n, member = groups.n[rows], groups.member[:, rows]
         group = np.searchsorted(own, member[0])
-        random = np.random.default_rng(self._seeds[position])
-        kappas = self._concentrations(position, random)
         given = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in own]
         seen, parameter, keep = (np.stack(one) for one in zip(*given, strict=True))
         guess = seen
         if self._evidence.kind != NOISE:
             size = self._table.n[own] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
-        jobs = np.empty((self.draws, int(n.sum())), np.int32)
-        crossing = self._crossing
+        jobs = np.empty((draws, int(n.sum())), np.int32)
+        crossing, begin = self._crossing[some], self._begin[:-1][some]
+        cell = self._cell[position]
+        _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
+        above, division = self._parts_above(position)
+        chances, chances_above = np.log(self._chances), np.log(self._chances_above)
         self.failures += draw_place(
-            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], self._cell[position],
-            self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
-            *self._groups_apart(position, random), self.k_public, *self._parts_of(member),
-            layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
-            self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
+            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell,
+            self._drawn_shares(position)[:draws], n, group.astype(np.int64),
+            # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
+            self.k_place if self.k_place < _GRID[-1] else np.inf,
+            self._concentrations(position, random), chances, unit[cell], above, division, chances_above,
+            _GRID, noted, noted_above, self.k_public, *self._parts_of(member),
+            layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
+            self._factor, self._rest, self._use[some], _CHAIN if own.size > 1 else 0, random, jobs,
         )  # fmt: skip
-        self._expect(position, self._rest, -1.0)
         return jobs
 
     def domains(self, n_blocks: int) -> Domains:
@@ -333,9 +355,9 @@ class Implicates:
         y, v, s = (np.bincount(cell, one) for one in seen.unbiased(table, g))
         counts, priors, keep = seen.of(slice(*table.offsets[g : g + 2]))
         share = sums.expected[place] / jobs
-        noise = np.maximum(sums.variance[place] - v, 0)
-        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * share
         binomial = share * np.maximum(1 - share, 1e-3)
+        noise = np.maximum(sums.variance[place] - v, 0)
+        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * binomial
         prior = binomial / (1 + self._others.k_place)
         size = ((table.n[own] ** 2).sum() - n**2) / rest
         drawn = np.bincount(cell, counts).astype(np.int64)
@@ -366,108 +388,65 @@ class Implicates:
     def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
         """Draw a concentration for each group of a place in every draw, shape (n_draws, n_groups).
 
-        Most groups are alike, but a few are far from their places: which, their own counts say.
+        Most groups are alike, but a few are far from their places: which, their own counts say. Those of
+        places of several groups are drawn with their jobs, from these on.
         """
         own = self._own[position]
-        found = np.empty((self.draws, own.size))
-        for j, g in enumerate(own.tolist()):
-            chance = self._chances
-            if self._table.n[g] >= _TELLING and (own.size > 1 or not self._chain):
-                logs = np.log(chance) + (
-                    self._logs_around_others(position, g)
-                    if self._chain
-                    else self._logs_around(g, self._around[position])
-                )
-                chance = np.exp(logs - logs.max())
-                chance /= chance.sum()
-            found[:, j] = random.choice(_GRID, self.draws, p=chance)
-        # What groups have in common with others of their parts is no variance of each alone.
-        common = sum(self._common.values())
-        return np.asarray(1 / np.maximum(1 / found - common, 1 / _GRID[-1]))
-
-    def _measure_divisions(self, tables: list[int]) -> dict[int, Float64]:
-        """Return tables whose groups hold whole groups of a place, and the chances of their concentrations.
-
-        What groups of one workplace, or of one attribute, have in common is no deviation of each alone. Parts
-        of one division vary by what those of others have in common, too: measured again and again, each given
-        the others.
-        """
-        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
-        at = np.unique(np.searchsorted(np.cumsum(jobs), (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()))
-        found: dict[int, Float64] = {}
-        self._common = dict.fromkeys(tables, 0.0)
-        for _ in range(_ROUNDS):
-            for k in tables:
-                parts = (self._logs_of_parts(i, k) for i in at.tolist())
-                logs = np.concatenate([one[large] for _, large, one in parts])
-                if len(logs):
-                    found[k] = _mixture(logs)
-                    self._common[k] = float(found[k] @ (1 / (1 + _GRID)))
+        if own.size > 1:
+            return random.choice(_GRID, (1, own.size), p=self._chances)
+        chance = self._chances
+        if self._table.n[own[0]] >= _TELLING and not self._chain:
+            logs = np.log(chance) + self._logs_around(int(own[0]), self._around[position])
+            chance = np.exp(logs - logs.max())
+            chance /= chance.sum()
+        found: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
         return found
 
-    def _labels(self, position: int, k: int) -> Int64:
-        """Return which group of a table each group of a place lies in, numbered from 0."""
-        rows = self._groups.rows(position)
-        one = np.unique(self._groups.member[0, rows], return_index=True)[1]
-        return np.unique(self._groups.member[k, rows][one], return_inverse=True)[1].astype(np.int64)
+    def _parts_above(self, position: int) -> tuple[Int64, Int64]:
+        """Return the parts of a place that groups lie in, and the division of each (`draw_place`).
 
-    def _logs_of_parts(self, position: int, k: int) -> tuple[Int64, NDArray[np.bool_], Float64]:
-        """Return how likely each concentration of each part of a place is, around the place's profile.
-
-        Parts are groups of a table. Returned are that of each group of the place, which of them are large,
-        and logarithms, shape (n_parts, n_concentrations).
+        What groups of one workplace, or of one attribute, have in common is no deviation of each alone. A
+        part of few jobs has no profile of its own: chance makes it vary by much more.
         """
-        own, seen, label = self._own[position], self._evidence, self._labels(position, k)
-        n = self._table.n[own].astype(np.float64)
-        _, unit = self._others.cells(position)
-        first = np.flatnonzero(np.append(True, np.diff(unit) > 0))
-        order = np.argsort(label, kind="stable")
-        begin = np.flatnonzero(np.append(True, np.diff(label[order]) > 0))
-        given = zip(*(seen.unbiased(self._table, g) for g in own[order].tolist()), strict=True)
-        value, variance, slope = (np.add.reduceat(np.stack(one), first, axis=1) for one in given)
-        slope *= n[order, np.newaxis] / np.bincount(unit)  # of homes that are alike in a unit
-        value, variance, slope = (np.add.reduceat(one, begin, axis=0) for one in (value, variance, slope))
-        jobs = np.bincount(label, n)
-        share = np.add.reduceat(self._profile[position], first)
-        share /= share.sum()
-        mean = jobs[:, np.newaxis] * share
-        binomial = mean * np.maximum(1 - share, 1e-3)
-        # By what groups have in common in other divisions, and each by itself.
-        apart, rest = np.ones(jobs.size), self._alone()
-        for other, common in self._common.items():
-            if other != k and common > 0:
-                both = np.bincount(label * n.size + self._labels(position, other), n, jobs.size * n.size)
-                apart += common * (both.reshape(jobs.size, -1) ** 2).sum(axis=1) / jobs
-        apart += rest * np.bincount(label, n**2) / jobs
-        noise = variance + slope * share + binomial * apart[:, np.newaxis]
-        left = np.maximum(1 - jobs / jobs.sum(), 0.05)[:, np.newaxis]  # the profile is of these homes, too
-        off, some = (value - mean) ** 2 / left, mean >= _SEVERAL
-        logs = np.empty((jobs.size, _GRID.size))
-        for j, concentration in enumerate(_GRID.tolist()):
-            spread = noise + binomial * (jobs / (1 + concentration))[:, np.newaxis]
-            logs[:, j] = -0.5 * ((np.log(spread) + off / spread) * some).sum(axis=1)
-        return label, (jobs >= _LARGE) & (np.bincount(label) > 1), logs
+        own = self._own[position]
+        above = np.full((len(self._divisions), own.size), -1, np.int64)
+        division: list[int] = []
+        known: set[bytes] = set()
+        if own.size > 1:
+            rows = self._groups.rows(position)
+            one = np.unique(self._groups.member[0, rows], return_index=True)[1]
+            for q, k in enumerate(self._divisions):
+                label = np.unique(self._groups.member[k, rows][one], return_inverse=True)[1]
+                jobs, groups = np.bincount(label, self._table.n[own]), np.bincount(label)
+                for p in np.flatnonzero((jobs >= _LARGE) & (groups > 1) & (groups < own.size)).tolist():
+                    inside = label == p
+                    if inside.tobytes() not in known:  # two workplaces of one each are one part
+                        known.add(inside.tobytes())
+                        above[q, inside] = len(division)
+                        division.append(q)
+        return above, np.array(division, np.int64)
 
-    def _alone(self) -> float:
-        """Return the relative variance of groups that is of each by itself, one over a concentration."""
-        return max(1 / (1 + self.k_group) - sum(self._common.values()), 0.0)
+    def _measure_chances(self, random: np.random.Generator) -> None:
+        """Find how often groups, and parts of places, have which concentration, from draws of some places.
 
-    def _groups_apart(self, position: int, random: np.random.Generator) -> tuple[Int64, Float64]:
-        """Return the parts of a place that groups lie in, and draw their concentrations (`draw_place`)."""
-        above: list[Int64] = []
-        found: list[Float64] = []
-        if self._own[position].size > 1:
-            for k, chances in self._divisions.items():
-                label, large, logs = self._logs_of_parts(position, k)
-                if large.any() and label.max() > 0:
-                    number = np.where(large, np.cumsum(large) - 1 + len(found), -1)
-                    above.append(number[label])
-                    for own in logs[large]:
-                        chance = chances * np.exp(own - own.max())
-                        found.append(random.choice(_GRID, self.draws, p=chance / chance.sum()))
-        shape = len(above), self._own[position].size
-        concentrations = np.array(found, np.float64).reshape(-1, self.draws).T.copy()
-        return np.array(above, np.int64).reshape(shape), concentrations
+        In every round these are drawn given the chances of the one before. Large places are looked at more
+        often, as people read more of them.
+        """
+        self._chances_above = np.full((len(self._divisions), _GRID.size), 1 / _GRID.size)
+        if not self._chain:
+            return
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        for _ in range(_ROUNDS):
+            u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
+            found, above = np.zeros(_GRID.size), np.zeros(self._chances_above.shape)
+            places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
+            for i, weight in zip(places.tolist(), (times / jobs[places]).tolist(), strict=True):
+                of_groups, of_parts = np.zeros(found.shape), np.zeros(above.shape)
+                self._draw(i, random, min(_TURNS, self.draws), self._use == GROUP, of_groups, of_parts)
+                found += weight * of_groups
+                above += weight * of_parts
+            self._chances = _with_rare(found)
+            self._chances_above = np.array([_with_rare(one) for one in above]).reshape(above.shape)
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
@@ -583,7 +562,7 @@ class Implicates:
             elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
                 use.append(GROUP if _follows(member[k], member[0]) else ROW)
-        self._divisions = self._measure_divisions(divisions) if self._chain else {}
+        self._divisions = divisions if self._chain else []
         self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
         self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
         self._rest = np.zeros(int(self._begin[-1]))
@@ -760,6 +739,12 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
+
+
+def _with_rare(found: Float64) -> Float64:
+    """Return chances of the concentrations of the grid, given how often each was found in a sample."""
+    total = _SAMPLE * found / max(found.sum(), 1e-300) + _RARE
+    return np.asarray(total / total.sum())
 
 
 def _factors(variance: Float64, random: np.random.Generator, result: Float32) -> None:

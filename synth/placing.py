@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from synth._gamma import gamma as _gamma
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, backward, forward, independent, solve
+from synth.effects import log_rising as _log_rising
 
 __all__ = ["GROUP", "ROW", "STEERED", "draw_place"]
 
 ROW, STEERED, GROUP = 0, 1, 2
 
 _LEAST = 1e-9  # prior share of a cell of which nobody can be sure that it is empty
+_NONE = 1e-6  # ratio of a part's profile to its place's in areas without homes of it
 _NEXT = 1e-12  # the same of cells that lie together
 _MANY = 16.0  # variance of a group's sum beyond which cells are drawn by themselves
 _SWEEPS = 6  # exchanges tried for each job that is given to a row
-# One over the largest relative variance of rare homes of a part: they are no clumps.
-_SCATTERED = 10.0
-_PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
+_PART = 0.05  # a part of rows has a profile of its own if it has this part of the concentration in jobs
 
 
 @_compiled
@@ -34,10 +36,17 @@ def _tables_of(count, mass, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
-    """Return where runs of fine cells begin that no table of factors of groups tells apart, and their end."""
+def _runs(which, maps, use, area, parted):  # type: ignore[no-untyped-def]
+    """Return where runs of fine cells begin that all factors of a group are the same in, and their end.
+
+    Factors of parts are by area.
+    """
+    fine = area.size
     breaks = np.zeros(fine + 1, np.bool_)
     breaks[0] = breaks[fine] = True
+    if parted:
+        for f in range(1, fine):
+            breaks[f] = area[f] != area[f - 1]
     known = np.zeros(maps.shape[0], np.bool_)
     for j in range(use.size):
         if use[j] == GROUP:
@@ -51,9 +60,59 @@ def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _own_shape(mass):  # type: ignore[no-untyped-def]
-    """Return one over the relative variance of the homes of a part in a cell that has this mass."""
-    return max(mass, _SCATTERED)
+def _chosen(logs, random):  # type: ignore[no-untyped-def]
+    """Draw a position by the logarithms of chances, not normed."""
+    best, total = logs.max(), 0.0
+    for j in range(logs.size):
+        logs[j] = math.exp(logs[j] - best)
+        total += logs[j]
+    u, j = random.random() * total, 0
+    while j < logs.size - 1 and u >= logs[j]:
+        u -= logs[j]
+        j += 1
+    return j
+
+
+@_compiled
+def _rising(mass, count):  # type: ignore[no-untyped-def]
+    return math.log(mass) if count == 1.0 else _log_rising(mass, count)
+
+
+@_compiled
+def _concentration_of_group(found, share, n, grid, chances, logs, random):  # type: ignore[no-untyped-def]
+    """Draw the concentration of a group, by position, given its jobs by area and their expected shares."""
+    for j in range(grid.size):
+        logs[j] = chances[j] - _rising(grid[j], n)
+        for u in range(found.size):
+            if found[u] > 0.0:
+                logs[j] += _rising(max(grid[j] * share[u], _LEAST), found[u])
+    return _chosen(logs, random)
+
+
+@_compiled
+def _draw_part(found, exposure, share, grid, chances, ratio, logs, random):  # type: ignore[no-untyped-def]
+    """Draw the concentration of a part, by position, and the ratio of its profile to its place's, by area.
+
+    Given are how often its groups drew from the place's profile, and how often they would if all ratios were
+    1. The last concentration is that of parts that are no different.
+    """
+    last = grid.size - 1
+    for j in range(last):
+        logs[j] = chances[j]
+        for u in range(share.size):
+            mass = max(grid[j] * share[u], _LEAST)
+            logs[j] -= (mass + found[u]) * math.log1p(exposure[u] / mass)
+            if found[u] > 0.0:
+                logs[j] += _rising(mass, found[u]) - found[u] * math.log(mass)
+    logs[last] = chances[last] - exposure.sum()
+    j = _chosen(logs, random)
+    if j == last:
+        ratio[:] = 1.0
+    else:
+        for u in range(share.size):
+            mass = max(grid[j] * share[u], _LEAST)
+            ratio[u] = max(_gamma(mass + found[u], random) / (mass + exposure[u]), _NONE)
+    return j
 
 
 @_compiled
@@ -133,8 +192,9 @@ def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, ran
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, above, k_above, k_parts,
-    apart, parts, start, which, maps, factor, rest, use, burn, random, jobs,
+    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, chances, area, above,
+    division, chances_above, grid, noted, noted_above, k_parts, apart, parts, start, which, maps, factor,
+    rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
@@ -153,14 +213,26 @@ def draw_place(  # type: ignore[no-untyped-def]
     n_rows, group : ndarray of int64, shape (n_rows,)
         Jobs of the rows, and the group of each.
     k_place, k_parts : float
-        Concentrations of the place and of parts.
+        Concentrations of the place, infinite if it is as expected in each draw, and of parts of rows.
     k_groups : ndarray of float64, shape (n_draws, n_groups)
-        Concentrations of groups around the place, or of the only group around what is expected.
+        Concentrations of the only group around what is expected; of several groups the first ones, from which
+        on they are drawn given their jobs.
+    chances : ndarray of float64, shape (n_concentrations,)
+        Logarithms of the chances of concentrations of groups.
+    area : ndarray of int64, shape (n_fine,)
+        The home area of each fine cell, rising from 0: groups, and their parts of the place, are as far from
+        the place as their homes by area are.
     above : ndarray of int64, shape (n_divisions, n_groups)
         Parts of the place that groups lie in and that have profiles of their own, numbered from 0 through all
         divisions; -1 for none.
-    k_above : ndarray of float64, shape (n_draws, n_parts)
-        Concentrations of these around the place.
+    division : ndarray of int64, shape (n_parts,)
+        Of each of these parts.
+    chances_above : ndarray of float64, shape (n_divisions, n_concentrations)
+        Logarithms of the chances of concentrations of parts; of the last one parts are no different.
+    grid : ndarray of float64, shape (n_concentrations,)
+    noted : ndarray of float64, shape (n_concentrations,)
+    noted_above : ndarray of float64, shape (n_divisions, n_concentrations)
+        To these are added the jobs of groups and parts that had a concentration in a draw.
     apart : ndarray of float64, shape (n_divisions, n_rows)
         Relative variance of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
@@ -228,16 +300,24 @@ def draw_place(  # type: ignore[no-untyped-def]
     odd = at > 1 or of_rows.size > 0
     # Fine cells of each cell, and runs of fine cells that have the same factors of groups and of their parts.
     begins = np.searchsorted(cell, np.arange(wide + 1))
-    own_parts = k_above.shape[1]
-    run_first = np.arange(fine + 1) if own_parts else _runs(which, maps, use, fine)
-    ratio = np.ones((own_parts, fine))
-    of_part, part_exposure = np.zeros((own_parts, fine)), np.zeros((own_parts, fine))
+    own_parts, areas = division.size, area[fine - 1] + 1
+    run_first = _runs(which, maps, use, area, own_parts > 0)
+    ratio, before_ratio = np.ones((own_parts, areas)), np.ones((own_parts, areas))
+    of_part, part_exposure = np.zeros((own_parts, areas)), np.zeros((own_parts, areas))
+    part_jobs, area_share = np.zeros(own_parts), np.zeros(areas)
+    of_area, share_of_area, logs = np.zeros(areas), np.zeros(areas), np.empty(grid.size)
+    for q in range(above.shape[0]):
+        for g in range(groups):
+            if above[q, g] >= 0:
+                part_jobs[above[q, g]] += n[g]
     runs = run_first.size - 1
     run = np.empty(fine + 1, np.int64)
     for r in range(runs):
         run[run_first[r] : run_first[r + 1]] = r
     run[fine] = runs - 1
     boost, before, exposure = np.ones(runs), np.zeros(runs), np.zeros(runs)
+    run_area, run_theta = area[run_first[:runs]], np.zeros(runs)
+    drawn_from = np.zeros((groups if own_parts else 0, runs))
     theta, up, tables, own = np.empty(fine), np.zeros(fine + 1), np.zeros(fine), np.zeros(fine)
     weights = (up, run, run_first, before, boost)
     # Cells that nothing was drawn of are one: their evidence is the same whatever their counts are. The
@@ -263,28 +343,34 @@ def draw_place(  # type: ignore[no-untyped-def]
         seen_of[g, sizes[g]] = guess_of[g, sizes[g]] = 0
     drawn = np.empty(total_jobs, np.int32)
     tilts, chain, failures = np.zeros(groups), groups > 1, 0
+    k_now = k_groups[0].copy()
     for f in range(fine):
         theta[f] = max(shares[0, f], _LEAST)
     for d in range(-burn, draws):
         m = max(d, 0)
         at = 0
-        if not chain:
+        if not chain or k_place == np.inf:
             for f in range(fine):
                 theta[f] = max(shares[m, f], _LEAST)
+        elif d > -burn:
+            total = 0.0
+            for f in range(fine):
+                theta[f] = _gamma(k_place * max(shares[m, f], _LEAST) + tables[f], random)
+                theta[f] /= k_place + exposure[run[f]]
+                total += theta[f]
+            for f in range(fine):
+                theta[f] = max(theta[f] / total, 1e-12)
         for f in range(fine):
             up[f + 1] = up[f] + theta[f]
         tables[:] = 0.0
-        exposure[:] = k_place
+        exposure[:] = 0.0
         of_part[:] = 0.0
-        for p in range(own_parts):
-            for f in range(fine):
-                part_exposure[p, f] = _own_shape(k_above[m, p] * shares[m, f])
         for p in range(1, profile.shape[0]):
             for f in range(fine):
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + variance[p]), 1e-3)
                 profile[p, f] = max(_gamma(size, random) / size, 1e-6)
         for g in range(groups):
-            kappa, member = k_groups[m, g], row_of[slots[g]]
+            kappa, member = k_now[g] if chain else k_groups[m, g], row_of[slots[g]]
             normal, from_place = 0.0, 0.0
             for r in range(runs):
                 value, f = 1.0, run_first[r]
@@ -293,7 +379,7 @@ def draw_place(  # type: ignore[no-untyped-def]
                         value *= factor[m, start[j, member] + maps[which[j, member], f]]
                 for q in range(above.shape[0]):
                     if above[q, g] >= 0:
-                        value *= ratio[above[q, g], f]
+                        value *= ratio[above[q, g], run_area[r]]
                 boost[r], before[r] = value, normal
                 normal += value * (up[run_first[r + 1]] - up[f])
             scale = kappa / normal
@@ -356,8 +442,10 @@ def draw_place(  # type: ignore[no-untyped-def]
                         _urn(counts[i], own_gap, own_part, scale, weights, random, drawn, at)
                 at += counts[i]
             if chain:
+                of_area[:] = 0.0
                 for i in range(slot_begin, at):
                     own[drawn[i]] += 1.0
+                    of_area[area[drawn[i]]] += 1.0
                 for i in range(slot_begin, at):
                     f = drawn[i]
                     if own[f] > 0.0:
@@ -366,16 +454,27 @@ def draw_place(  # type: ignore[no-untyped-def]
                         from_place += more
                         for q in range(above.shape[0]):
                             if above[q, g] >= 0:
-                                of_part[above[q, g], f] += more
+                                of_part[above[q, g], area[f]] += more
                         own[f] = 0.0
-                # What the group's factors explain of its jobs is not the place's profile.
+                # What the group's factors explain of its jobs is not the place's profile. Of Poisson numbers
+                # of this exposure, drawn by chance, the numbers that came from it are multinomial.
+                weight = _gamma(from_place, random) / normal
+                share_of_area[:] = 0.0
                 for r in range(runs):
-                    exposure[r] += from_place * boost[r] / normal
-                for q in range(above.shape[0]):
-                    p = above[q, g]
-                    if p >= 0:
-                        for f in range(fine):
-                            part_exposure[p, f] += from_place * boost[f] / normal * theta[f] / ratio[p, f]
+                    exposure[r] += weight * boost[r]
+                    if own_parts:
+                        drawn_from[g, r] = weight * boost[r]
+                    f = run_first[r]
+                    high = run_first[r + 1]
+                    while f < high:
+                        u = area[f]
+                        low = f
+                        while f < high and area[f] == u:
+                            f += 1
+                        share_of_area[u] += boost[r] * (up[f] - up[low]) / normal
+                j = _concentration_of_group(of_area, share_of_area, float(n[g]), grid, chances, logs, random)
+                k_now[g] = grid[j]
+                noted[j] += n[g] if d >= 0 else 0.0
             # To rows: in random order, then exchanged by their odds.
             for i in range(at - slot_begin - 1, 0, -1):
                 j = int(random.random() * (i + 1))
@@ -393,15 +492,35 @@ def draw_place(  # type: ignore[no-untyped-def]
                     for i in range(total_jobs):
                         r = row_of[i]
                         factor[m, start[k, r] + maps[which[k, r], drawn[i]]] -= 1.0
-        for p in range(own_parts):
+        if own_parts:
+            area_share[:] = 0.0
             for f in range(fine):
-                size = _own_shape(k_above[m, p] * shares[m, f]) + of_part[p, f]
-                ratio[p, f] = max(_gamma(size, random) / part_exposure[p, f], 1e-6)
-        if chain:
-            total = 0.0
-            for f in range(fine):
-                theta[f] = _gamma(k_place * max(shares[m, f], _LEAST) + tables[f], random) / exposure[run[f]]
-                total += theta[f]
-            for f in range(fine):
-                theta[f] = max(theta[f] / total, 1e-12)
+                area_share[area[f]] += shares[m, f]
+            # Parts differ from each other: their jobs are looked at beside those of the place as it was
+            # drawn, not as expected. Else their profiles would take back how the place's differs by draw.
+            for r in range(runs):
+                run_theta[r] = tables[run_first[r] : run_first[r + 1]].sum() / max(exposure[r], 1e-300)
+            # One division after the other, each given the others as they now are.
+            for q in range(above.shape[0]):
+                part_exposure[:] = 0.0
+                before_ratio[:] = ratio
+                for g in range(groups):
+                    p = above[q, g]
+                    if p >= 0:
+                        for r in range(runs):
+                            u = run_area[r]
+                            part_exposure[p, u] += drawn_from[g, r] * run_theta[r] / ratio[p, u]
+                for p in range(own_parts):
+                    if division[p] == q:
+                        j = _draw_part(
+                            of_part[p], part_exposure[p], area_share, grid, chances_above[q], ratio[p],
+                            logs, random,
+                        )  # fmt: skip
+                        noted_above[q, j] += part_jobs[p] if d >= 0 else 0.0
+                for g in range(groups):
+                    p = above[q, g]
+                    if p >= 0:
+                        for r in range(runs):
+                            u = run_area[r]
+                            drawn_from[g, r] *= ratio[p, u] / before_ratio[p, u]
     return failures

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from synth._gamma import gamma
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _MEANS, _SCALES, Family, Sums, _log_rising, _which_given, draw_effects
+from synth.effects import _MEANS, _SCALES, Family, Sums, _which_given, draw_effects, log_rising
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -118,6 +118,13 @@ def domains_of(cuts: NDArray[np.int32]) -> Domains:
 HOMES = domains_of(np.arange(BLOCKS, dtype=np.int32))
 
 
+def no_parts(cell: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    """What `draw_place` is told of concentrations where it draws none: of one group, and no parts."""
+    above, none = np.zeros((0, 1), np.int64), np.zeros((0, 1))
+    one = np.ones(1)
+    return one, cell.astype(np.int64), above, np.zeros(0, np.int64), none, one, np.zeros(1), none.copy()
+
+
 def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_does() -> None:
     seen, par, keep = np.array([0, 3, 0, 1, 0]), np.array([0.3, 0.3, 0.1, 0.1, 0.5]), np.full(5, 0.8)
     shape, n, draws = np.array([0.4, 0.8, 0.1, 0.3, 1.2]), 4, 20_000
@@ -143,7 +150,7 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         failures = draw_place(
             URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
             np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
-            kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64), crossing, crossing, maps,
+            *no_parts(cell), kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64), crossing, crossing, maps,
             np.tile(factor.astype(np.float32), (draws, 1)), np.zeros(factor.size),
             np.append(none, [GROUP] * len(crossing)), 0, np.random.default_rng(5), homes,
         )  # fmt: skip
@@ -156,6 +163,46 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         np.testing.assert_allclose(found, jobs[cell] * inside, atol=0.03)
 
 
+def test_parts_of_a_place_are_as_far_from_it_as_they_were_made() -> None:
+    """Of two divisions that cross, one has parts with profiles of their own, and which one is found."""
+    wide, parts, each, n, draws = 60, 8, 4, 30, 40
+    grid = 2.0 ** np.arange(15)
+    for apart in range(2):
+        random = np.random.default_rng(apart)
+        share = random.dirichlet(np.full(wide, 0.5)) + 1e-4
+        share /= share.sum()
+        first, second = (one.ravel().repeat(each) for one in np.indices((parts, parts)))
+        label = (first, second)[apart]
+        profile = np.array([random.dirichlet(30 * share) for _ in range(parts)])[label]
+        counts = np.array([random.multinomial(n, one) for one in profile])
+        # The place's sums are nearly known, and its draws are around them.
+        share = 0.98 * counts.sum(axis=0) / counts.sum() + 0.02 * share
+        p, groups, cells = 0.05, label.size, np.arange(wide)
+        seen = counts + random.geometric(1 - p, counts.shape) - random.geometric(1 - p, counts.shape)
+        found, above = np.zeros(grid.size), np.zeros((2, grid.size))
+        jobs, chance = np.empty((draws, groups * n), np.int32), np.log(np.full((2, grid.size), 1 / grid.size))
+        none = np.zeros((0, groups), np.int64)
+        failures = draw_place(
+            NOISE, seen, np.full(seen.shape, p), np.ones(seen.shape), seen, np.full(groups, n),
+            cells.astype(np.int32), np.tile(share, (draws, 1)), np.full(groups, n), np.arange(groups), np.inf,
+            np.full((1, groups), 256.0), chance[0], cells, np.stack([first, parts + second]),
+            np.repeat([0, 1], parts), chance, grid, found, above, 1e4, np.zeros((0, groups)), none, none,
+            none, np.zeros((0, wide), np.int32), np.zeros((draws, 0), np.float32), np.zeros(0),
+            np.zeros(0, np.int64), 8, random, jobs,
+        )  # fmt: skip
+        assert failures == 0
+        mean = np.exp((above / above.sum(axis=1, keepdims=True)) @ np.log(grid))
+        assert 15 < mean[apart] < 60
+        assert mean[1 - apart] > 1000
+        assert found.sum() == draws * groups * n
+        group = np.repeat(np.arange(groups), n)
+        drawn = np.stack([np.bincount(label[group] * wide + one, minlength=parts * wide) for one in jobs])
+        true = np.array([counts[label == q].sum(axis=0) for q in range(parts)]).ravel()
+        some = drawn.mean(axis=0) > 1
+        held = held_by_lot(true[some], drawn[:, some], random)
+        assert held.mean() == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / held.size))
+
+
 def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
     random, size = np.random.default_rng(8), 40_000
     for shape in (0.001, 0.02, 0.3, 0.9, 1.0, 2.5):
@@ -164,7 +211,7 @@ def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
         for x in (1e-15, 1e-6, 1e-2, 0.3, 1.0, 3.0):
             assert abs((drawn > x).mean() - (every > x).mean()) < 5 / math.sqrt(2 * size), (shape, x)
     for s, x in ((1e-5, 0.3), (0.2, 1.0), (3.0, 40.5), (1111.0, 2.0), (0.5, 1e6)):
-        assert _log_rising(s, x) == pytest.approx(math.lgamma(s + x) - math.lgamma(s), rel=1e-7, abs=1e-7)
+        assert log_rising(s, x) == pytest.approx(math.lgamma(s + x) - math.lgamma(s), rel=1e-7, abs=1e-7)
     kinds, wider = _SCALES.size, 2.0
     chances, likely = random.dirichlet(np.ones(kinds)), np.empty(kinds)
     shapes = 1 / (_SCALES**2 * np.where(_MEANS == 1, wider, 1))
@@ -452,8 +499,7 @@ def test_evidence_of_draws_estimates_counts_without_bias() -> None:
     n, prior, size = np.array([40]), np.array([0.5, 0.5, 2.0]), 20_000
     x = np.array([30, 10, 0])
     weights = random.dirichlet(x + prior, size)
-    cells = Domains(3, np.array([0, 3]), np.arange(3, dtype=np.int32), np.zeros(3, np.uint8))
-    table = Table(n, np.zeros(1, np.int32), cells)
+    table = Table(n, np.zeros(1, np.int32), cells_of(3))
     found = np.stack(
         [
             Evidence.urn(d, np.arange(3), prior, np.ones(3)).unbiased(table, 0)[0]
@@ -461,6 +507,30 @@ def test_evidence_of_draws_estimates_counts_without_bias() -> None:
         ]
     )
     assert found.mean(axis=0) == pytest.approx(x, abs=0.15)
+
+
+def test_draws_of_few_jobs_are_as_far_from_counts_as_is_said() -> None:
+    random = np.random.default_rng(9)
+    share, size = np.array([0.3, 0.06, 0.64]), 40_000
+    for n in (1, 3, 40):
+        prior = np.array([0.02, 0.04, 0.02]) * n
+        x = random.multinomial(n, share, size)
+        weights = random.standard_gamma(x + prior)
+        drawn = random.multinomial(n, weights / weights.sum(axis=1, keepdims=True))
+        table = Table(np.array([n]), np.zeros(1, np.int32), cells_of(3))
+        seen = [Evidence.urn(d, np.arange(3), prior, np.ones(3)) for d in np.unique(drawn, axis=0)]
+        value, variance, slope = (
+            np.stack(one) for one in zip(*(one.unbiased(table, 0) for one in seen), strict=True)
+        )
+        which = np.unique(drawn, axis=0, return_inverse=True)[1]
+        # Beside how much the counts vary themselves.
+        said = variance[0] + (slope[0] + 1) * n * share * (1 - share)
+        np.testing.assert_allclose(said, value[which].var(axis=0), rtol=0.07, err_msg=str(n))
+
+
+def cells_of(wide: int) -> Domains:
+    """One domain of so many blocks."""
+    return Domains(wide, np.array([0, wide]), np.arange(wide, dtype=np.int32), np.zeros(wide, np.uint8))
 
 
 def test_intervals_are_order_statistics() -> None:
