@@ -79,7 +79,7 @@ def rows() -> list[tuple[str, str, str]]:
         ("homes inside units, from public weights", f"{concentration:,.0f}", f"{assumed.homes:,.0f}")
     )
 
-    taken = geo_data.attribute_concentrations(model.units(inputs.slots.work), inputs.slots)
+    taken = geo_data.attribute_concentrations(model.geography, model.level, inputs.slots)
     for name in names:
         codes = records.attributes[name].astype(np.int64)
         wide = int(codes.max()) + 1

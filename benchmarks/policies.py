@@ -3,10 +3,10 @@
 Usage: python benchmarks/policies.py [--distances] [--epsilon 8.6 ...] [--page docs/policies.md]
 
 With --distances: what measured tables cost together under policies of distances, beside "full".
-Otherwise it plans the jobs of Rhode Island, one row a job with three attributes, under "full" and under a
-partition by county, with each mechanism; draws from the true jobs some times over; and prints a table for
-each epsilon. LODES plays the confidential truth, and is itself public, so that what a release loses may be
-printed.
+Otherwise it plans the jobs of Rhode Island, one row a job with three attributes, under "full", under a
+partition by county, and with earnings as secret as homes, with each mechanism; draws from the true jobs some
+times over; and prints a table for each epsilon. LODES plays the confidential truth, and is itself public, so
+that what a release loses may be printed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import geo_data
 import synth
 from pipelines.planning.plan import policy_of
 from pipelines.planning.public_inputs import read_geography
-from pipelines.planning.workload import CountedJobs
+from pipelines.planning.workload import jobs_at
 from synth.steps import changed_together, largest_sum
 
 COMMAND = "python benchmarks/policies.py"
@@ -37,7 +37,12 @@ TABLES = {  # cells of tables that are measured together, with equal shares
     "blocks, tracts": ("block", "trct"),
     "blocks, tracts, counties": ("block", "trct", "cty"),
 }
-POLICIES: dict[str, Any] = {"full": "full", "by county": {"partition": "cty"}}
+EARNINGS = ["SE01", "SE02", "SE03"]
+POLICIES: dict[str, Any] = {
+    "full": "full",
+    "by county": {"partition": "cty"},
+    "with earnings": {"attribute": {"earnings": EARNINGS}},
+}
 
 
 @click.command()
@@ -118,14 +123,15 @@ def synth_domains(geography: geo_data.Geography, level: str, policy: synth.Polic
 
 def lost(subject: Subject, plan: Any, repetitions: int) -> dict[str, float]:
     """Return what draws of a plan lose in each table, and in their weighted mean, on average."""
-    true, slots = subject.true_jobs(plan), plan.pools.slots
+    origins, slots = subject.true_jobs(plan), plan.pools.slots
+    true = jobs_at(plan.geography, plan.policy, origins.work, origins.home, origins.attributes)
     truth = Truth(true, subject.workload)
-    drawn = [
-        truth.losses(CountedJobs(slots.work, draw(plan, true.home), slots.attributes))
-        for _ in range(repetitions)
+    found = [
+        truth.losses(jobs_at(plan.geography, plan.policy, slots.work, drawn, slots.attributes))
+        for drawn in (draw(plan, origins.home) for _ in range(repetitions))
     ]
-    names = [*(name for name in drawn[0] if name != MEAN), MEAN]
-    return {name: float(np.mean([one[name] for one in drawn])) for name in names}
+    names = [*(name for name in found[0] if name != MEAN), MEAN]
+    return {name: float(np.mean([one[name] for one in found])) for name in names}
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 """Rhode Island 2019 from csv.gz to checked release: time, memory, cost, and distance from the truth.
 
-Usage: python benchmarks/rhode_island.py [--figure FILE.png]
+Usage: python benchmarks/rhode_island.py [--figure FILE.png] [--page docs/benchmarks.md]
 
-Runs `odsynth run examples/rhode_island.toml` as a process of its own, three times (the first one compiles),
-and twice in this process, which has then been warmed up; compares a release with the true jobs. LODES plays
-the confidential truth here; it is itself a public, protected file, so that its comparison may be printed.
+Runs `odsynth run examples/rhode_island.toml` as a process of its own four times, taking turns with an empty
+one (the first may compile, and is not counted), and twice in this process, which has then been warmed up;
+compares a release with the true jobs. LODES plays the confidential truth here; it is itself a public,
+protected file, so that its comparison may be printed.
 """
 
 from __future__ import annotations
 
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,55 +19,82 @@ from pathlib import Path
 import click
 import geopandas as gpd
 import numpy as np
+import report
+from processes import Usage, measured
 
 import geo_data
 import pipelines
 import synth
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.layout import file_names
+from synth import dirichlet
 
 ROOT = Path(__file__).parent.parent
+COMMAND = "python benchmarks/rhode_island.py"
 CONFIG = ROOT / "examples" / "rhode_island.toml"
 TRACTS = ROOT.parent / "shared" / "data" / "ri_2019" / "ri_tracts_2010vintage.geojson"
-RUNS = 3
+RUNS = 4
 
 
 @click.command()
 @click.option("--figure", type=click.Path(path_type=Path), help="Also draw truth and release, as a PNG.")
-def main(figure: Path | None) -> None:
-    """Measure and print."""
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
+def main(figure: Path | None, page: Path | None) -> None:
+    """Measure, print, and fill the page."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "release"
-        seconds = []
+        runs, empty = [], []
         for i in range(RUNS):
-            target = out.with_name(f"release-{i}")
-            begin = time.perf_counter()
-            odsynth("run", str(CONFIG), "--out", str(target))
-            seconds.append(time.perf_counter() - begin)
-        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
-        print(f"whole process: first {seconds[0]:.1f} s, then median {statistics.median(seconds[1:]):.1f} s")
-        print(f"peak memory {memory:.2f} GB")
-        print(f"in a process that is running and has made one before: {warm(Path(folder)):.1f} s")
-        compare(target / "public", figure)
+            target = Path(folder) / f"release-{i}"
+            empty.append(once([sys.executable, "-c", "pass"]))
+            runs.append(
+                once([sys.executable, "-m", "pipelines.cli", "run", str(CONFIG), "--out", str(target)])
+            )
+        rows = [
+            ["from csv.gz to a checked release, whole process", usage(runs[1:], empty[1:])],
+            ["the same in a process that is running and has made one before", warm(Path(folder))],
+            *compare(target / "public", figure),
+        ]
+    text = report.table(["", f"of {RUNS - 1} runs the median"], rows)
+    print(text)
+    if page is not None:
+        report.fill(page, COMMAND, text)
 
 
-def warm(folder: Path) -> float:
-    """Return the seconds of a second run in this process; nothing that was calibrated is used again."""
+def once(command: list[str]) -> Usage:
+    """Run a process to its end."""
+    found = measured(command)
+    if found.status:
+        raise click.ClickException(found.errors)
+    return found
+
+
+def usage(runs: list[Usage], empty: list[Usage]) -> str:
+    """Say what runs took, beside empty processes of the same minutes."""
+
+    def median(found: list[Usage], field: str) -> float:
+        return statistics.median(getattr(one, field) for one in found)
+
+    processor = median(runs, "processor")
+    return (
+        f"{report.seconds(processor)} of processors ({processor / median(empty, 'processor'):,.0f} times "
+        f"`python -c pass`), {report.seconds(median(runs, 'seconds'))} by the clock, "
+        f"{median(runs, 'gigabytes'):.2f} GB"
+    )
+
+
+def warm(folder: Path) -> str:
+    """Say what a second run in this process takes; nothing that was calibrated is used again."""
     for i in range(2):
-        synth.dirichlet._bounds.cache_clear()
-        synth.dirichlet._calibrated.cache_clear()
-        begin = time.perf_counter()
+        dirichlet._bounds.cache_clear()
+        dirichlet._calibrated.cache_clear()
+        clock, processor = time.perf_counter(), time.process_time()
         pipelines.run(pipelines.load_config(CONFIG).with_out(folder / f"warm-{i}"))
-    return time.perf_counter() - begin
+    processor, clock = time.process_time() - processor, time.perf_counter() - clock
+    return f"{report.seconds(processor)} of processors, {report.seconds(clock)} by the clock"
 
 
-def odsynth(*arguments: str) -> None:
-    """Run the command line and let its errors be seen."""
-    subprocess.run([sys.executable, "-m", "pipelines.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-def compare(public: Path, figure: Path | None) -> None:
-    """Print what the release costs and how far it is from the truth."""
+def compare(public: Path, figure: Path | None) -> list[list[str]]:
+    """Return rows of what the release costs and how far it is from the truth."""
     config = pipelines.load_config(CONFIG)
     plan = pipelines.load_plan(public / "plan")
     guarantee = pipelines.certify(plan)
@@ -77,23 +103,37 @@ def compare(public: Path, figure: Path | None) -> None:
     homes = geo_data.group_records(plan.pools, plan.geography, truth)
     names = file_names(plan.configuration)
     released = geo_data.LodesJobs(public / names["od_csv"], geography, public / names["aux_csv"])
-    synthetic = geo_data.group_records(plan.pools, plan.geography, released.records())
-    print(f"epsilon {float(guarantee.epsilon):.6f}, delta {float(guarantee.delta):.3e}, ", end="")
-    print(f"noise share {plan.mechanism.noise_share(plan.numeric):.2%}")
+    synthetic = geo_data.group_records(plan.pools, plan.geography, released.records(plan.attributes))
+    share = plan.mechanism.noise_share(plan.numeric)
+    rows = [
+        ["epsilon; delta", f"{synth.decimal_up(guarantee.epsilon)}; {synth.decimal_up(guarantee.delta)}"],
+        ["expected share of noise", f"{share:.2%}"],
+    ]
     for level in geography.levels[1:]:
         distance = pipelines.total_variation(geography, level, slots.work, homes, synthetic)
-        print(f"total variation of flows, {level} to {level}: {distance:.4f}")
+        rows.append([f"total variation of flows, {level} to {level}", f"{distance:.4f}"])
     means = [pipelines.mean_commute(geography, slots.work, h) for h in (homes, synthetic)]
-    print(f"mean commute {means[1]:.2f} km, truth {means[0]:.2f} km ({means[1] / means[0] - 1:+.2%})")
+    rows.append(
+        [
+            "mean commute of those who live in the state",
+            f"{means[1]:.2f} km (truth {means[0]:.2f} km, {means[1] / means[0] - 1:+.2%})",
+        ]
+    )
     outside = [int(geography.is_external(h).sum()) for h in (homes, synthetic)]
-    print(f"jobs of people who live in other states: {outside[1]:,}, truth {outside[0]:,}")
+    rows.append(["jobs of people who live in other states", f"{outside[1]:,} (truth {outside[0]:,})"])
     again = released.slots()
     same = np.array_equal(again.work, slots.work) and all(
         np.array_equal(marginal(again, name), marginal(slots, name)) for name in slots.attributes
     )
-    print(f"work-block totals, by every attribute, equal the truth: {same}")
+    rows.append(
+        [
+            "work-block totals by every attribute, main and aux together",
+            "equal to the truth" if same else "not those of the truth",
+        ]
+    )
     if figure is not None:
         draw(geography, slots.work, homes, synthetic, float(guarantee.epsilon), figure)
+    return rows
 
 
 def marginal(slots: geo_data.Slots, name: str) -> np.ndarray:

@@ -3,11 +3,12 @@
 Usage: python benchmarks/startup.py [--config CONFIG] [--page docs/benchmarks.md]
 
 Times `odsynth --help` and, of the built-in region, `odsynth verify`; with --config, `odsynth run` of a
-configuration too. Each runs five times (a run once), taking turns; the medians are printed.
+configuration too. Each runs five times, taking turns; the medians are printed.
 """
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import sys
 import tempfile
@@ -36,13 +37,13 @@ def main(config: Path | None, page: Path | None) -> None:
             "odsynth --help": [*ODSYNTH, "--help"],
             "odsynth verify out/demo/public": [*ODSYNTH, "verify", str(out / "public")],
         }
+        if config is not None:
+            commands[f"odsynth run {config.name}"] = [*ODSYNTH, "run", str(config), "--out", f"{folder}/run"]
         found = {name: list[Usage]() for name in commands}
         for _ in range(TIMES):
             for name, command in commands.items():
                 found[name].append(once(command))
-        if config is not None:
-            run = [*ODSYNTH, "run", str(config), "--out", f"{folder}/run"]
-            found[f"odsynth run {config.name}"] = [once(run)]
+            shutil.rmtree(f"{folder}/run", ignore_errors=True)
     text = table(found)
     print(text)
     if page is not None:

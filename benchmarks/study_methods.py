@@ -56,7 +56,10 @@ class Subject:
     def workload(self) -> Workload:
         """The tables in which losses are measured."""
         model = self.inputs.model
-        return resolve_workload(self.config.canonical(), model.geography, model.level, self.inputs.slots)
+        secret = self.inputs.policy.secret
+        return resolve_workload(
+            self.config.canonical(), model.geography, model.level, self.inputs.slots, secret
+        )
 
     def planned(self, epsilon: str, mechanism: str) -> pipelines.ReleasePlan:
         """Return the plan that the planner makes with a mechanism, once for all that use it."""

@@ -6,7 +6,7 @@ Draws random plans (500 by default) of both mechanisms: pools, cells, retentions
 and confidential totals; makes the certificate of each, and lets verify.py compute every bound again. Prints
 the largest factor between the two. Where a plan is tiny, every histogram, coin and output is enumerated in
 rational arithmetic, and no bound of verify.py may be below the truth. Last, a number of every certificate is
-made a little smaller, which must be refused. Takes half a minute.
+made a little smaller, which must be refused. Takes a minute and a half.
 """
 
 from __future__ import annotations
@@ -58,15 +58,16 @@ class Case:
 
 
 def random_case(seed: int, verify: ModuleType) -> Case:
-    """Make a random plan and its certificate; every third has pools so small that they can be enumerated."""
+    """Make a random plan and its certificate; every third has pools so small that they can be
+    enumerated, and some have pools of up to a million jobs."""
     chance = random.Random(seed)
     while True:
-        made = _numeric(chance, tiny=seed % 3 == 0)
+        made = _numeric(chance, tiny=seed % 3 == 0, large=seed % 25 == 1)
         if made is not None:
             return _case(*made, chance, verify)
 
 
-def _numeric(chance: random.Random, *, tiny: bool) -> tuple[synth.Plan, Implicates] | None:
+def _numeric(chance: random.Random, *, tiny: bool, large: bool) -> tuple[synth.Plan, Implicates] | None:
     geometric = chance.random() < 0.15
     number = chance.choice([1, 1, 1, 2, 3]) if not tiny else 1
     source = "independent-runs" if geometric else chance.choice(["independent-runs", "one-urn"])
@@ -82,7 +83,10 @@ def _numeric(chance: random.Random, *, tiny: bool) -> tuple[synth.Plan, Implicat
                 (Fraction(2, 3),),
             ]
         )
+    large = large and not tiny
     most_cells, most_jobs = (3, 3) if tiny else chance.choice([(4, 12), (25, 12), (12, 300)])
+    if large:
+        most_cells, most_jobs = 25, 10**6
     sizes = [chance.randint(1, most_cells) for _ in range(1 if tiny else chance.randint(1, 3))]
     domains = synth.Domains(
         100,
@@ -94,7 +98,7 @@ def _numeric(chance: random.Random, *, tiny: bool) -> tuple[synth.Plan, Implicat
     # Histograms of few cells are gone through one by one, which takes minutes where jobs are many.
     n = np.array([chance.randint(1, min(most_jobs, 10) if sizes[d] <= 5 else most_jobs) for d in own])
     pools = synth.Pools(n, n * implicates.of_run, np.array(own, np.int32))
-    epsilon = Fraction(chance.randint(10, 90), 10)
+    epsilon = Fraction(chance.randint(10, 90), 100 if large else 10)  # small where pools are large
     delta = Fraction(chance.choice([1, 3]), 10 ** chance.randint(1, 8))
     protected = not tiny and chance.random() < 0.2
     record_range = synth.RecordRange(Fraction(4, 5), Fraction(5, 4)) if protected else None

@@ -6,50 +6,95 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cut", "pull", "scale", "targets"]
+__all__ = ["by_chord", "cut", "pull", "rounded", "scale", "targets"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 
+_STEPS = 11  # bits of a squared chord that tell points of a table apart, in each octave
+_REST = 52 - _STEPS  # bits of its mantissa that tell between which of them it is
+_FIRST = 1023 - 52  # exponent of the shortest: 0.1 m, what rounding makes of nothing
+
+
+def by_chord(radius: float, exponent: float, offset: float) -> Float64:
+    """Return (delta + offset)^-exponent at the squared chords between which `pull` is linear.
+
+    They follow each other as floating-point numbers do, from 2^-52 to 4, 2,048 in each octave. What lies
+    between them is right to a millionth for any decay that is fitted, but beyond 15,000 km.
+    """
+    points = np.arange(_FIRST << _STEPS, (1025 << _STEPS) + 2, dtype=np.int64)
+    chord = np.sqrt((points << _REST).view(np.float64))
+    return np.asarray((2.0 * radius * np.arcsin(np.minimum(chord / 2.0, 1.0)) + offset) ** -exponent)
+
+
 @numba.njit(cache=True, nogil=True)
 def pull(
-    vectors: Float64,
-    spread: Float64,
+    x: Float64,
+    y: Float64,
+    z: Float64,
+    own: Float64,
     units: Int64,
     weight: Float64,
-    radius: float,
-    exponent: float,
-    offset: float,
+    table: Float64,
 ) -> Float64:
-    """Return w(u) (delta(u, d) + offset)^-exponent for every unit u and each d of `units`, rows adding to 1.
+    """Return w(u) times what `table` (`by_chord`) says of u and d, for every unit u, rows adding to 1.
 
-    A unit without a place is as far as the farthest that has one.
+    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `own` says what a unit is to itself. A
+    unit without a place is as far as the farthest that has one.
     """
-    n = spread.size
+    n = x.size
     result = np.empty((units.size, n))
+    chord, value, placed = np.empty(n), np.empty(n), ~np.isnan(x)
+    bits = chord.view(np.int64)
+    whole = placed.all()
+    # Loops over plain arrays without a branch, of which the compiler makes vectors.
     for row in range(units.size):
         d = units[row]
-        x, y, z = vectors[d, 0], vectors[d, 1], vectors[d, 2]
-        least, total = np.inf, 0.0
+        x_d, y_d, z_d = x[d], y[d], z[d]
         for u in range(n):
-            square = 2.0 - 2.0 * (x * vectors[u, 0] + y * vectors[u, 1] + z * vectors[u, 2])
-            distance = 2.0 * radius * np.arcsin(min(np.sqrt(max(square, 0.0)) / 2.0, 1.0))
-            if u == d:
-                distance = spread[u]
-            value = (distance + offset) ** -exponent
-            result[row, u] = value
-            if value < least:  # false for NaN
-                least = value
-        if least == np.inf:
-            least = 1.0
+            square = 2.0 - 2.0 * (x_d * x[u] + y_d * y[u] + z_d * z[u])
+            chord[u] = square if square > 2.0**-52 else 2.0**-52  # also of NaN
         for u in range(n):
-            if np.isnan(result[row, u]):
-                result[row, u] = least
-            result[row, u] *= weight[u]
+            at = (bits[u] >> _REST) - (_FIRST << _STEPS)
+            part = (bits[u] & ((1 << _REST) - 1)) * 2.0**-_REST
+            value[u] = table[at] + part * (table[at + 1] - table[at])
+        value[d] = own[d]
+        if not whole:
+            least = np.inf
+            for u in range(n):
+                if placed[u] and placed[d]:
+                    least = min(least, value[u])
+            for u in range(n):
+                if not (placed[u] and placed[d]):
+                    value[u] = 1.0 if least == np.inf else least
+        total = 0.0
+        for u in range(n):
+            result[row, u] = value[u] * weight[u]
             total += result[row, u]
-        result[row] /= total
+        for u in range(n):
+            result[row, u] /= total
     return result
+
+
+@numba.njit(cache=True, nogil=True)
+def rounded(shares: Float64, scale: float) -> tuple[Int64, NDArray[np.int32], NDArray[np.int32]]:
+    """Return how many units of each row have a share that is not rounded to 0, these, and their shares.
+
+    Shares are whole numbers of 1 / `scale`.
+    """
+    count = np.zeros(shares.shape[0], np.int64)
+    for i in range(shares.shape[0]):
+        for u in range(shares.shape[1]):
+            count[i] += shares[i, u] * scale + 0.5 >= 1.0
+    unit, share = np.empty(count.sum(), np.int32), np.empty(count.sum(), np.int32)
+    k = 0
+    for i in range(shares.shape[0]):
+        for u in range(shares.shape[1]):
+            if shares[i, u] * scale + 0.5 >= 1.0:
+                unit[k], share[k] = u, np.floor(shares[i, u] * scale + 0.5)
+                k += 1
+    return count, unit, share
 
 
 @numba.njit(cache=True, nogil=True)

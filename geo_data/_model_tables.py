@@ -129,10 +129,14 @@ class ModelTable:
         return lambda shares: np.asarray(matrix @ self.by_origin(shares) / total)
 
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
-        """Return shares of the model after this table, shape (g, n_units), in the memory of `shares`."""
+        """Return shares of the model after this table, shape (g, n_units); `shares` may be overwritten."""
         rows = self.destination[destinations]
         if self.factor is not None:
             factor = self.factor[rows]
+        elif self.origin_starts.size == shares.shape[1]:  # its origins are the units: nothing to spread
+            target = self._targets(shares, rows, jobs[rows])
+            target /= target.sum(axis=1, keepdims=True)
+            return target
         else:
             now = self.by_origin(shares)
             factor = self._targets(now, rows, jobs[rows]) / now

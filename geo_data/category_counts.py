@@ -35,9 +35,10 @@ def inside_share(slots: Slots, attribute: str) -> float:
 def count_categories(
     slots: Slots, attribute: str, place: NDArray[np.int32]
 ) -> tuple[Float64, Float64, Float64]:
-    """Return jobs by place and category, jobs by place, and the share of each category."""
+    """Return jobs by place and category, of places with any; jobs by place; the share of each category."""
     wide = len(slots.categories[attribute])
-    places, row = np.unique(place, return_inverse=True)
-    counts = np.bincount(row * wide + slots.attributes[attribute], minlength=places.size * wide)
-    table: Float64 = counts.reshape(places.size, wide).astype(np.float64)
+    places = int(place.max(initial=-1)) + 1
+    counts = np.bincount(place.astype(np.int64) * wide + slots.attributes[attribute], minlength=places * wide)
+    counts = counts.reshape(places, wide)
+    table: Float64 = counts[counts.any(axis=1)].astype(np.float64)
     return table, table.sum(axis=1), table.sum(axis=0) / max(1, len(slots))

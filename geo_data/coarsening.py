@@ -19,10 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data import _kernels
 from geo_data._model_tables import in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
@@ -52,6 +54,10 @@ SHARE_SCALE = 2**16
 """What the integer shares of a destination add up to, before rounding."""
 
 _SMALLEST = 1e-300  # the least measure that is not nothing
+
+_trees: WeakKeyDictionary[PublicModel, Tree] = WeakKeyDictionary()  # the planner coarsens again and again
+
+_Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +187,12 @@ def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
     return tuple(grid) if smallest == 1 else (*grid, smallest)
 
 
+def _tree(model: PublicModel) -> Tree:
+    if model not in _trees:
+        _trees[model] = Tree(model)
+    return _trees[model]
+
+
 def coarsen(
     model: PublicModel,
     place: NDArray[np.int32],
@@ -205,7 +217,8 @@ def coarsen(
         f_min. A cell's retention is its expected count clipped to [f_min, 1], rounded up to
         `retention_grid`.
     policy : Policy
-        Under a policy of parts a domain is of one part.
+        Under a policy of parts a domain is of one part. Under one of attributes every copy of the blocks has
+        the same cells: those for a pool of as many jobs as would be in each copy if all had equally many.
     part : ndarray of int32, shape (n_pools,), optional
         The part of each pool's homes; by default 0.
 
@@ -223,12 +236,13 @@ def coarsen(
     retention = retention_grid(smallest_retention)
     same = rule.cuts if isinstance(rule, _SameCells) and len(retention) == 1 else None
     any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
-    octave = np.floor(np.log2(n)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
+    each = np.maximum(n // policy.copies, 1)
+    octave = np.floor(np.log2(each)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
     key, parts = unit_of_pool.astype(np.int64) * 64 + octave, policy.n_parts
     keys, domain = np.unique(key * parts + (0 if part is None else part), return_inverse=True)
     of_part, keys = keys % parts, keys // parts
     unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
-    tree = Tree(model)
+    tree = _tree(model)
     falling = -np.array([float(f) for f in retention])
     needed, first = np.unique(unit, return_index=True)
     last = np.append(first[1:], unit.size)
@@ -256,15 +270,16 @@ def coarsen(
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
-        return cuts, strata, _listed(shares)
+        return cuts, strata, _kernels.rounded(shares, SHARE_SCALE)
 
     made = in_batches(cells_of, needed.size)
-    lengths = np.array([c.size for cuts, _, _ in made for c in cuts])
+    copies, n_blocks = policy.copies, model.geography.n_blocks
+    lengths = np.array([c.size * copies for cuts, _, _ in made for c in cuts])
     listed = [batch[2] for batch in made]
     return Coarsening(
         offsets=np.append(0, np.cumsum(lengths)),
-        cuts=np.concatenate([c for cuts, _, _ in made for c in cuts]),
-        stratum=np.concatenate([s for _, strata, _ in made for s in strata]),
+        cuts=np.concatenate([policy.in_copies(c, n_blocks) for cuts, _, _ in made for c in cuts]),
+        stratum=np.concatenate([np.tile(s, copies) for _, strata, _ in made for s in strata]),
         retention=retention,
         domain=domain.astype(np.int32),
         unit=unit,
@@ -283,13 +298,3 @@ def _of_part(tree: Tree, shares: Float64, first: int, stop: int) -> Float64:
     inside = np.zeros(shares.size, bool)
     inside[np.searchsorted(starts, first, side="right") - 1 : np.searchsorted(starts, stop)] = True
     return np.where(inside, shares, 0.0) / (after - before if after > before else 1.0)
-
-
-_Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
-
-
-def _listed(shares: Float64) -> _Listed:
-    """Return how many units each row lists, these units, and their integer shares."""
-    scaled = np.floor(shares * SHARE_SCALE + 0.5).astype(np.int32)
-    row, unit = np.nonzero(scaled)
-    return np.bincount(row, minlength=shares.shape[0]), unit.astype(np.int32), scaled[row, unit]

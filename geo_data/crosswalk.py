@@ -238,11 +238,9 @@ def _with_external(
     shared: Mapping[str, int],
 ) -> pd.DataFrame:
     """Add a row for every external zone; places stay NaN."""
+    lengths = {name: int(frame[name].str.len().max()) for name in (*levels, *shared, block)}
     added = pd.DataFrame(
-        {
-            name: pd.Series([fill(area, int(frame[name].str.len().max())) for area in areas], dtype="str")
-            for name in (*levels, *shared, block)
-        }
+        {name: [fill(area, n) for area in areas] for name, n in lengths.items()}, dtype="str"
     )
     for (
         name,
@@ -253,7 +251,7 @@ def _with_external(
     refuse_any(
         path,
         f"external zones are areas of the crosswalk, or of one another, at level {finest}",
-        int(added[finest].isin(frame[finest]).sum()) + int(added[finest].duplicated().sum()),
+        int(added[finest].isin(frame[finest].unique()).sum()) + int(added[finest].duplicated().sum()),
         fix="name only areas of which the crosswalk has no block",
     )
     return pd.concat([frame, added], ignore_index=True)

@@ -84,7 +84,7 @@ def find_external_zones(areas: Sequence[str], blocks: pd.Series) -> tuple[str, .
     tuple of str
         Sorted.
     """
-    states = set(US_STATES) - set(blocks.str[:2]) if _EVERY_STATE in areas else ()
+    states = set(US_STATES) - set(blocks.str[:2].unique()) if _EVERY_STATE in areas else ()
     return tuple(sorted([*(area for area in areas if area != _EVERY_STATE), *states]))
 
 

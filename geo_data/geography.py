@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from geo_data.code_index import CodeIndex
 from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
 __all__ = ["Geography", "Partition", "ordered_geography"]
@@ -106,9 +107,9 @@ class Geography:
         return len(self.blocks)
 
     @cached_property
-    def _indexes(self) -> tuple[pd.Index, ...]:
-        """One hash index per level, the block level and non-nesting areas last."""
-        return tuple(pd.Index(codes, dtype="str") for codes in self._codes)
+    def _indexes(self) -> dict[int, CodeIndex]:
+        """Per level that was asked for, an index of its codes."""
+        return {}
 
     @cached_property
     def _units(self) -> dict[int, Int32]:
@@ -132,6 +133,12 @@ class Geography:
         beyond = f"; {len(self.external_zones)} external zones" if self.external_zones else ""
         return f"<Geography: {' > '.join(counts)}{beyond}>"
 
+    def _index(self, level: str) -> CodeIndex:
+        position = self._position(level)
+        if position not in self._indexes:
+            self._indexes[position] = CodeIndex(self._codes[position])
+        return self._indexes[position]
+
     def codes(self, level: str) -> Codes:
         """Return the codes of the units of `level` in block order, shape (U,)."""
         return self._codes[self._position(level)]
@@ -149,12 +156,12 @@ class Geography:
         """Return the number of units of `level`."""
         return len(self.codes(level))
 
-    def number(self, codes: npt.ArrayLike | pd.Series) -> Int32:
+    def number(self, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> Int32:
         """Return the block numbers of block codes.
 
         Parameters
         ----------
-        codes : array_like of str, shape (n,)
+        codes : array_like or ChunkedArray of str, shape (n,)
 
         Returns
         -------
@@ -163,7 +170,7 @@ class Geography:
         """
         return self.unit_number(self.block_level, codes)
 
-    def unit_number(self, level: str, codes: npt.ArrayLike | pd.Series) -> Int32:
+    def unit_number(self, level: str, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> Int32:
         """Return the unit numbers of unit codes of `level`; as `number` does for blocks.
 
         Raises
@@ -171,8 +178,7 @@ class Geography:
         ValueError
             If there is no such level.
         """
-        index = self._indexes[self._position(level)]
-        return index.get_indexer(pd.Index(pd.Series(codes, dtype="str"))).astype(np.int32)
+        return self._index(level).find(codes)
 
     def find_unit(self, level: str, code: str) -> int:
         """Return the unit number of one code of `level`, -1 where there is none.
@@ -184,12 +190,7 @@ class Geography:
         ValueError
             If there is no such level.
         """
-        try:
-            found = self._indexes[self._position(level)].get_loc(code)
-        except KeyError:
-            return -1
-        assert isinstance(found, int)  # codes are unique
-        return found
+        return self._index(level).find_one(code)
 
     def unit_of(self, level: str, block_numbers: npt.ArrayLike) -> Int32:
         """Return the unit of `level` that each block lies in.
@@ -240,7 +241,7 @@ class Geography:
         """Block number of each external zone, int32 of shape (len(external_zones),)."""
         if not self.external_zones:  # without making the index
             return np.zeros(0, np.int32)
-        length = max(len(code) for code in self.blocks)
+        length = self._index(self.block_level).longest
         return self.number([fill(area, length) for area in self.external_zones])
 
     @cached_property
@@ -288,7 +289,7 @@ class Geography:
         numbers = self.unit_number(level, codes)
         texts = pd.Series(codes, dtype="str")
         # A code that lost its leading zero would begin like that of another area.
-        length = max(len(code) for code in self.codes(level))
+        length = self._index(level).longest
         whole = ((texts.str.len() == length) | texts.isin(self.external_zones)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
         part = self.non_nesting_areas.get(level)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,17 +75,22 @@ class Centres:
         weight : ndarray of float64, shape (n_units,)
             Public weight of each origin u, > 0.
         """
+        x, y, z = self._axes
         return np.asarray(
             _kernels.pull(
-                self.vectors,
-                self.spread,
+                x,
+                y,
+                z,
+                decay.pull(self.spread),
                 units.astype(np.int64),
                 weight,
-                EARTH_RADIUS_KM,
-                decay.exponent,
-                decay.offset,
+                _by_chord(decay),
             )
         )
+
+    @cached_property
+    def _axes(self) -> tuple[Float64, ...]:
+        return tuple(np.ascontiguousarray(axis) for axis in self.vectors.T)
 
     def distance_km(self, units: NDArray[np.integer]) -> Float64:
         """Return the great-circle distance from every unit to each of `units`.
@@ -107,6 +113,11 @@ class Centres:
             far = np.where(missing, 0.0, distance).max(axis=1, initial=0.0, keepdims=True)
             distance = np.where(missing, far, distance)
         return np.asarray(distance)
+
+
+@lru_cache(maxsize=2)
+def _by_chord(decay: Decay) -> Float64:
+    return _kernels.by_chord(EARTH_RADIUS_KM, decay.exponent, decay.offset)
 
 
 def centres(geography: Geography, level: str, weights: NDArray[np.int64]) -> Centres:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, SupportsInt
 
 import numpy as np
@@ -26,7 +27,9 @@ __all__ = [
     "count_repeats",
     "files_of",
     "join_records",
+    "join_slots",
     "locate_blocks",
+    "narrow",
     "refuse_no_jobs",
 ]
 
@@ -78,15 +81,55 @@ class Slots:
     def __len__(self) -> int:
         return len(self.work)
 
+    def counted(self) -> tuple[Slots, npt.NDArray[np.int64]]:
+        """Return one of every run of slots that are alike, and how many it stands for.
+
+        There are far fewer of them than slots.
+        """
+        first = np.append(len(self) > 0, self.work[1:] != self.work[:-1])
+        for codes in (*self.attributes.values(), *([] if self._one_part else [self.home_part])):
+            first[1:] |= codes[1:] != codes[:-1]
+        at = np.flatnonzero(first)
+        return self.some(at), np.diff(at, append=len(self))
+
+    def jobs(self, n_blocks: int) -> npt.NDArray[np.int64]:
+        """Return how many slots each of so many blocks has."""
+        alike, times = self.counted()
+        return np.bincount(alike.work, times, n_blocks).astype(np.int64)
+
+    def repeated(self, times: npt.NDArray[np.integer]) -> Slots:
+        """Return every slot so many times."""
+        return Slots(
+            np.repeat(self.work, times),
+            {name: codes.repeat(times) for name, codes in self.attributes.items()},
+            self.categories,
+            self.home_part[:1] if self._one_part else np.repeat(self.home_part, times),
+        )
+
+    @property
+    def _one_part(self) -> bool:
+        """Whether the part of all homes is one number, which takes no memory."""
+        return self.home_part.strides == (0,)
+
+    def sorted(self) -> Slots:
+        """Return the slots in their order, from any other."""
+        if self._one_part and not self.attributes:  # numbers alone are sorted ten times as fast
+            return replace(self, work=np.sort(self.work))
+        return self.some(self.order())
+
+    def order(self) -> npt.NDArray[np.intp]:
+        """Return the order that the slots are to have."""
+        part = () if self._one_part else (self.home_part,)
+        return np.lexsort((*reversed(self.attributes.values()), *part, self.work))
+
     def some(self, rows: npt.NDArray[Any], names: Sequence[str] | None = None) -> Slots:
         """Return some of the slots, in an order, with some of the attributes; by default all."""
         names = list(self.attributes) if names is None else names
-        whole = self.home_part.strides == (0,)  # one part, which takes no memory
         return Slots(
             self.work[rows],
             {name: self.attributes[name][rows] for name in names},
             {name: self.categories[name] for name in names},
-            FULL.part(np.zeros(1, np.int32)) if whole else self.home_part[rows],
+            self.home_part[:1] if self._one_part else self.home_part[rows],
         )
 
     def part(self, policy: Policy) -> Int32:
@@ -169,6 +212,41 @@ def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: Suppo
             column=column,
             fix="name a file and a column that count jobs, or split the file",
         )
+
+
+def join_slots(parts: Sequence[tuple[Slots, npt.NDArray[np.integer]]]) -> Slots:
+    """Return the slots of several files as one.
+
+    Parameters
+    ----------
+    parts : sequence of tuples
+        Of each file, what `Slots.counted` returns; attributes may have other categories in each.
+
+    Returns
+    -------
+    Slots
+        With the categories of all files, sorted as text.
+    """
+    every = [slots for slots, _ in parts]
+    categories = {
+        name: tuple(sorted({*itertools.chain(*(slots.categories[name] for slots in every))}))
+        for name in every[0].categories
+    }
+    codes: dict[str, AttributeCodes] = {}
+    for name, wide in categories.items():
+        positions = [pd.Index(wide).get_indexer(pd.Index(slots.categories[name])) for slots in every]
+        found = [own[slots.attributes[name]] for own, slots in zip(positions, every, strict=True)]
+        codes[name] = narrow(np.concatenate(found), len(wide))
+    same = all(slots._one_part for slots in every)
+    part = every[0].home_part[:1] if same else np.concatenate([slots.home_part for slots in every])
+    alike = Slots(np.concatenate([slots.work for slots in every]), codes, categories, part)
+    order = alike.order()
+    return alike.some(order).repeated(np.concatenate([times for _, times in parts])[order])
+
+
+def narrow(codes: npt.NDArray[np.integer], categories: int) -> AttributeCodes:
+    """Return codes of so many categories in as few bytes as they take."""
+    return codes.astype(np.uint8) if categories <= 256 else codes.astype(np.uint16)
 
 
 def join_records(parts: Sequence[JobRecords], by: Sequence[str]) -> JobRecords:

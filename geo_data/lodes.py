@@ -316,4 +316,9 @@ class LodesJobs:
         places = pd.util.hash_array((position * len(LODES_CATEGORIES) + group).astype(np.uint64))
         blocks = pd.util.hash_array(self.geography.blocks, categorize=False)
         # Unsigned addition wraps around, which is what mixing two hashes wants.
-        return np.lexsort((pd.util.hash_array(places + blocks[slot_work]), row))
+        mixed = pd.util.hash_array(places + blocks[slot_work])
+        bits = np.uint64(int(row.max(initial=0)).bit_length())
+        both = (row.astype(np.uint64) << (64 - bits)) | (mixed >> bits)
+        order = np.argsort(both)
+        # Rarely do two hashes of a row begin alike: to sort by both takes three times as long.
+        return order if (np.diff(both[order]) > 0).all() else np.lexsort((mixed, row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,9 @@ from geo_data.jobs import (
     count_repeats,
     files_of,
     join_records,
+    join_slots,
     locate_blocks,
+    narrow,
     refuse_no_jobs,
 )
 from geo_data.tables import Kind, read_table
@@ -61,6 +63,9 @@ class MicrodataJobs:
         The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
     sha256 : dict, optional
         Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
+    policy : Policy
+        Attributes that it makes secret are no attributes of slots, and are read with homes: the home of a
+        record is then its origin (`synth.Policy.origins`).
 
     Raises
     ------
@@ -78,6 +83,7 @@ class MicrodataJobs:
     attributes: tuple[str, ...] = ()
     records_per_worker: int = 1
     sha256: dict[str, str] | None = None
+    policy: Policy = FULL
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -101,7 +107,7 @@ class MicrodataJobs:
             )
 
     def slots(self, policy: Policy = FULL) -> Slots:
-        """Read the job slots; the origin and worker columns must be there, and are not parsed.
+        """Read the job slots; the columns of origins, workers and secrets must be there, and are not parsed.
 
         Of origins the part is kept that the policy makes public, if it has several.
 
@@ -116,24 +122,24 @@ class MicrodataJobs:
             A file fault, a destination outside the geography, an attribute with missing values or more
             than 1,000 categories.
         """
-        frames, works, parts = [], [], []
+        parts = []
         several = policy.n_parts > 1
-        for path in files_of(self.path):
-            frame = self._read(path, self.attributes, origins=several)
-            works.append(locate_blocks(self.geography, frame[self.work], path=path, column=self.work))
-            if several:
-                parts.append(policy.part(self._homes(frame[self.home], path)))
-            frames.append(frame[list(self.attributes)])
-        work, whole = np.concatenate(works), pd.concat(frames, ignore_index=True)
-        part = [np.concatenate(parts)] if several else []
-        coded = {name: self._code(whole[name]) for name in self.attributes}
-        order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), *part, work))
-        return Slots(
-            work=work[order],
-            attributes={name: codes[order] for name, (codes, _) in coded.items()},
-            categories={name: categories for name, (_, categories) in coded.items()},
-            home_part=part[0][order] if several else policy.part(work),
-        )
+        for path in files_of(self.path):  # of which one is in memory, and what is left of those before
+            frame = self._read(path, self._public, origins=several)
+            work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work)
+            homes = policy.part(self._homes(frame[self.home], path)) if several else policy.part(work[:1])
+            coded = {name: pd.factorize(frame[name]) for name in self._public}
+            slots = Slots(
+                work=work,
+                attributes={name: narrow(codes, len(found)) for name, (codes, found) in coded.items()},
+                categories={name: tuple(map(str, found)) for name, (_, found) in coded.items()},
+                home_part=homes,
+            )
+            parts.append(slots.sorted().counted())
+        slots = join_slots(parts)
+        for name, categories in slots.categories.items():
+            self._refuse_many(name, categories)
+        return slots
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
         """Read the job records with their confidential origins, in the order of the file.
@@ -141,7 +147,7 @@ class MicrodataJobs:
         Parameters
         ----------
         by : tuple of str
-            Any of `attributes`.
+            Any of `attributes` that are not secret.
 
         Returns
         -------
@@ -179,10 +185,10 @@ class MicrodataJobs:
         by = tuple(by)
         if self.home is None:
             raise ValueError("a table of jobs by workplace has no homes")
-        if not set(by) <= set(self.attributes):
+        if not set(by) <= set(self._public):
             raise InputError(
                 files_of(self.path)[0],
-                f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
+                f"no such attribute is configured; there are: {', '.join(self._public) or 'none'}",
                 fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
@@ -191,7 +197,8 @@ class MicrodataJobs:
         same: list[npt.NDArray[np.uint64]] = []  # rows of each file
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
-            labels = dict.fromkeys((*by, *(self.attributes if len(files) > 1 else ()), *workers))
+            secret = self.policy.secret
+            labels = dict.fromkeys((*by, *secret, *(self.attributes if len(files) > 1 else ()), *workers))
             frame = self._read(path, tuple(labels), origins=True)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
@@ -202,12 +209,15 @@ class MicrodataJobs:
                 same.append(np.unique(hashes) if workers else _digest(hashes))
                 del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
+            hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             for start in range(0, len(frame), _ROWS):
                 rows = slice(start, start + _ROWS)
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
+                codes = {name: column[rows] for name, column in hidden.items()}
+                blocks = self._homes(home, path)
                 yield JobRecords(
                     work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
-                    home=self._homes(home, path),
+                    home=self.policy.origins(blocks, codes, self.geography.n_blocks) if codes else blocks,
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
@@ -232,12 +242,30 @@ class MicrodataJobs:
         column = str(codes.name)
         return locate_blocks(self.geography, codes, path=path, column=column, homes=True, external=True)
 
+    @property
+    def _public(self) -> tuple[str, ...]:
+        """The attributes of slots."""
+        return tuple(name for name in self.attributes if name not in self.policy.secret)
+
+    def _secret(
+        self, values: pd.Series, categories: tuple[str, ...], path: str | os.PathLike[str]
+    ) -> AttributeCodes:
+        codes = self._coded(values, categories)
+        refuse_any(
+            path,
+            "rows have another category than the policy lists",
+            pd.Series(codes == len(categories), values.index),
+            column=str(values.name),
+            fix="list all categories in privacy.policy.attribute, and plan again; a job must not be missing "
+            "because of its category",
+        )
+        return codes
+
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
-            return self._code(values)[0]
+            return self._code(values)
         codes = pd.Index(categories, dtype="str").get_indexer(pd.Index(values))
-        codes = np.where(codes < 0, len(categories), codes)
-        return codes.astype(np.uint8) if len(categories) < 256 else codes.astype(np.uint16)
+        return narrow(np.where(codes < 0, len(categories), codes), len(categories) + 1)
 
     def _read(
         self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
@@ -247,7 +275,7 @@ class MicrodataJobs:
         if origins and self.home is not None:
             columns[self.home] = "home"
         # A wrong name of the columns that planning does not parse is found by planning.
-        present = [name for name in (self.home, self.worker) if name is not None]
+        present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
         columns.update(dict.fromkeys(labels, "label"))
         if self.count is None:
             return read_table(path, columns, present=present, sha256=self.sha256)
@@ -263,18 +291,20 @@ class MicrodataJobs:
         refuse_no_jobs(path, self.count, min(count.sum(), 1e18))
         return frame.loc[frame.index.repeat(count.astype(np.int64))]  # the index stays the number of the row
 
-    def _code(self, values: pd.Series) -> tuple[AttributeCodes, tuple[str, ...]]:
+    def _code(self, values: pd.Series) -> AttributeCodes:
         codes, categories = pd.factorize(values, sort=True)
+        self._refuse_many(str(values.name), categories)
+        return narrow(codes, len(categories))
+
+    def _refuse_many(self, attribute: str, categories: Sequence[str] | pd.Index) -> None:
         if len(categories) > _MAX_CATEGORIES:
             raise InputError(
                 files_of(self.path)[0],
                 f"categories are more than {_MAX_CATEGORIES:,}",
-                column=str(values.name),
+                column=attribute,
                 count=len(categories),
                 fix="group the categories, or leave this column out: it may identify people",
             )
-        narrow = codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
-        return narrow, tuple(str(category) for category in categories)
 
 
 def _digest(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -56,6 +56,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +144,15 @@ class PublicModel:
         ndarray of float64, shape (g, n_units)
             Positive; rows add to 1.
         """
+        if self.n_units**2 <= _PAIRS:  # kept, as the planner asks for them again and again
+            return self._every_share[destinations]
+        return self._shares(destinations)
+
+    @cached_property
+    def _every_share(self) -> Float64:
+        return self._shares(np.arange(self.n_units))
+
+    def _shares(self, destinations: NDArray[np.integer]) -> Float64:
         result = self._centres.pull(destinations, self.decay, self._weight)
         for stage in self._stages:
             result = stage.applied(result, destinations, self.jobs)
@@ -306,7 +316,7 @@ def _differences(model: PublicModel, stage: ModelTable) -> tuple[float, float, D
     if chosen.size == 0:
         return _CONCENTRATION, _CONCENTRATION, model.deviation
     rows, flow, sample = stage.flows(chosen)
-    expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model.shares(chosen))
+    expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model._shares(chosen))
     inside = stage.inside(flow)
     m, share = (stage.spread(stage.by_parent(values)) for values in (sample, expected))
     found = sample[inside], m[inside], (expected / share)[inside]

@@ -8,7 +8,8 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +25,9 @@ __all__ = [
     "GZIP_LEVEL",
     "LODES_CATEGORIES",
     "OD_COLUMNS",
+    "PairCounts",
     "count_columns",
+    "count_pairs",
     "od_csv_text",
     "od_table",
     "write_od_csv",
@@ -37,8 +40,8 @@ LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
 #: The columns that every OD file has, beside those that count jobs by category.
 OD_COLUMNS = ("w_geocode", "h_geocode", "S000", "createdate")
 
-#: Level 6 is four times as fast as level 9 and 5 % larger on a state's file.
-GZIP_LEVEL = 6
+#: Level 5 is twice as fast as level 6 and 3 % larger on a state's file.
+GZIP_LEVEL = 5
 
 
 def count_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -96,6 +99,57 @@ def od_table(
     ValueError
         If the arrays differ in length, a number is out of range, or two columns have one name.
     """
+    pairs = count_pairs(geography, work, home, attributes, categories)
+    columns: dict[str, object] = {
+        "w_geocode": _take(geography.block_codes, pairs.work),
+        "h_geocode": _take(geography.block_codes, pairs.home),
+    }
+    names = ["S000", *itertools.chain(*count_columns(categories).values())]
+    columns.update(zip(names, pairs.counts.T, strict=True))
+    return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """Jobs by (destination, origin) pair, each pair once, by destination and then origin.
+
+    Attributes
+    ----------
+    work, home : ndarray of int32, shape (n,)
+        Block numbers.
+    counts : ndarray of int64, shape (n, 1 + number of all categories)
+        Jobs in total, and by category of each attribute.
+    """
+
+    work: npt.NDArray[np.int32]
+    home: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, pieces: Sequence[PairCounts]) -> PairCounts:
+        """Return the rows of several tables, one after another."""
+        return cls(
+            np.concatenate([piece.work for piece in pieces]),
+            np.concatenate([piece.home for piece in pieces]),
+            np.concatenate([piece.counts for piece in pieces]),
+        )
+
+    def __getitem__(self, rows: slice | npt.NDArray[np.integer]) -> PairCounts:
+        return PairCounts(self.work[rows], self.home[rows], self.counts[rows])
+
+    def equals(self, other: PairCounts) -> bool:
+        """Say whether another table has the same rows."""
+        return all(np.array_equal(column, vars(other)[name]) for name, column in vars(self).items())
+
+
+def count_pairs(
+    geography: Geography,
+    work: npt.NDArray[np.integer],
+    home: npt.NDArray[np.integer],
+    attributes: Mapping[str, npt.NDArray[np.integer]],
+    categories: Mapping[str, tuple[str, ...]],
+) -> PairCounts:
+    """Count jobs as `od_table` does, with the same parameters and errors, and return numbers of blocks."""
     n_jobs, n_blocks = len(work), geography.n_blocks
     if set(attributes) != set(categories):
         raise ValueError("attributes and categories name different attributes")
@@ -107,24 +161,20 @@ def od_table(
     all_names = [*OD_COLUMNS, *itertools.chain(*columns_of.values())]
     if len(set(all_names)) < len(all_names):
         raise ValueError("two columns of the table have one name")
-    pairs, pair_of_job, totals = np.unique(
-        work.astype(np.int64) * n_blocks + home, return_inverse=True, return_counts=True
-    )
-    codes_in_order = geography.block_codes
-    columns: dict[str, object] = {
-        "w_geocode": _take(codes_in_order, pairs // n_blocks),
-        "h_geocode": _take(codes_in_order, pairs % n_blocks),
-        "S000": totals.astype(np.int64),
-    }
+    key = work.astype(np.int64) * n_blocks + home
+    if attributes:
+        pairs, pair_of_job, totals = np.unique(key, return_inverse=True, return_counts=True)
+    else:  # numbers alone are sorted ten times as fast
+        pairs, totals = np.unique(key, return_counts=True)
+    counts = [totals.astype(np.int64)[:, None]]
     for attribute, names in columns_of.items():
         codes, n_names = attributes[attribute], len(names)
         if n_jobs and (codes.min() < 0 or codes.max() >= n_names):
             raise ValueError(f"codes of {attribute} must lie in [0, {n_names})")
-        counts = np.bincount(pair_of_job * n_names + codes, minlength=len(pairs) * n_names)
-        counts = counts.reshape(len(pairs), n_names)
-        for position, name in enumerate(names):
-            columns[name] = counts[:, position]
-    return pd.DataFrame(columns)
+        found = np.bincount(pair_of_job * n_names + codes, minlength=len(pairs) * n_names)
+        counts.append(found.reshape(len(pairs), n_names))
+    works, homes = np.divmod(pairs, n_blocks)
+    return PairCounts(works.astype(np.int32), homes.astype(np.int32), np.hstack(counts))
 
 
 def write_od_csv(
@@ -197,5 +247,5 @@ def od_csv_text(table: pa.Table, *, header: bool) -> memoryview:
     return text.getbuffer()
 
 
-def _take(codes: pa.Array, positions: npt.NDArray[np.int64]) -> pd.Series:
+def _take(codes: pa.Array, positions: npt.NDArray[np.int32]) -> pd.Series:
     return codes.take(pa.array(positions)).to_pandas().astype("str")

@@ -127,17 +127,18 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Po
     if unknown:
         allowed = ", ".join(slots.attributes) or "none"
         raise ValueError(f"pools cannot be made by {', '.join(unknown)}: the attributes are {allowed}")
-    place = pooling.place(geography, np.bincount(slots.work, minlength=geography.n_blocks))
-    key = _key(slots, slots.categories, pooling.by, place, policy)
+    place = pooling.place(geography, slots.jobs(geography.n_blocks))
+    alike, times = slots.counted()
+    key = _key(alike, slots.categories, pooling.by, place, policy)
     order = np.argsort(key, kind="stable")
-    ordered = slots.some(order)
-    _, first, n = np.unique(key[order], return_index=True, return_counts=True)
+    alike, times = alike.some(order), times[order]
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
     return PoolTable(
         pooling=pooling,
-        place=place[ordered.work[first]],
-        strata={name: ordered.attributes[name][first] for name in pooling.by},
-        n=n.astype(np.int64),
-        slots=ordered,
+        place=place[alike.work[first]],
+        strata={name: alike.attributes[name][first] for name in pooling.by},
+        n=np.add.reduceat(times, first) if first.size else times,
+        slots=alike.repeated(times),
         policy=policy,
     )
 
@@ -197,9 +198,7 @@ class PoolFinder:
 
     def __init__(self, pools: PoolTable, geography: Geography) -> None:
         self._pools = pools
-        self._place = pools.pooling.place(
-            geography, np.bincount(pools.slots.work, minlength=geography.n_blocks)
-        )
+        self._place = pools.pooling.place(geography, pools.slots.jobs(geography.n_blocks))
         first = np.cumsum(pools.n) - pools.n
         slots = pools.slots.some(first, pools.pooling.by)
         self._keys = _key(slots, slots.categories, pools.pooling.by, self._place, pools.policy)

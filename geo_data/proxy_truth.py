@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from geo_data.category_counts import count_categories, inside_share
 from geo_data.deviation import Deviation
+from geo_data.geography import Geography
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 from synth.decoarsening import cumulative_weights
-from synth.policy import Policy
+from synth.policy import FULL, Policy
 
-__all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_homes"]
+__all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_categories", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -26,6 +27,7 @@ _ROUNDS = 10  # of exchanges of homes; more change no table by more than another
 _MORE, _POWER = 1.5, 4.5  # of the variance between units, so that residents of Rhode Island differ as they do
 _OF_BLOCKS = Deviation(0.13, 2500.0)
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
+_OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
 
 
@@ -171,7 +173,18 @@ def homes_in_parts(
     return homes
 
 
-def attribute_concentrations(unit: NDArray[np.int32], slots: Slots) -> dict[str, float]:
+def proxy_categories(policy: Policy, jobs: int, seed: int) -> dict[str, NDArray[np.uint16]]:
+    """Draw a category of each secret attribute for every job, all equally likely, as nothing public tells."""
+    generator = np.random.default_rng([seed, 3])
+    return {
+        name: generator.integers(len(values), size=jobs).astype(np.uint16)
+        for name, values in policy.secret.items()
+    }
+
+
+def attribute_concentrations(
+    geography: Geography, level: str, slots: Slots, policy: Policy = FULL
+) -> dict[str, float]:
     """Say how much the categories of residents are taken to differ between units, from public slots.
 
     As much as those of jobs differ between work units, but for what is a matter of the workplace: where all
@@ -182,19 +195,23 @@ def attribute_concentrations(unit: NDArray[np.int32], slots: Slots) -> dict[str,
 
     Parameters
     ----------
-    unit : ndarray of int32, shape (n_slots,)
-        Unit of the public model that each slot's work block is in.
+    geography : Geography
+    level : str
+        Of the public model.
     slots : Slots
         All of them.
+    policy : Policy
+        Of the attributes that it makes secret nothing is known: units are taken to differ by them about as
+        residents of Rhode Island do by earnings.
 
     Returns
     -------
     dict of str to float
         The concentration of each attribute: the larger, the more alike units are.
     """
-    found = {}
+    found = dict.fromkeys(policy.secret, _OF_SECRETS)
     for name in slots.categories:
-        counts, n, share = count_categories(slots, name, unit)
+        counts, n, share = count_categories(slots, name, geography.unit_of(level, slots.work))
         spread = float((share * (1 - share)).sum())
         # Squares of Dirichlet-multinomial counts are sum n p (1 - p) (n + c) / (1 + c), c the concentration.
         square = float(((counts - n[:, None] * share) ** 2).sum())
@@ -220,28 +237,60 @@ def _exchange(
     """
     home_unit = model.units(homes).astype(np.int64)
     pairs, unit = np.unique(model.units(work) * np.int64(model.n_units) + home_unit, return_inverse=True)
-    odds = []
+    odds, columns, wide = [], [], 0
     for name, codes in attributes.items():
         share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
         whole = np.broadcast_to(share, (model.n_units, share.size))
         profile = _profiles(generator, concentrations[name], whole)
         profile = _profiles(generator, concentrations[name], profile[pairs % model.n_units])
-        odds.append((np.log(profile / share), codes))
-    for _ in range(_ROUNDS):
-        order = np.argsort(work + generator.random(work.size), kind="stable")
-        of = work[order]
-        begin = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
-        place = np.arange(of.size) - np.repeat(begin, np.diff(np.append(begin, of.size)))
-        first = np.flatnonzero((place[:-1] % 2 == 0) & (of[1:] == of[:-1]))
-        i, j = order[first], order[first + 1]
-        gain = np.zeros(i.size)
-        for table, codes in odds:
-            gain += table[unit[j], codes[i]] + table[unit[i], codes[j]]
-            gain -= table[unit[i], codes[i]] + table[unit[j], codes[j]]
-        taken = generator.random(i.size) * (1 + np.exp(-gain.clip(-500, 500))) < 1
-        i, j = i[taken], j[taken]
-        homes[i], homes[j] = homes[j], homes[i]
-        unit[i], unit[j] = unit[j], unit[i]
+        odds.append(np.log(profile / share))
+        columns.append(codes + np.int64(wide))
+        wide += share.size
+    order = np.argsort(work, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(work[order])) + 1, work.size)
+    _exchange_pairs(np.hstack(odds), np.stack(columns, axis=1), order, ends, unit, homes, generator)
+
+
+@numba.njit(cache=True, nogil=True)
+def _exchange_pairs(
+    odds: Float64,
+    columns: Int64,
+    order: Int64,
+    ends: Int64,
+    unit: Int64,
+    homes: NDArray[np.int32],
+    generator: np.random.Generator,
+) -> None:
+    """Exchange homes of pairs of jobs, in rounds in each of which a job is in one pair at most.
+
+    Parameters
+    ----------
+    odds : ndarray of float64, shape (pairs of units, categories of all attributes)
+        Logarithms.
+    columns : ndarray of int64, shape (n, attributes)
+        Of each job's categories.
+    order, ends : ndarray of int64, shape (n,), (groups,)
+        Jobs, group after group, and where each group ends; shuffled inside groups.
+    unit, homes : ndarray, shape (n,)
+        Pair of units and home of each job, which are exchanged.
+    generator : numpy.random.Generator
+    """
+    begin = 0
+    for end in ends:
+        for _ in range(_ROUNDS if end - begin > 1 else 0):
+            for k in range(end - 1, begin, -1):
+                other = begin + int(generator.random() * (k - begin + 1))
+                order[k], order[other] = order[other], order[k]
+            for k in range(begin, end - 1, 2):
+                i, j = order[k], order[k + 1]
+                gain = 0.0
+                for a in range(columns.shape[1]):
+                    gain += odds[unit[j], columns[i, a]] + odds[unit[i], columns[j, a]]
+                    gain -= odds[unit[i], columns[i, a]] + odds[unit[j], columns[j, a]]
+                if generator.random() * (1.0 + np.exp(-min(max(gain, -500.0), 500.0))) < 1.0:
+                    homes[i], homes[j] = homes[j], homes[i]
+                    unit[i], unit[j] = unit[j], unit[i]
+        begin = end
 
 
 def _profiles(generator: np.random.Generator, concentration: float, around: Float64) -> Float64:

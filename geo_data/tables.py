@@ -378,10 +378,11 @@ def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     """
     if column.dtype == "str":
         # Only true thousands separators: "1,5" is a decimal comma somewhere, and 15 would be wrong.
-        separated = column.str.fullmatch(r"\s*[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?\s*")
-        plain = column.where(~separated, column.str.replace(",", "", regex=False))
-        plain = plain.where(plain.str.fullmatch(_NUMBER))
-        column = pd.to_numeric(plain, errors="coerce").astype(np.float64)
+        if column.str.contains(",", regex=False).any():
+            separated = column.str.fullmatch(r"\s*[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?\s*")
+            column = column.where(~separated, column.str.replace(",", "", regex=False))
+        column = column.where(column.str.fullmatch(_NUMBER))
+        column = pd.to_numeric(column, errors="coerce").astype(np.float64)
     rule = "values are not finite numbers"
     refuse_any(path, rule, ~np.isfinite(column), column=name, fix="write plain numbers such as 1234.5")
     return column

@@ -68,6 +68,38 @@ class OriginShares:
     def _cumulative(self) -> NDArray[np.int64]:
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.share, dtype=np.int64)])
 
+    def in_copies(self, copies: int, n_blocks: int) -> OriginShares:
+        """Return the shares of the units of several copies of all blocks, in each as in one.
+
+        Parameters
+        ----------
+        copies : int
+        n_blocks : int
+            Of one copy.
+        """
+        if copies == 1:
+            return self
+        each, units = np.arange(copies)[:, np.newaxis], self.starts.size
+        row = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+        order = np.argsort(np.tile(row, copies), kind="stable")  # a row's copies one after the other
+        return OriginShares(
+            (each * n_blocks + self.starts).ravel(),
+            self.offsets * copies,
+            (each * units + self.unit).ravel()[order].astype(np.int32),
+            np.tile(self.share, copies)[order],
+            self.row,
+        )
+
+    @cached_property
+    def _units(self) -> NDArray[np.int32]:
+        """The unit of each block up to the first one of the last unit."""
+        lengths = np.diff(self.starts, append=self.starts[-1] + 1)
+        return np.repeat(np.arange(self.starts.size, dtype=np.int32), lengths)
+
+    def _unit_of(self, blocks: NDArray[np.integer]) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = self._units[np.minimum(blocks, self.starts[-1])]
+        return found
+
     def narrow(
         self,
         domain: NDArray[np.int32],
@@ -91,9 +123,9 @@ class OriginShares:
             unit of it has a share.
         """
         ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
-        low = np.searchsorted(self.starts, first, side="right") - 1
+        low = self._unit_of(first)
         several = np.flatnonzero(stop > ends[low])
-        high = np.searchsorted(self.starts, stop[several] - 1, side="right") - 1
+        high = self._unit_of(stop[several] - 1)
         base = self.row[domain[several]].astype(np.int64) * self.starts.size
         begin = self._cumulative[np.searchsorted(self._keys, base + low[several])]
         total = self._cumulative[np.searchsorted(self._keys, base + high, side="right")] - begin
@@ -185,7 +217,7 @@ def block_chance(
         In (0, 1].
     """
     first, stop = domains.bounds(domain, domains.locate(domain, blocks))
-    unit = np.searchsorted(shares.starts, blocks, side="right") - 1
+    unit = shares._unit_of(blocks)
     ends = np.append(shares.starts[1:], domains.n_blocks)
     first, stop = np.maximum(first, shares.starts[unit]), np.minimum(stop, ends[unit])
     weight = cumulative[blocks + 1] - cumulative[blocks]

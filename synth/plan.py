@@ -32,7 +32,7 @@ class Domains:
     Attributes
     ----------
     n_blocks : int
-        Number of blocks of the public geography.
+        Number of blocks of the public geography; under a policy of attributes, of all copies of them.
     offsets : ndarray of int64, shape (n_domains + 1,)
         Cells of domain d stand at ``offsets[d]:offsets[d + 1]`` of `cuts` and `stratum`.
     cuts : ndarray of int32, shape (n_cells,)
@@ -59,6 +59,8 @@ class Domains:
             raise ValueError("domains need at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
             raise ValueError("cuts and strata do not match the offsets of the domains")
+        if self.n_blocks % self.policy.copies:
+            raise ValueError("the policy has copies of all blocks")
         if self.policy.reach is not None and self.policy.reach.size != self.n_blocks:
             raise ValueError("the policy has edges between other blocks")
         first = self.offsets[:-1]
@@ -141,7 +143,8 @@ class Domains:
     def cells_by_stratum(self) -> NDArray[np.int32]:
         """Cell numbers of each domain ordered by stratum, shape (n_cells,), at the same offsets."""
         domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
-        order = np.lexsort((self.stratum, domain))
+        # One number for both: in these there are long runs that rise, which a stable sort takes as they are.
+        order = np.argsort(domain * (int(self.stratum.max()) + 1) + self.stratum, kind="stable")
         return (order - self.offsets[domain]).astype(np.int32)
 
 
@@ -329,12 +332,18 @@ class Plan:
         if any(table.n.sum() != self.pools.n.sum() for table in self.further):
             raise ValueError("every table is of all slots")
         parts = self.domains.policy.parts
-        if any(not np.array_equal(table.domains.policy.parts, parts) for table in self.further):
+        copies = self.domains.policy.copies
+        if any(
+            not np.array_equal(table.domains.policy.parts, parts) or table.domains.policy.copies != copies
+            for table in self.further
+        ):
             raise ValueError("every table has cells under the policy of the pools")
         if self.domains.policy.n_parts > 1 and self.record_range is not None:
             raise ValueError("numbers of records that are confidential have no public parts")
         if self.domains.policy.reach is not None and self.record_range is not None:
             raise ValueError("numbers of records that are confidential go with no policy of edges")
+        if self.domains.policy.secret and self.record_range is not None:
+            raise ValueError("numbers of records that are confidential go with no secret attributes")
 
     def __repr__(self) -> str:
         return (

@@ -12,7 +12,10 @@ is the same with the roles of i and j exchanged, so the maximum over cells and c
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
+
+import flint
 
 from synth.losses import PoolClass, Stratum, bad_threshold, shortfall_bound, strata
 from synth.pairs import largest_pair_delta
@@ -56,16 +59,31 @@ def record_delta_bound(
     corner of the class bounds all its pools.
     """
     number = arithmetic.number
-    pruning = pruning_gain(pool_class, retention, denominator, arithmetic)
+    pruning, present, shortfall = _at_any_epsilon(
+        pool_class, retention, denominator, arithmetic, flint.ctx.prec
+    )
     odds = arithmetic.exp(number(epsilon)) / pruning
     if arithmetic.lower(odds) <= 1:
         return number(1)
     worst = number(0)
-    for stratum in strata(pool_class, retention, denominator):
+    for stratum in present:
         worst = arithmetic.larger(worst, worst_cell_delta(stratum, odds, arithmetic))
-    bound = worst + shortfall_bound(pool_class, retention, arithmetic)
+    bound = worst + shortfall
     exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic, alike)
     return bound if exact is None or bound < exact else exact
+
+
+@lru_cache(maxsize=1)  # a certificate asks again for every epsilon of a person's curve
+def _at_any_epsilon(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    arithmetic: Arithmetic,
+    _precision: int,
+) -> tuple[Any, list[Stratum], Any]:
+    pruning = pruning_gain(pool_class, retention, denominator, arithmetic)
+    present = strata(pool_class, retention, denominator)
+    return pruning, present, shortfall_bound(pool_class, retention, arithmetic)
 
 
 def worst_cell_delta(stratum: Stratum, odds: Any, arithmetic: Arithmetic) -> Any:

@@ -192,10 +192,31 @@ def _policy(value: object) -> object:
     if isinstance(value, dict) and value.keys() == {"distance_km"}:
         km = value["distance_km"]
         return {"distance_km": _decimal_or_ratio(_positive(str(km) if type(km) is int else km))}
+    if isinstance(value, dict) and value.keys() == {"attribute"} and isinstance(value["attribute"], dict):
+        return {"attribute": _secret(value["attribute"])}
     raise ValueError(
         f'{shown(value)} is not a policy; write "full", or {{ partition = "cty" }} with a level of yours, or '
-        "{ distance_km = 16 } with a distance"
+        '{ distance_km = 16 } with a distance, or { attribute = { earnings = ["low", "high"] } } with an '
+        "attribute and all its categories"
     )
+
+
+def _secret(attributes: dict[object, object]) -> dict[str, list[str]]:
+    """Return secret attributes with their categories, which must be known without the confidential file."""
+    if not attributes:
+        raise ValueError('attribute has no attribute; write for example { earnings = ["low", "high"] }')
+    found: dict[str, list[str]] = {}
+    for name, values in sorted(attributes.items(), key=lambda item: str(item[0])):
+        texts = values if isinstance(values, (list, tuple)) else []
+        if len(texts) < 2 or not all(isinstance(x, str) for x in texts) or len({*texts}) < len(texts):
+            raise ValueError(
+                f"attribute.{name}: {shown(values)} are not its categories; list all that a job may have, "
+                "two or more different texts, in quotes"
+            )
+        if bad := [x for x in texts if not re.fullmatch(r"(?=.*\S)[^\x00-\x1f\x7f]+", x)]:
+            raise ValueError(f"attribute.{name}: {shown(bad[0])} is not a category; write one line of text")
+        found[str(name)] = sorted(texts)
+    return found
 
 
 def _email(value: str) -> str:
@@ -266,7 +287,9 @@ Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Population = Literal["all", "residents"]
-PolicySetting = Annotated[Literal["full"] | dict[str, str], PlainValidator(_policy)]
+PolicySetting = Annotated[
+    Literal["full"] | dict[str, str] | dict[str, dict[str, list[str]]], PlainValidator(_policy)
+]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Year = Annotated[int, Field(ge=1900, le=2999)]

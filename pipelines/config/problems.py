@@ -207,8 +207,9 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
 
 
 def _policy_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -> Iterator[str]:
-    """Parts of homes that are no level, or that nothing public tells."""
+    """Parts of homes that are no level, or that nothing public tells; what goes with no secret attributes."""
     policy = _table(_table(data.get("privacy")).get("policy"))
+    yield from _secret_problems(data, _table(policy.get("attribute")), jobs)
     if "distance_km" in policy and data.get("workplaces") is not None:
         yield (
             "privacy.policy: under a distance, numbers of records that are protected too, as with a public "
@@ -236,6 +237,32 @@ def _policy_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -
             "privacy.policy: a public table of workplaces does not tell in which part homes are; write "
             'policy = "full", or leave [workplaces] out'
         )
+
+
+def _secret_problems(data: Mapping[str, Any], secret: _Table, jobs: _Table) -> Iterator[str]:
+    if not secret:
+        return
+    where, full = "privacy.policy.attribute", 'or write policy = "full"'
+    if jobs.get("format") == "lodes":
+        yield (
+            f"{where}: an origin-destination file counts each attribute by itself, and a home with its "
+            f"category needs jobs one by one; use job-level microdata, {full}"
+        )
+        return
+    if data.get("workplaces") is not None:
+        yield (
+            f"{where}: numbers of records that are protected too, as with a public table of workplaces, have "
+            f"no proof under it; leave [workplaces] out, {full}"
+        )
+    attributes = [name for name in _listed(jobs.get("attributes", [])) if isinstance(name, str)]
+    for name in secret:
+        if name not in attributes:
+            yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
+        if name in _listed(_table(data.get("plan")).get("pool_by")):
+            yield (
+                f"plan.pool_by: {shown(name)} is secret by privacy.policy, and pools are public; leave it "
+                "out: every table is measured by it anyway"
+            )
 
 
 def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iterator[str]:

@@ -156,13 +156,20 @@ class PrivacySettings(Section):
         Which home may stand in the place of which other one: any ("full"); or any in the same unit of a
         level, such as ``{ partition = "cty" }``, and in which of these units the home of each job lies is
         then public, and reproduced exactly; or any whose block lies within a distance, such as
-        ``{ distance_km = 16 }``.
+        ``{ distance_km = 16 }``; or any, and with it any category of some attributes, which then are not
+        public: ``{ attribute = { earnings = ["low", "high"] } }``, with all categories that a job may have.
     """
 
     epsilon: PositiveNumber
     delta: DeltaNumber
     guarantee: Literal["pdp", "dp"] = "pdp"
     policy: PolicySetting = "full"
+
+    @property
+    def secret(self) -> dict[str, tuple[str, ...]]:
+        """Attributes that the policy makes as secret as homes, with their categories."""
+        asked = self.policy.get("attribute") if isinstance(self.policy, dict) else None
+        return {name: tuple(x) for name, x in asked.items()} if isinstance(asked, dict) else {}
 
 
 class LodesJobsSettings(Section):
@@ -212,7 +219,7 @@ class MicrodataJobsSettings(Section):
     count : str or None
         Column of the number of jobs of a row; without it, each row is one job.
     attributes : tuple of str
-        Columns of public attributes of the job.
+        Columns of attributes of the job, which are public but for those that `privacy.policy` makes secret.
     records_per_worker : int
         The most job records that one worker may have. `privacy` is about one record; a worker with several
         loses more, which the plan and the certificate state and the ledger is debited.

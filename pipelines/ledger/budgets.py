@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import reduce
 
 import synth
 from pipelines.ledger.chain import Entry, LedgerError
@@ -91,7 +92,7 @@ class Account:
     unfinished : int
         Those of them that have not finished.
     policy : str
-        Whose guarantee the sum is: "full", or the policy of a release that protects least.
+        Whose guarantee the sum is: the policy of a release that protects least; "full" of no release.
     """
 
     data_set: str
@@ -190,11 +191,8 @@ def check_policies(entries: list[Entry], data_set: str, budgets: list[Budget], p
 
 def policy_of_sum(entries: list[Entry]) -> str:
     """Return the policy that the sum of some debits is a guarantee of: the one that all others imply."""
-    found = synth.FULL.name
-    for entry in entries:
-        other = entry.policy or synth.FULL.name
-        found = other if synth.implies(found, other) else found
-    return found
+    policies = [entry.policy or synth.FULL.name for entry in entries]
+    return reduce(lambda found, other: other if synth.implies(found, other) else found, policies or ["full"])
 
 
 def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> tuple[Fraction, Fraction]:

@@ -61,7 +61,9 @@ def assemble(
         synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)],
         implicates,
         synth.one_urn_implicates(once, implicates.of_run),
-        synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum, policy),
+        synth.Domains(
+            geography.n_blocks * policy.copies, coarse.offsets, coarse.cuts, coarse.stratum, policy
+        ),
         coarse.retention,
         delta,
         # Only a mechanism that measures tables takes further ones.

@@ -185,14 +185,16 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     for table in resolve_workload(plan.configuration, geography, plan.level, slots).tables:
         if table.home not in geography.levels or table.work not in (None, *levels):
             continue
-        names = dict.fromkeys((*plan.choices.pool_by, *table.attributes))
+        # Under a policy of attributes every table is by the secret ones, which rows of jobs do not have.
+        public = tuple(name for name in table.attributes if name in slots.categories)
+        names = dict.fromkeys((*plan.choices.pool_by, *public))
         jobs = np.bincount(geography.unit_of(plan.level, slots.work))
         blocks = np.bincount(geography.unit_of(plan.level, np.unique(slots.work)))
         kinds = int(np.prod([len(slots.categories[name]) for name in names], dtype=np.int64))
         rows = int(np.minimum(jobs[: blocks.size], blocks * kinds).max())
-        if rows * geography.n_units(table.home) <= _MOST_KEPT:
-            found.append(TableChoice(table.work, table.attributes, table.home, Fraction(0)))
-    return tuple(found)
+        if rows * geography.n_units(table.home) * plan.policy.copies <= _MOST_KEPT:
+            found.append(TableChoice(table.work, public, table.home, Fraction(0)))
+    return tuple(dict.fromkeys(found))
 
 
 def estimate_factors(
@@ -267,10 +269,10 @@ def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64
 def public_prior(plan: ReleasePlan) -> Prior:
     """Return the shares of the public model, of any cells."""
     shares, cumulative = plan.destination_shares, plan.cumulative_weights
-    ends = np.append(shares.starts[1:], plan.geography.n_blocks)
+    ends = np.append(shares.starts[1:], plan.n_origins)
     unit_weight = cumulative[ends] - cumulative[shares.starts]
 
-    parts, stops = plan.policy.n_parts, plan.policy.ends(plan.geography.n_blocks)
+    parts, stops = plan.policy.n_parts, plan.policy.ends(plan.n_origins)
 
     def prior(place: int, cuts: Int32) -> Float64:
         row = int(np.searchsorted(plan.destinations, place // parts))
@@ -294,13 +296,13 @@ def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.
     """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
     place = rows.groups.place[rows.groups.starts[:-1]] // plan.policy.n_parts
     row = np.searchsorted(plan.destinations, place).astype(np.int32)
-    return fit.domains(plan.geography.n_blocks), replace(plan.destination_shares, row=row)
+    return fit.domains(plan.n_origins), replace(plan.destination_shares, row=row)
 
 
 def draw_homes(
     plan: ReleasePlan, rows: JobRows, fit: Estimate, key: synth.RunKey, batch: int, implicate: str = ""
 ) -> Int32:
-    """Draw a home block for every slot of some rows from an estimate.
+    """Draw a home (an origin) for every slot of some rows from an estimate.
 
     Parameters
     ----------

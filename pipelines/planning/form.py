@@ -21,10 +21,12 @@ __all__ = [
     "PLAN_FORMAT",
     "PLAN_TABLES",
     "POLICY_FORMAT",
+    "SECRET_FORMAT",
     "check_tables",
     "document_text",
     "plan_format",
     "plan_hash",
+    "public_attributes",
     "quoted_policy",
     "read_document",
     "rename_first_keys",
@@ -33,6 +35,8 @@ __all__ = [
 
 PLAN_FORMAT = "odsynth plan 2"
 POLICY_FORMAT = "odsynth plan 3"  # under another policy than "full": domains are of parts
+SECRET_FORMAT = "odsynth plan 4"  # under a policy of attributes: domains are of copies of the blocks
+_FORMATS = (PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT)
 _FIRST_FORMAT = "odsynth plan 1"  # of version 0.1.0, which differs in names only
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
@@ -51,7 +55,17 @@ def quoted_policy(configuration: Any) -> Any:
 
 def plan_format(configuration: Any) -> str:
     """Return the format of a plan by the configuration that it quotes."""
-    return PLAN_FORMAT if quoted_policy(configuration) == synth.FULL.name else POLICY_FORMAT
+    asked = quoted_policy(configuration)
+    if isinstance(asked, dict) and "attribute" in asked:
+        return SECRET_FORMAT
+    return PLAN_FORMAT if asked == synth.FULL.name else POLICY_FORMAT
+
+
+def public_attributes(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the attributes of the slots of a plan, with categories: those that no policy makes secret."""
+    asked = quoted_policy(document["configuration"])
+    secret = asked.get("attribute", {}) if isinstance(asked, dict) else {}
+    return {name: values for name, values in document["attributes"].items() if name not in secret}
 
 
 def plan_hash(folder: PathLike) -> str:
@@ -74,7 +88,7 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
         raise ValueError("plan.json: the file is not there, or cannot be read") from None
     if isinstance(document, dict) and document.get("format") == _FIRST_FORMAT:
         document = _from_first(document)
-    if not isinstance(document, dict) or document.get("format") not in (PLAN_FORMAT, POLICY_FORMAT):
+    if not isinstance(document, dict) or document.get("format") not in _FORMATS:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
     if document.keys() != _KEYS or document["format"] != plan_format(document["configuration"]):
         raise ValueError("plan.json: keys are missing, or are none of this format")
@@ -173,7 +187,7 @@ def stored_areas(folder: Path, document: Mapping[str, Any]) -> list[str]:
 
 def _columns(folder: Path, document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
     """Return the columns of each table, and what they hold."""
-    geography, by, attributes = document["geography"], document["pooling"]["by"], document["attributes"]
+    geography, by, attributes = document["geography"], document["pooling"]["by"], public_attributes(document)
     degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
     units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
     cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}

@@ -87,7 +87,7 @@ class MeasuredGroups:
         All of them.
     geography : Geography
     policy : synth.Policy
-        Groups are of homes of one part, whose number is public.
+        Groups are of homes of one part, whose number is public. Cells are units in every copy of the blocks.
 
     Attributes
     ----------
@@ -112,10 +112,11 @@ class MeasuredGroups:
         self._widths = [len(slots.categories[name]) for name in choice.by]
         self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)
-        starts = geography.starts(choice.home).astype(np.int32)
+        starts = policy.in_copies(geography.starts(choice.home), geography.n_blocks)
         cells = [policy.within(starts, part) for part in range(policy.n_parts)]
         cuts, offsets = np.concatenate(cells), np.append(0, np.cumsum([own.size for own in cells]))
-        domains = synth.Domains(geography.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
+        n_origins = geography.n_blocks * policy.copies
+        domains = synth.Domains(n_origins, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
         domain = (self._keys % policy.n_parts).astype(np.int32)
         self.table = synth.Table(n.astype(np.int64), domain, domains)
 

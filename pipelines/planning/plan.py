@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 from typing import Any, Literal
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,13 +82,15 @@ def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.P
     ------
     ValueError
         If the level is none of the geography's, or divides nothing; if no two blocks lie within the
-        distance, or any two.
+        distance, or any two; if blocks and categories together are too many.
     """
     asked = quoted_policy(configuration)
     if asked == synth.FULL.name:
         return synth.FULL
     if isinstance(asked, dict) and "distance_km" in asked:
         return _policy_of_distance(asked["distance_km"], geography)
+    if isinstance(asked, dict) and "attribute" in asked:
+        return _policy_of_attributes(asked["attribute"], geography)
     level = asked.get("partition") if isinstance(asked, dict) else None
     if level not in geography.levels:
         raise ValueError(f"privacy.policy: the geography has no level {level!r}")
@@ -114,6 +118,17 @@ def _policy_of_distance(text: str, geography: Geography) -> synth.Policy:
     lines = "\n".join(f"{block} {latitude!r} {longitude!r}" for block, latitude, longitude in places)
     digest = hashlib.sha256(lines.encode()).hexdigest()[:16]
     return synth.Policy(f"distance {text}:{digest}", parts_of_reach(reach), reach, steps)
+
+
+def _policy_of_attributes(asked: Mapping[str, Sequence[str]], geography: Geography) -> synth.Policy:
+    secret = {name: tuple(values) for name, values in sorted(asked.items())}
+    if geography.n_blocks * prod(map(len, secret.values())) > np.iinfo(np.int32).max:
+        raise ValueError("privacy.policy.attribute: blocks times categories are more than 2^31 - 1")
+    parts = []
+    for name, values in secret.items():
+        digest = hashlib.sha256("\n".join((name, *values)).encode()).hexdigest()[:16]
+        parts.append(f"{quote(name, safe='')}:{digest}")
+    return synth.Policy(f"attribute {'/'.join(parts)}", synth.FULL.parts, secret=secret)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +184,32 @@ class ReleasePlan:
             f"levels {', '.join(levels)}>"
         )
 
+    @property
+    def n_origins(self) -> int:
+        """Number of origins: of blocks, or under a policy of attributes of all copies of them."""
+        return self.numeric.domains.n_blocks
+
     @cached_property
     def cumulative_weights(self) -> NDArray[np.int64]:
-        """Running total of `weights`, from which blocks are drawn."""
-        return synth.cumulative_weights(self.weights)
+        """Running total of `weights`, from which origins are drawn."""
+        return synth.cumulative_weights(np.tile(self.weights, self.policy.copies))
+
+    @cached_property
+    def origin_shares(self) -> synth.OriginShares:
+        """The shares of the units of all copies: the same in each, as nothing public tells of them."""
+        return self.shares.in_copies(self.policy.copies, self.geography.n_blocks)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories of each attribute of the released jobs: of the slots, and secret ones, in order."""
+        return dict(sorted({**self.pools.slots.categories, **self.policy.secret}.items()))
+
+    def jobs_of(
+        self, origins: NDArray[np.int32], attributes: Mapping[str, NDArray[Any]]
+    ) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]]]:
+        """Return the home block of each origin, and attributes: those given, and secret ones, in order."""
+        homes, secret = self.policy.split(origins, self.geography.n_blocks)
+        return homes, dict(sorted({**attributes, **secret}.items()))
 
     @property
     def coarsening(self) -> str:
@@ -187,7 +224,7 @@ class ReleasePlan:
     @cached_property
     def destination_shares(self) -> synth.OriginShares:
         """The shares by destination unit in place of domain, as one domain may serve several."""
-        return replace(self.shares, row=np.arange(self.destinations.size, dtype=np.int32))
+        return replace(self.origin_shares, row=np.arange(self.destinations.size, dtype=np.int32))
 
     @property
     def mechanism(self) -> synth.Mechanism:
@@ -216,8 +253,10 @@ class ReleasePlan:
         )
         if shared.all():
             work = pooling.level
-        first = table_in_words(self.choices.cell_level or "groups of blocks", work, pooling.by)
-        further = [(table_in_words(t.home, t.work, t.by), t.share) for t in self.choices.tables]
+        secret = self.policy.secret
+        cells = self.choices.cell_level or "groups of blocks"
+        first = table_in_words(cells, work, (*pooling.by, *secret))
+        further = [(table_in_words(t.home, t.work, (*t.by, *secret)), t.share) for t in self.choices.tables]
         return ((first, 1 - sum((share for _, share in further), Fraction(0))), *further)
 
     @property

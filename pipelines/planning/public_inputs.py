@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import geopandas as gpd
@@ -69,6 +70,12 @@ class PublicInputs:
     names: dict[str, npt.NDArray[np.object_]]
     rows: dict[str, int] = field(default_factory=dict)
 
+    @cached_property
+    def concentrations(self) -> dict[str, float]:
+        """How much residents of units are taken to differ, by attribute (`attribute_concentrations`)."""
+        model, slots = self.model, self.slots
+        return geo_data.attribute_concentrations(self.geography, model.level, slots, self.policy)
+
     def __repr__(self) -> str:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
 
@@ -120,7 +127,7 @@ def public_inputs_for(
     else:
         w = config.weights
         weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
-    jobs = np.bincount(slots.work, minlength=geography.n_blocks)
+    jobs = slots.jobs(geography.n_blocks)
     model = geo_data.build_model(
         geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
     )
@@ -191,6 +198,7 @@ def job_source(
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
             sha256=sha256,
+            policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
     return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256)
@@ -250,7 +258,8 @@ def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:
 
 def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
-    for attribute, categories in slots.categories.items():
+    attributes = {**slots.categories, **config.privacy.secret}
+    for attribute, categories in attributes.items():
         bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
         if bad or any(mark in attribute for mark in ',"'):
             raise geo_data.InputError(
@@ -262,7 +271,7 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
                 fix="rename them; the OD file has one column for each category",
             )
     # "h_geocode" would take the place of the homes.
-    counts = itertools.chain(*geo_data.count_columns(slots.categories).values())
+    counts = itertools.chain(*geo_data.count_columns(attributes).values())
     columns = [name.casefold() for name in (*geo_data.OD_COLUMNS, *counts)]
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(

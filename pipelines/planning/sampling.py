@@ -26,7 +26,7 @@ def sample_batch(
     run: int = 0,
     sizes: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int32]:
-    """Run the mechanism on a batch of pools, and return the home blocks of the synthetic workers.
+    """Run the mechanism on a batch of pools, and return the homes (origins) of the synthetic workers.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def sample_batch(
     pools : slice
         Consecutive pools.
     homes : ndarray of int32
-        **Confidential**: home block of every real worker of these pools, pool after pool.
+        **Confidential**: home of every real worker of these pools, pool after pool; under a policy of
+        attributes its origin (`synth.Policy.origins`).
     key : synth.RunKey
     batch : int
         Number of the batch.
@@ -65,7 +66,8 @@ def sample_batch(
     drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), *given)
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
     stream = key.stream(f"blocks{of_run}", batch)
-    blocks = synth.draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, plan.shares, stream)
+    shares = plan.origin_shares
+    blocks = synth.draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, shares, stream)
     return plan.implicates.cut(blocks, numeric.pools.n[pools])
 
 
@@ -152,12 +154,12 @@ def draw_from_model(
     Returns
     -------
     ndarray of int32, shape (n,)
-        A home block for each.
+        A home block, or an origin, for each.
     """
     # A block of a cell that holds all blocks of the part.
     count, policy = plan.destinations.size, plan.policy
     everywhere = synth.Domains(
-        plan.geography.n_blocks,
+        plan.n_origins,
         np.arange(count * policy.n_parts + 1, dtype=np.int64),
         np.tile(policy.parts, count),
         np.zeros(count * policy.n_parts, np.uint8),

@@ -89,8 +89,9 @@ def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None
     -----
     Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.
     """
-    jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
-    workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
+    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
+    geography, level, secret = inputs.model.geography, inputs.model.level, inputs.policy.secret
+    workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
     sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
@@ -236,8 +237,7 @@ class _Search:
             return [self._fixed]
         if self._measures and not self._whole and units and self.value(self._lowest(units)) < inf:
             return []
-        size = SAMPLE_JOBS // 4 if self._measures else SAMPLE_JOBS  # estimates take their time
-        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload, size)]
+        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload)]
 
     def _best_of(self, starts: Sequence[Choices], ends: Sequence[_Sharing]) -> Choices:
         """Return the best candidate with any of these cells, going downhill from the best of a few."""
@@ -371,7 +371,9 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     counted = [table for table in workload.tables if table.attributes and table.weight]
     homes = dict.fromkeys(t.home if t.home in levels else inputs.model.level for t in counted)
     names = dict.fromkeys(name for table in counted for name in table.attributes)
-    every = [tuple(names)] if config.jobs.format == "microdata" else [(name,) for name in names]
+    # Whatever is secret by a policy every table is measured by, and no slot has it.
+    public = [name for name in names if name in inputs.slots.attributes]
+    every = [tuple(public)] if config.jobs.format == "microdata" else [(name,) for name in public]
     return [
         TableChoice(None, by, home, share)
         for by, home, share in product(every if names else [], homes, _SHARES)
@@ -407,9 +409,11 @@ def _thresholds(
     jobs: NDArray[np.int64],
     start: Choices,
     workload: Workload,
-    size_of_sample: int,
 ) -> Choices:
-    """Return the best T of every size class, each search beginning at the answer of the class before."""
+    """Return the best T of every size class, each search beginning at the answer of the class before.
+
+    On smaller samples: the loss is flat around the best T, and there are many classes.
+    """
     flows = workload.of_flows()
     classes = int(log2(jobs.max())) + 1
     octave = np.full(jobs.size, -1)
@@ -417,7 +421,7 @@ def _thresholds(
     found: dict[int, int] = {}
     exponent = 0
     for size in reversed(range(classes)):
-        sample = draw_sample(inputs, jobs, octave == size, size_of_sample, flows, workload.attributes)
+        sample = draw_sample(inputs, jobs, octave == size, SAMPLE_JOBS // 4, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
         exponent = _descend(

@@ -6,7 +6,7 @@ the expected error after noise, resampling and decoarsening under the public mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,7 @@ from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.utility import commutes, destination_commute_error, mean_km, total_variation
-from pipelines.planning.workload import CountedJobs, Table, resolve_workload
+from pipelines.planning.workload import CountedJobs, Table, jobs_at, resolve_workload
 from synth.estimation import Estimate
 from synth.measured import count_cells
 
@@ -34,6 +34,7 @@ __all__ = [
     "draw_public_model",
     "draw_synthetic",
     "draw_without_noise",
+    "simulate_accuracy",
     "simulate_utility",
 ]
 
@@ -172,7 +173,7 @@ def draw_public_model(
     ndarray of int32, shape (n,)
         A home block for each slot, slot after slot.
     """
-    places = np.repeat(plan.pools.block, plan.pools.n)[tried]
+    places = plan.pools.block[_pools_of(plan, tried)]
     part = plan.pools.slots.home_part[tried]
     return draw_from_model(plan, places, part, synth.RunKey.from_seed(seed).stream("public model", 0))
 
@@ -199,7 +200,7 @@ def draw_without_noise(
     parts, key = batches(plan) if parts is None else parts, synth.RunKey.from_seed(seed)
     if plan.measures:
         return draw_measured(_with_next_to_no_noise(plan), homes, parts, key)[0]
-    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[_slots_of(plan, parts)]
+    pool = _pools_of(plan, _slots_of(plan, parts))
     words = key.stream("without noise", 0).words(2 * pool.size)
     chance, other = np.split(words.astype(np.float64) / 2**64, 2)
     running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
@@ -222,6 +223,13 @@ def _slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
     """Return the numbers of the slots of some batches."""
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+
+
+def _pools_of(plan: ReleasePlan, slots: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pool of each of some slots; a nation has many that are not asked for."""
+    if isinstance(slots, slice):
+        return np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[slots]
+    return np.searchsorted(np.cumsum(plan.pools.n), slots, side="right")
 
 
 def draw_synthetic(
@@ -310,7 +318,7 @@ def simulate_utility(
     model : geo_data.PublicModel
         That the plan was made from.
     homes : array_like of int, shape (n_slots,), optional
-        Public homes to try the plan on, slot after slot; by default drawn from the model.
+        Public homes (origins) to try the plan on, slot after slot; by default drawn from the model.
     attributes : mapping of str to array_like of int, shape (n_slots,) each, optional
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
@@ -325,65 +333,107 @@ def simulate_utility(
     -------
     SimulatedUtility
     """
-    expect(plan, ReleasePlan, "plan", "make_plan")
-    expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
-    homes = None if homes is None else np.asarray(homes)
-    slots, geography = plan.pools.slots, model.geography
-    workload = resolve_workload(plan.configuration, geography, plan.level, slots)
-    part = trial_jobs / len(slots)
-    if plan.further:
-        part = min(part, _TRIAL_CELLS / int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()))
-    parts = _spread(batches(plan, batch_jobs), part)
-    tried = _slots_of(plan, parts)
-    work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
-    if homes is None:
-        homes = geo_data.proxy_homes(
-            model, work, seed, own, geo_data.attribute_concentrations(model.units(slots.work), slots)
-        )
-        homes = geo_data.homes_in_parts(model, work, homes, slots.home_part[tried], plan.policy, seed)
-    else:
-        homes = homes[tried]
-    known = (
-        own
-        if attributes is None
-        else {name: np.asarray(attributes[name])[tried] for name in workload.attributes}
-    )
-    true = CountedJobs(work, homes, known)
-    share = work.size / len(slots)
-    # Side by side, as compiled code leaves the interpreter free; none depends on the others.
-    few = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()) <= _FEW_CELLS
-    with ThreadPoolExecutor(2 if few else 1) as threads:
-        draws = [
-            threads.submit(draw_synthetic, plan, homes, synth.RunKey.from_seed(seed), parts),
-            threads.submit(draw_public_model, plan, seed, tried),
-            threads.submit(draw_without_noise, plan, homes, seed, parts),
-        ]
-        synthetic, public_homes, without_noise = (one.result() for one in draws)
-    released, public, without = (
-        CountedJobs(work, drawn, own) for drawn in (synthetic, public_homes, without_noise)
-    )
+    trial = _Trial(plan, model, homes, attributes, seed, trial_jobs, batch_jobs)
+    true, share, workload, geography = trial.true, trial.share, trial.workload, model.geography
+    released, public, without = trial.draw(trial.released, trial.public, trial.without_noise)
     losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
-    km = [commutes(geography, work, h) for h in (homes, synthetic)]
+    km = [commutes(geography, true.work, jobs.home) for jobs in (true, released)]
     means = [mean_km(one) for one in km]
-    pair = (work, homes, synthetic)
+    flows = (true.work, true.home, released.home)
     return SimulatedUtility(
-        total_variation=total_variation(geography, plan.level, *pair),
+        total_variation=total_variation(geography, plan.level, *flows),
         block_variation=total_variation(
-            geography, plan.level, *pair, destination_level=geography.block_level
+            geography, plan.level, *flows, destination_level=geography.block_level
         ),
         mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
-        destination_error=destination_commute_error(work, *km),
+        destination_error=destination_commute_error(true.work, *km),
         noise_share=plan.mechanism.noise_share(plan.numeric),
         objective=workload.objective(losses[0]),
-        jobs=work.size,
+        jobs=len(true),
         workload=tuple(
             ExpectedLoss(table, *map(float, found))
             for table, *found in zip(workload.tables, *losses, strict=True)
         ),
         accuracy=expected_accuracy(
-            workload, true, released, public, zip(losses[0], losses[1], strict=True), share
+            workload, true, released, public, share, zip(losses[0], losses[1], strict=True)
         ),
     )
+
+
+def simulate_accuracy(plan: ReleasePlan, model: geo_data.PublicModel) -> ExpectedAccuracy:
+    """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    model : geo_data.PublicModel
+        That the plan was made from.
+    """
+    trial = _Trial(plan, model)
+    released, public = trial.draw(trial.released, trial.public)
+    return expected_accuracy(trial.workload, trial.true, released, public, trial.share)
+
+
+class _Trial:
+    """What a plan is tried on, and what is drawn of it; parameters are those of `simulate_utility`."""
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        model: geo_data.PublicModel,
+        homes: npt.ArrayLike | None = None,
+        attributes: Mapping[str, npt.ArrayLike] | None = None,
+        seed: int = 0,
+        trial_jobs: int = _TRIAL_JOBS,
+        batch_jobs: int | None = None,
+    ) -> None:
+        expect(plan, ReleasePlan, "plan", "make_plan")
+        expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
+        slots, policy = plan.pools.slots, plan.policy
+        workload = resolve_workload(plan.configuration, model.geography, plan.level, slots, policy.secret)
+        part = trial_jobs / len(slots)
+        if plan.further:
+            part = min(part, _TRIAL_CELLS / _cells(plan))
+        self._plan, self._seed, self.workload = plan, seed, workload
+        self._parts = _spread(batches(plan, batch_jobs), part)
+        self._tried = tried = _slots_of(plan, self._parts)
+        work = slots.work[tried]
+        public = [name for name in workload.attributes if name in slots.attributes]
+        self._own = own = {name: slots.attributes[name][tried] for name in public}
+        if homes is None:
+            known = geo_data.attribute_concentrations(model.geography, model.level, slots, policy)
+            secret = geo_data.proxy_categories(policy, work.size, seed)
+            drawn = geo_data.proxy_homes(model, work, seed, own | secret, known)
+            drawn = geo_data.homes_in_parts(model, work, drawn, slots.home_part[tried], policy, seed)
+            drawn = policy.origins(drawn, secret, model.geography.n_blocks)
+        else:
+            drawn = np.asarray(homes)[tried]
+        if attributes is not None:
+            own = {name: np.asarray(attributes[name])[tried] for name in public}
+        self._homes, self._geography = drawn, model.geography
+        self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
+
+    def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
+        """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
+        with ThreadPoolExecutor(2 if _cells(self._plan) <= _FEW_CELLS else 1) as threads:
+            homes = list(threads.map(lambda draw: draw(), draws))
+        work, policy = self.true.work, self._plan.policy
+        return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
+
+    def released(self) -> NDArray[np.int32]:
+        key = synth.RunKey.from_seed(self._seed)
+        return draw_synthetic(self._plan, self._homes, key, self._parts)
+
+    def public(self) -> NDArray[np.int32]:
+        return draw_public_model(self._plan, self._seed, self._tried)
+
+    def without_noise(self) -> NDArray[np.int32]:
+        return draw_without_noise(self._plan, self._homes, self._seed, self._parts)
+
+
+def _cells(plan: ReleasePlan) -> int:
+    """Return the number of cells of all pools."""
+    return int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
 
 
 def _spread(parts: list[slice], part: float) -> list[slice]:

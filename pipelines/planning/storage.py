@@ -30,6 +30,7 @@ from pipelines.planning.form import (
     check_tables,
     document_text,
     plan_format,
+    public_attributes,
     read_document,
     stored_areas,
 )
@@ -128,7 +129,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
             "by": list(plan.pools.pooling.by),
         },
         "choices": _choices(plan.choices),
-        "attributes": {name: list(values) for name, values in plan.pools.slots.categories.items()},
+        "attributes": {name: list(values) for name, values in plan.categories.items()},
         "parameters": numeric.parameters.to_json(),
         "configuration": plan.configuration,
         "notes": list(plan.notes),
@@ -301,15 +302,13 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
         "domain": pa.array(numeric.pools.domain),
         "class": pa.array(numeric.pool_class),
     }
-    pool = np.repeat(np.arange(pools.n.size, dtype=np.int32), pools.n)
-    work = pools.slots.work
-    keys = np.stack([pool, work, *(codes.astype(np.int32) for codes in pools.slots.attributes.values())])
-    first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
+    alike, times = pools.slots.counted()  # of one pool each, as slots of two pools differ
+    pool = np.searchsorted(np.cumsum(pools.n), np.cumsum(times)).astype(np.int32)
     slots = {
-        "pool": pa.array(pool[first]),
-        "work": _block_codes(geography, work[first]),
-        **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
-        "count": pa.array(np.diff(np.append(first, pool.size))),
+        "pool": pa.array(pool),
+        "work": _block_codes(geography, alike.work),
+        **{name: _text(categories[name], codes) for name, codes in alike.attributes.items()},
+        "count": pa.array(times),
     }
     starts = pa.array(plan.shares.offsets)
     shares = {
@@ -354,7 +353,7 @@ def _load_domains(
     table = _read(path).combine_chunks()
     cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
     domains = synth.Domains(
-        geography.n_blocks,
+        geography.n_blocks * policy.copies,
         cuts.offsets.to_numpy().astype(np.int64),
         cuts.values.to_numpy(),
         stratum.values.to_numpy(),
@@ -372,7 +371,8 @@ def _check_cells(domains: synth.Domains, geography: Geography, level: object) ->
         return
     if level not in (*geography.levels, geography.block_level):
         raise ValueError("plan.json: the cells are of a level that the geography does not have")
-    starts, policy = geography.starts(str(level)), domains.policy
+    policy = domains.policy
+    starts = policy.in_copies(geography.starts(str(level)), geography.n_blocks)
     units = [policy.within(starts, part) for part in range(policy.n_parts)]
     for cells, part in zip(np.split(domains.cuts, domains.offsets[1:-1]), domains.part.tolist(), strict=True):
         if not np.array_equal(cells, units[part]):
@@ -404,7 +404,7 @@ def _load_pools(
 ) -> tuple[PoolTable, dict[str, np.ndarray[Any, Any]]]:
     table = _read(folder / "pools.parquet")
     slots = _read(folder / "slots.parquet")
-    categories = {name: tuple(values) for name, values in document["attributes"].items()}
+    categories = {name: tuple(values) for name, values in public_attributes(document).items()}
     count = slots["count"].to_numpy()
     if not (count > 0).all() or count.astype(float).sum() > MOST:
         raise ValueError(f"slots.parquet: counts below 1, or of more than {MOST:,} jobs together")

@@ -234,7 +234,8 @@ def tune(
     Raises
     ------
     ConfigError
-        If a value of the sweep cannot be used, or a public input or the proxy truth is a confidential file.
+        If a value of the sweep cannot be used, or a public input or the proxy truth is a confidential file;
+        if there is proxy truth, and the policy makes attributes secret.
     geo_data.InputError
         If a public input is unusable.
     """
@@ -245,6 +246,11 @@ def tune(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before hours are spent
     candidates = sweep.configurations(config)
+    if proxy_truth is not None and config.privacy.secret:
+        raise ConfigError(
+            "privacy.policy.attribute: an earlier release does not tell which category goes with which home "
+            "and other attributes of a job; leave the proxy truth out"
+        )
     refuse_as_public(config, proxy_truth)
     if proxy_truth is None:
         inputs, earlier = read_public_inputs(config), None

@@ -21,7 +21,7 @@ from pipelines.planning.measured import MeasuredGroups
 from pipelines.planning.plan import Choices, ReleasePlan, batches
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.simulation import draw_measured, draw_synthetic
-from pipelines.planning.workload import CountedJobs, Table, Workload
+from pipelines.planning.workload import Table, Workload, jobs_at
 from synth.measured import count_cells
 
 __all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss", "try_candidate"]
@@ -59,19 +59,30 @@ class Sample:
 
     @cached_property
     def homes(self) -> NDArray[np.int32]:
-        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate."""
-        known = {name: self.slots.attributes[name] for name in self.workload.attributes}
+        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate.
+
+        Under a policy of attributes they are origins.
+        """
+        public = {
+            name: codes for name, codes in self.slots.attributes.items() if name in self.workload.attributes
+        }
         work, drawn = self.slots.work, []
         for seed in range(self.seed, self.seed + self.draws):
-            homes = geo_data.proxy_homes(self.model, work, seed, known, self.concentrations)
+            secret = geo_data.proxy_categories(self.policy, work.size, seed)
+            homes = geo_data.proxy_homes(self.model, work, seed, public | secret, self.concentrations)
             part = self.slots.home_part
-            drawn.append(geo_data.homes_in_parts(self.model, work, homes, part, self.policy, seed))
+            homes = geo_data.homes_in_parts(self.model, work, homes, part, self.policy, seed)
+            drawn.append(self.policy.origins(homes, secret, self.workload.geography.n_blocks))
         return np.stack(drawn)
+
+    @cached_property
+    def _ordered_homes(self) -> NDArray[np.int32]:
+        return self.homes[:, _order(self.slots)]
 
     def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
         """Return the homes in the order of a candidate's slots, each with a job like its own."""
         homes = np.empty_like(self.homes)
-        homes[:, _order(pools.slots)] = self.homes[:, _order(self.slots)]
+        homes[:, _order(pools.slots)] = self._ordered_homes
         return homes
 
 
@@ -113,13 +124,13 @@ def draw_sample(
     chosen = member & np.isin(unit, present)
     rows = chosen[inputs.slots.work]
     slots = inputs.slots
-    named = tuple(dict.fromkeys((*workload.attributes, *by)))
+    named = tuple(name for name in dict.fromkeys((*workload.attributes, *by)) if name in slots.attributes)
     return Sample(
         slots.some(rows, named),
         inputs.model,
         workload,
         inputs.policy,
-        geo_data.attribute_concentrations(inputs.model.units(slots.work), slots),
+        inputs.concentrations,
         int(np.count_nonzero(rows)) / len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
     )
@@ -187,7 +198,10 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
         drawn, fit = draw_measured(plan, homes, parts, key)
     else:
         drawn, fit = draw_synthetic(plan, homes, key, parts), None
-    true, synthetic = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, drawn))
+    true, synthetic = (
+        jobs_at(plan.geography, plan.policy, slots.work, origins, slots.attributes)
+        for origins in (homes, drawn)
+    )
     losses = workload.losses(true, synthetic, sample.share)
     if fit is not None and sample.share < 1:
         # Their noise is that of the whole, which more units do not even out; whole jobs would be too coarse.
@@ -195,7 +209,8 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
         for groups, choice, margin in zip(plan.further, plan.choices.tables, margins, strict=True):
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
-                if table.work is None and {*table.attributes} <= {*choice.by} and choice.work is None:
+                known = {*choice.by, *plan.policy.secret}
+                if table.work is None and {*table.attributes} <= known and choice.work is None:
                     losses[i] = _variation(plan, groups, table, lost)
     return losses
 
@@ -207,11 +222,15 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
     one[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
     bounds, cuts = measured.domains.offsets, measured.domains.cuts
     cells = np.concatenate([cuts[bounds[d] : bounds[d + 1]] for d in measured.domain.tolist()])
-    home = plan.geography.unit_of(table.home, cells).astype(np.int64)
-    key = np.zeros(measured.n.size, np.int64)
+    blocks, secret = plan.policy.split(cells, plan.geography.n_blocks)
+    home = plan.geography.unit_of(table.home, blocks).astype(np.int64)
+    kinds = np.zeros(cells.size, np.int64)
     for name in table.attributes:
-        key = key * len(slots.categories[name]) + slots.attributes[name][one]
-    kinds = np.repeat(key, measured.k) * (int(home.max()) + 1) + home
+        own: NDArray[np.integer] = (
+            np.repeat(slots.attributes[name][one], measured.k) if name not in secret else secret[name]
+        )
+        kinds = kinds * len(plan.categories[name]) + own
+    kinds = kinds * (int(home.max()) + 1) + home
     return float(np.abs(np.bincount(kinds, lost)).sum() / 2 / len(slots))
 
 

@@ -8,14 +8,15 @@ Without a workload in the configuration the release is for these tables, in equa
 - flows between units of the next finer level, which may be the block;
 - from units to single work blocks;
 - residents of units by each attribute, wherever they work, the attributes sharing one weight;
-- flows between units by the most telling attribute (`most_telling`).
+- flows between units by the most telling attribute (`most_telling`), or, where a policy makes attributes
+  secret, by the first of these: what is secret nobody can compare.
 
 The last two are there if jobs have attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -31,7 +32,7 @@ from geo_data.jobs import Slots
 from pipelines.planning.measured import table_in_words
 from pipelines.planning.utility import cell_variation, count_variation
 
-__all__ = ["CountedJobs", "Table", "Workload", "most_telling", "resolve_workload"]
+__all__ = ["CountedJobs", "Table", "Workload", "jobs_at", "most_telling", "resolve_workload"]
 
 _MOST_CELLS = 2**62
 
@@ -85,6 +86,18 @@ class CountedJobs:
         """Return some of the jobs."""
         chosen = {name: codes[rows] for name, codes in self.attributes.items()}
         return CountedJobs(self.work[rows], self.home[rows], chosen)
+
+
+def jobs_at(
+    geography: Geography,
+    policy: synth.Policy,
+    work: NDArray[np.int32],
+    origins: NDArray[np.int32],
+    attributes: Mapping[str, npt.NDArray[np.integer]],
+) -> CountedJobs:
+    """Return jobs of which tables are counted, from their origins: homes and what a policy makes secret."""
+    homes, secret = policy.split(origins, geography.n_blocks)
+    return CountedJobs(work, homes, {**attributes, **secret})
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +225,7 @@ def resolve_workload(
     geography: Geography,
     level: str,
     slots: Slots,
+    secret: Iterable[str] = (),
 ) -> Workload:
     """Return the workload of a configuration, or the default of what is there.
 
@@ -224,24 +238,27 @@ def resolve_workload(
         Of the public model.
     slots : Slots
         All of them.
+    secret : iterable of str
+        Attributes that a policy makes secret, which slots do not have.
     """
     tables = tuple(
         Table(said["home"], said["work"], tuple(said["attributes"]), synth.exact(said["weight"]))
         for said in configuration.get("workload", ())
     )
-    return Workload(tables or _default(geography, level, slots), geography, level)
+    return Workload(tables or _default(geography, level, slots, tuple(secret)), geography, level)
 
 
-def _default(geography: Geography, level: str, slots: Slots) -> tuple[Table, ...]:
+def _default(geography: Geography, level: str, slots: Slots, secret: tuple[str, ...]) -> tuple[Table, ...]:
     one, block = Fraction(1), geography.block_level
     tables = [Table(level, level, (), one)]
     if level != block:
         finer = [*geography.levels, block][[*geography.levels, block].index(level) + 1]
         tables.append(Table(finer, finer, (), one))
         tables.append(Table(level, block, (), one))
-    each = Fraction(1, max(1, len(slots.attributes)))
-    tables += [Table(level, None, (name,), each) for name in slots.attributes]
-    if telling := most_telling(geography, level, slots):
+    names = sorted({*slots.attributes, *secret})
+    each = Fraction(1, max(1, len(names)))
+    tables += [Table(level, None, (name,), each) for name in names]
+    if telling := next(iter(secret), None) or most_telling(geography, level, slots):
         tables.append(Table(level, level, (telling,), one))
     return tuple(tables)
 
@@ -254,9 +271,9 @@ def most_telling(geography: Geography, level: str, slots: Slots) -> str | None:
     and how much of its variance is between jobs of one work block (`inside_share`). Of equal ones
     the first; None where jobs have no attributes.
     """
-    unit = geography.unit_of(level, slots.work).astype(np.int64)
     best, most = None, -1.0
     for name, categories in slots.categories.items():
+        unit = geography.unit_of(level, slots.work).astype(np.int64)
         wide = len(categories)
         counts = np.bincount(unit * wide + slots.attributes[name], minlength=geography.n_units(level) * wide)
         counts = counts.reshape(-1, wide)

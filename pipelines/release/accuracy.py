@@ -118,7 +118,8 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     ValueError
         If it is not.
     """
-    workload = resolve_workload(plan.configuration, plan.geography, plan.level, plan.pools.slots)
+    slots, secret = plan.pools.slots, plan.policy.secret
+    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots, secret)
     asked = [(table.name, of_workload) for table, of_workload in reported_tables(workload)]
     if [(table.table, table.workload) for table in expected.tables] != asked:
         raise ValueError(

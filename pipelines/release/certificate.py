@@ -1,9 +1,10 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are format 2, and formats 3 and 4 of releases under another policy than "full": a partition,
-or a distance; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the JSON Schema that is
-published with them (docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal
-texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
+The models below are format 2, and formats 3 to 5 of releases under another policy than "full": a partition, a
+distance, or secret attributes; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the
+JSON Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact
+numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact
+ratios.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.release.provenance import dependency_versions, source_state
 
 __all__ = [
+    "ATTRIBUTE_FORMAT",
     "CERTIFICATE_FORMAT",
     "DISTANCE_FORMAT",
     "POLICY_FORMAT",
+    "AttributeCertificate",
     "Certificate",
     "DistanceCertificate",
     "PolicyCertificate",
@@ -43,6 +46,7 @@ __all__ = [
 CERTIFICATE_FORMAT = "odsynth certificate 2"
 POLICY_FORMAT = "odsynth certificate 3"
 DISTANCE_FORMAT = "odsynth certificate 4"
+ATTRIBUTE_FORMAT = "odsynth certificate 5"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
@@ -341,6 +345,39 @@ class DistanceField(_Part):
         )
 
 
+class AttributeField(_Part):
+    """Which origins neighbours may differ in, where these are homes together with secret attributes.
+
+    `attributes` has the categories of each secret attribute: any home with any of them may stand for any
+    other.
+    """
+
+    name: str
+    attributes: dict[str, list[str]]
+    words: str
+    symbols: str
+
+    @property
+    def listed(self) -> str:
+        """The secret attributes, for sentences."""
+        return " and ".join(f'"{name}"' for name in self.attributes)
+
+    @property
+    def of_another_home(self) -> str:
+        """What else than the home of a neighbour may be another."""
+        return f"or another {self.listed}, or both"
+
+    @property
+    def of_two_homes(self) -> str:
+        """Of which two homes nobody is much surer of one."""
+        return f"each together with some {self.listed}"
+
+    @property
+    def parts(self) -> int:
+        """No home is known to be in one part of the blocks."""
+        return 1
+
+
 class PolicyCertificate(Certificate):
     """The whole certificate of a release under another policy than "full"."""
 
@@ -355,15 +392,29 @@ class DistanceCertificate(PolicyCertificate):
     policy: DistanceField  # type: ignore[assignment]
 
 
+class AttributeCertificate(PolicyCertificate):
+    """The whole certificate of a release under a policy of attributes."""
+
+    format: Literal["odsynth certificate 5"]  # type: ignore[assignment]
+    policy: AttributeField  # type: ignore[assignment]
+
+
 _KINDS: dict[str, type[Certificate]] = {
     CERTIFICATE_FORMAT: Certificate,
     POLICY_FORMAT: PolicyCertificate,
     DISTANCE_FORMAT: DistanceCertificate,
+    ATTRIBUTE_FORMAT: AttributeCertificate,
+}
+_FORMAT_OF = {
+    PolicyField: POLICY_FORMAT,
+    DistanceField: DISTANCE_FORMAT,
+    AttributeField: ATTRIBUTE_FORMAT,
+    type(None): CERTIFICATE_FORMAT,
 }
 
 
 def certificate_schema(stated_format: str = CERTIFICATE_FORMAT) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of certificates of format 2, 3 or 4."""
+    """Return the JSON Schema (draft 2020-12) of certificates of format 2 to 5."""
     schema = _KINDS[stated_format].model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -478,9 +529,7 @@ def make_certificate(
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]
     fields = guarantee_fields(plan, guarantee)
-    policy = fields.get("policy")
-    stated = DISTANCE_FORMAT if isinstance(policy, DistanceField) else POLICY_FORMAT
-    stated = CERTIFICATE_FORMAT if policy is None else stated
+    stated = _FORMAT_OF[type(fields.get("policy"))]
     return _KINDS[stated](
         format=stated,  # type: ignore[arg-type]
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
@@ -546,7 +595,9 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     if population is not None:
         words |= _of_residents(words, protected=presence is not None)
     policy = _policy_field(plan)
-    if policy is not None:
+    if isinstance(policy, AttributeField):
+        words |= _with_secrets(words, policy)
+    elif policy is not None:
         words |= _under_policy(words, policy)
     return ({} if policy is None else {"policy": policy}) | {
         "definition": Definition(**words),
@@ -612,7 +663,7 @@ def policy_in_words(certificate: Certificate) -> str:
     return certificate.policy.words if isinstance(certificate, PolicyCertificate) else ""
 
 
-def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | None:
+def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | AttributeField | None:
     """Return the policy of a plan; None where it is "full"."""
     policy = plan.numeric.domains.policy
     if policy.name == synth.FULL.name:
@@ -620,6 +671,8 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | None:
     asked = plan.configuration["privacy"]["policy"]
     if "distance_km" in asked:
         return _distance_field(policy, asked["distance_km"])
+    if policy.secret:
+        return _attribute_field(policy)
     partition = asked["partition"]
     level = f'"{partition}"'
     return PolicyField(
@@ -670,6 +723,57 @@ def _distance_field(policy: synth.Policy, km: str) -> DistanceField:
     )
 
 
+def _attribute_field(policy: synth.Policy) -> AttributeField:
+    field = AttributeField(
+        name=policy.name,
+        attributes={name: list(values) for name, values in policy.secret.items()},
+        words="",
+        symbols=(
+            "h' is a neighbour of h if the origin of one record is (b, c) in h and (b', c') in h', for any "
+            "blocks b, b' and any categories c, c' that the policy lists, and nothing else differs."
+        ),
+    )
+    words = (
+        f"The policy protects the home of a job together with its {field.listed}. Which home with which "
+        f"{field.listed} a job has, of any two such pairs, this release tells no better than the guarantee "
+        f"allows. How many jobs of a work block have which {field.listed} is protected too: the numbers of "
+        "the release are drawn. The work block of a job and its other attributes are public. So whoever "
+        f"knows the home of somebody learns their {field.listed} no better than the guarantee allows, also "
+        "where they have no co-worker."
+    )
+    return field.model_copy(update={"words": words})
+
+
+_COMPOSITION = (
+    " All of them must have this policy, or one that protects more; the sum is a guarantee of the policy "
+    "that protects least."
+)
+
+
+def _with_secrets(words: dict[str, Any], policy: AttributeField) -> dict[str, Any]:
+    """Return what a definition says otherwise where attributes are secret together with homes."""
+    two, inside = "had another origin", " inside the geography"
+    elsewhere = two + inside * (two + inside in words["words"])
+    exact = "the attributes of jobs and workplace totals, which are reproduced exactly"
+    other = exact.replace(" and", f" but {policy.listed}, and").replace("totals", "totals by them")
+    slots = "with their attributes (workplace totals)"
+    return {
+        "words": words["words"]
+        .replace("the confidential origins are", f"the confidential origins and {policy.listed} are")
+        .replace(elsewhere, f"{elsewhere} {policy.of_another_home}"),
+        "neighbours": f"{words['neighbours']} An origin is a home with {policy.listed}; both may differ.",
+        "assumed_public": [
+            *(
+                line.replace(slots, f"with their attributes but {policy.listed} (workplace totals)")
+                for line in words["assumed_public"]
+            ),
+            f"which categories of {policy.listed} there can be",
+        ],
+        "composition": words["composition"] + _COMPOSITION,
+        "not_covered": [other if line == exact else line for line in words["not_covered"]],
+    }
+
+
 def _under_policy(words: dict[str, Any], policy: PolicyField | DistanceField) -> dict[str, Any]:
     """Return what a definition says otherwise under a policy."""
     public, not_covered = ([text] for text in policy.public) if policy.public else ([], [])
@@ -677,10 +781,7 @@ def _under_policy(words: dict[str, Any], policy: PolicyField | DistanceField) ->
         "words": words["words"].replace("had another origin", f"had another origin {policy.of_another_home}"),
         "neighbours": f"{words['neighbours']} {policy.neighbours}",
         "assumed_public": [*words["assumed_public"], *public],
-        "composition": (
-            f"{words['composition']} All of them must have this policy, or one that protects more; the sum "
-            "is a guarantee of the policy that protects least."
-        ),
+        "composition": words["composition"] + _COMPOSITION,
         "not_covered": [*words["not_covered"], *not_covered],
     }
 

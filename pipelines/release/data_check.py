@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import synth
 from geo_data.geography import Geography
-from geo_data.od_files import count_columns, od_table
+from geo_data.od_files import PairCounts, count_columns, count_pairs
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import Measurements, Rounded
@@ -64,40 +67,40 @@ class _Rows:
     """What is kept of the rows of an implicate: a digest, and how unlikely it is that another one has them.
 
     The latter in bits, from the public draw of blocks inside cells (Lemma 27 of docs/privacy.md). None where
-    pools differ by several attributes, which the counts of a row do not tell apart.
+    pools differ by several attributes, which the counts of a row do not tell apart, and of secret attributes.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan
         self.digest, self.bits = hashlib.sha256(), 0.0
 
-    def add(
-        self,
-        od: pd.DataFrame,
-        pool: NDArray[np.int64],
-        own: slice,
-        rounded: Rounded | None,
-    ) -> None:
+    def add(self, od: PairCounts, pool: NDArray[np.int64], own: slice, rounded: Rounded | None) -> None:
         """Add the rows of some pools; `pool` is that of each of their slots, `own` the plan's.
 
         `rounded` has the cells that blocks were drawn in, where these are not those of the pools.
         """
-        self.digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
         plan, slots = self._plan, self._plan.pools.slots
+        if plan.implicates.number == 1:
+            return
+        for values in (od.work, od.home, od.counts):
+            self.digest.update(values.tobytes())
         by = () if rounded else plan.pools.pooling.by
-        if plan.implicates.number == 1 or len(by) > 1:
+        if len(by) > 1 or plan.policy.secret:
             return
         from scipy.special import gammaln  # takes its time
 
-        columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
-        at, home = (plan.geography.number(od[column]) for column in ("w_geocode", "h_geocode"))
+        every = count_columns(slots.categories)
+        columns = every[by[0]] if by else ("S000",)
+        names = ["S000", *(name for of_one in every.values() for name in of_one)]
+        at, home = od.work, od.home
         work, part = slots.work[own], slots.home_part[own]
         for code, column in enumerate(columns):
             of = np.full((plan.policy.n_parts, plan.geography.n_blocks), -1, np.int64)
             like = slots.attributes[by[0]][own] == code if by else slice(None)
             of[part[like], work[like]] = pool[like]
-            some = np.flatnonzero(od[column].to_numpy() > 0)
-            count = od[column].to_numpy()[some]
+            jobs = od.counts[:, names.index(column)]
+            some = np.flatnonzero(jobs > 0)
+            count = jobs[some]
             if rounded:
                 domains, shares = rounded.domains, rounded.shares
                 domain = rounded.domain(at[some], home[some])
@@ -124,49 +127,44 @@ def _check(
     """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
-    columns = [name for of in count_columns(slots.categories).values() for name in of]
-    _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
-    files = [_OdRows(folder, names, kind, geography) for kind in kinds]
+    counts = ["S000", *(name for of in count_columns(plan.categories).values() for name in of)]
+    _check_forms(folder, names, counts, [*plan.categories])
+    known = count_columns(slots.categories).values()
+    public_counts = [counts.index(name) for name in ("S000", *(name for of in known for name in of))]
+    files = [_OdRows(folder, names, kind, geography, counts, createdate) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
-    main = names["od_parquet"]
+    main, parts = names["od_parquet"], plan.policy.parts
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     pairs = blocks = 0
-    counts: list[str] = []
     for pools in batches(plan) if rounded else batches(plan, _AT_A_TIME):  # as homes were estimated
         own = slice(end[pools.start], end[pools.stop])
         work = slots.work[own]
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}
-        # By destination and then origin, as each of the two is.
-        od = pd.concat([rows.until(int(work.max())) for rows in files], ignore_index=True)
-        place = [geography.number(od[column]) for column in ("h_geocode", "w_geocode")]
-        order = np.lexsort(place)
-        od, place = od.iloc[order].reset_index(drop=True), [blocks[order] for blocks in place]
+        od = PairCounts.joined([rows.until(int(work.max())) for rows in files])
+        if len(files) > 1:  # each is by destination and then origin
+            od = od[np.lexsort([od.home, od.work])]
         # By work block and, where homes have several parts, by part: that of its first block.
-        ends, parts = ["w_geocode", "h_geocode"], plan.policy.parts
         first = parts[slots.home_part[own]]
-        public = od_table(geography, work, first, attributes, slots.categories).set_index(ends)
-        counts = [*public.columns]
-        of_part = od.assign(h_geocode=geography.blocks[parts[plan.policy.part(place[0])]])
-        found = of_part.groupby(ends, sort=False)[counts].sum()
-        if not found.sort_index().equals(public.sort_index().astype(found.dtypes)):
+        public = count_pairs(geography, work, first, attributes, slots.categories)
+        of_part = replace(od, home=parts[plan.policy.part(od.home)])
+        if not _added_up(replace(of_part, counts=od.counts[:, public_counts]), geography).equals(public):
             by = "work block" if parts.size == 1 else "work block and part of homes"
             raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
-        if not _possible(of_part, public, slots.categories):
+        if not _possible(of_part, public, geography, plan.categories):
             raise DataError(f"{main} has counts that no jobs can have")
-        if (od["createdate"] != createdate).any():
-            raise DataError(f"{main}: createdate is not the day that certificate.json states")
+        at, origins = _origins(plan, od)
+        if jobs is not None:
+            counted, of_jobs = jobs.count(own)
+            if not counted.equals(od):
+                raise DataError(f"{jobs.name} and the OD files hold different commutes")
+            if plan.policy.secret:  # their combinations are in no count of a pair
+                at, origins = work, of_jobs
         estimated = rounded and rounded(pools)
-        if estimated is not None:
-            home, at = (np.repeat(blocks, od["S000"]) for blocks in place)
-            if not estimated.fits(at, home):
-                raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
+        if estimated is not None and not estimated.fits(at, origins):
+            raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)
-        if jobs is not None:
-            counted = jobs.count(own)
-            if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):
-                raise DataError(f"{jobs.name} and the OD files hold different commutes")
-        pairs, blocks = pairs + len(od), blocks + np.unique(work).size
+        pairs, blocks = pairs + od.work.size, blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
     return (
@@ -174,52 +172,87 @@ def _check(
     )
 
 
-def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, tuple[str, ...]]) -> bool:
+def _origins(plan: ReleasePlan, od: PairCounts) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the work block and the origin of every job of an OD table, of one secret attribute at most."""
+    counts, codes = od.counts[:, :1], dict[str, NDArray[np.integer]]()
+    names = ["S000", *(name for of in count_columns(plan.categories).values() for name in of)]
+    for name in plan.policy.secret:
+        counts = od.counts[:, [names.index(column) for column in count_columns(plan.categories)[name]]]
+        codes[name] = np.repeat(np.arange(counts.shape[1]), counts.sum(axis=0))
+    at, home = (np.concatenate([np.repeat(one, n) for n in counts.T]) for one in (od.work, od.home))
+    if len(codes) > 1:
+        codes = {name: np.zeros(home.size, np.int64) for name in codes}  # the file of jobs says which
+    return at, plan.policy.origins(home, codes, plan.geography.n_blocks)
+
+
+def _keys(od: PairCounts, geography: Geography) -> NDArray[np.int64]:
+    return od.work.astype(np.int64) * geography.n_blocks + od.home
+
+
+def _added_up(od: PairCounts, geography: Geography) -> PairCounts:
+    """Return rows with each pair once, the counts of equal ones added up."""
+    keys = _keys(od, geography)
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    if first.size == keys.size:
+        return od[order]
+    return replace(od[order[first]], counts=np.add.reduceat(od.counts[order], first, axis=0))
+
+
+def _possible(
+    od: PairCounts, public: PairCounts, geography: Geography, categories: Mapping[str, tuple[str, ...]]
+) -> bool:
     """Say whether jobs could give these rows: each attribute adds up, no row has more than its block."""
-    counts = od.drop(columns=["w_geocode", "h_geocode", "createdate"])
-    jobs, at = od["S000"], 1
-    most = public["S000"].reindex(pd.MultiIndex.from_frame(od[["w_geocode", "h_geocode"]])).to_numpy()
-    fine = bool(((counts >= 0).all(axis=None)) and (jobs >= 1).all() and (jobs.to_numpy() <= most).all())
+    at = np.searchsorted(_keys(public, geography), _keys(od, geography))
+    jobs, column = od.counts[:, 0], 1
+    fine = bool((od.counts >= 0).all() and (jobs >= 1).all() and (jobs <= public.counts[at, 0]).all())
     for values in categories.values():
-        fine = fine and bool((counts.iloc[:, at : at + len(values)].sum(axis=1) == jobs).all())
-        at += len(values)
+        fine = fine and bool((od.counts[:, column : column + len(values)].sum(axis=1) == jobs).all())
+        column += len(values)
     return fine
 
 
 class _OdRows:
     """The rows of an OD file in Parquet or of a folder of them, in order and with homes where they belong."""
 
-    def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: Geography) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: dict[str, str],
+        kind: str,
+        geography: Geography,
+        counts: list[str],
+        createdate: str,
+    ) -> None:
         self._name = names[f"{kind}_parquet"]
-        self._aux, self._geography = kind == "aux", geography
-        self._rows = _frames(folder / self._name)
-        self._table, self._work = pd.DataFrame(), np.zeros(0, np.int64)
+        self._aux, self._geography, self._counts = kind == "aux", geography, counts
+        self._createdate = createdate
+        self._tables = _tables(folder / self._name)
+        nothing = np.zeros(0, np.int32)
+        self._rows = [PairCounts(nothing, nothing, np.zeros((0, len(counts)), np.int64))]  # not returned yet
         self._last = -1
-        self._ended = False
 
-    def until(self, block: int) -> pd.DataFrame:
+    def until(self, block: int) -> PairCounts:
         """Return the next rows, with work blocks up to this one."""
-        tables = []
-        while True:
-            n = int(np.searchsorted(self._work, block, side="right"))
-            tables.append(self._table[:n])
-            self._table, self._work = self._table[n:], self._work[n:]
-            if self._work.size or self._ended:
-                return pd.concat(tables, ignore_index=True)
-            self._next()
+        while self._last < (block + 1) * self._geography.n_blocks and self._next():
+            pass
+        rows = PairCounts.joined(self._rows)
+        n = int(np.searchsorted(rows.work, block, side="right"))
+        self._rows = [rows[n:]]
+        return rows[:n]
 
     def must_end(self) -> None:
         """Raise if there are rows left."""
-        while not self._ended and not self._work.size:
-            self._next()
-        if self._work.size:
+        while self._next():
+            pass
+        if any(rows.work.size for rows in self._rows):
             raise DataError(f"{self._name}: totals by work block are not those of the plan's slots")
 
-    def _next(self) -> None:
-        table = next(self._rows, None)
+    def _next(self) -> bool:
+        """Read some rows; say if there were more."""
+        table = next(self._tables, None)
         if table is None:
-            self._ended = True
-            return
+            return False
         geography, name = self._geography, self._name
         work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
         if len(table) and (work.min() < 0 or home.min() < 0):
@@ -229,8 +262,12 @@ class _OdRows:
         key = work.astype(np.int64) * geography.n_blocks + home
         if np.any(np.diff(key, prepend=self._last) <= 0):
             raise DataError(f"{name}: rows are not in order, or a pair comes twice")
+        if not pc.all(pc.equal(table["createdate"], self._createdate), skip_nulls=False).as_py():
+            raise DataError(f"{name}: createdate is not the day that certificate.json states")
         self._last = int(key[-1]) if key.size else self._last
-        self._table, self._work = table, work.astype(np.int64)
+        counts = np.stack([table[column].to_numpy() for column in self._counts], axis=1)
+        self._rows.append(PairCounts(work, home, counts))
+        return True
 
 
 def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attributes: list[str]) -> None:
@@ -255,11 +292,11 @@ def _files(path: Path) -> list[Path]:
     return sorted(path.iterdir()) if path.is_dir() else [path]
 
 
-def _frames(path: Path) -> Iterator[pd.DataFrame]:
+def _tables(path: Path) -> Iterator[pa.Table]:
     """Yield the rows of a Parquet file, or of a folder of them."""
     for part in _files(path):
         for batch in pq.ParquetFile(part).iter_batches(batch_size=_ROWS):
-            yield batch.to_pandas(ignore_metadata=True)
+            yield pa.Table.from_batches([batch])
 
 
 class _JobRows:
@@ -268,24 +305,25 @@ class _JobRows:
     def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
         self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
+        self._categories = plan.categories
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise DataError(f"{name}: rows are not those of the plan's slots")
-        self._frames = _frames(path)
-        self._left: list[pd.DataFrame] = []
+        self._tables = _tables(path)
+        self._left: list[pa.Table] = []
 
-    def count(self, own: slice) -> pd.DataFrame:
-        """Compare the next jobs with slots of the plan, and return them as an OD table."""
+    def count(self, own: slice) -> tuple[PairCounts, NDArray[np.int32]]:
+        """Compare the next jobs with slots of the plan; count them by pair, and return their origins."""
         slots = self._slots
         work, attributes = slots.work[own], {name: codes[own] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
-            self._left.append(next(self._frames))
-        whole = pd.concat(self._left, ignore_index=True)
+            self._left.append(next(self._tables))
+        whole = pa.concat_tables(self._left)
         jobs, self._left = whole[: work.size], [whole[work.size :]]
-        geography, categories = self._geography, self._slots.categories
+        geography, categories = self._geography, self._categories
         same = np.array_equal(geography.number(jobs["w_geocode"]), work)
         for name, codes in attributes.items():
-            values = np.array(categories[name], object)[codes]
-            same = same and bool((jobs[name].to_numpy(dtype=object) == values).all())
+            due = pa.array(categories[name], jobs.schema.field(name).type).take(pa.array(codes))
+            same = same and jobs[name].equals(pa.chunked_array([due]))
         if not same:
             raise DataError(f"{self.name}: the jobs are not the plan's slots")
         home = geography.number(jobs["h_geocode"])
@@ -293,4 +331,14 @@ class _JobRows:
             raise DataError(f"{self.name} has blocks that are not in the geography")
         if not np.array_equal(self._policy.part(home), slots.home_part[own]):
             raise DataError(f"{self.name}: homes are in other parts than those of the plan's slots")
-        return od_table(geography, work, home, attributes, categories)
+        secret = {
+            name: pc.index_in(jobs[name], value_set=pa.array(values, jobs.schema.field(name).type))
+            .fill_null(-1)
+            .to_numpy()
+            for name, values in self._policy.secret.items()
+        }
+        if any((codes < 0).any() for codes in secret.values()):
+            raise DataError(f"{self.name} has categories that the policy does not list")
+        origins = self._policy.origins(home, secret, geography.n_blocks)
+        every = dict(sorted({**attributes, **secret}.items()))
+        return count_pairs(geography, work, home, every, categories), origins

@@ -414,7 +414,7 @@ def _of_plan(
     strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
-    implicates = Implicates.of(configuration)
+    implicates, secret = Implicates.of(configuration), _secret(configuration)
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
@@ -425,7 +425,7 @@ def _of_plan(
         (
             Column("pool", "row of plan/pools.parquet, from 0", "integer"),
             Column("work", "code of the work block"),
-            *_coded(attributes),
+            *_coded(attributes, [one.name for one in attributes if one.name not in secret]),
             Column("count", "number of these jobs", "integer", JOBS),
         ),
     )
@@ -448,6 +448,13 @@ def _of_plan(
         ),
     )
     divided = "all blocks" if quoted_policy(configuration) == FULL.name else "the blocks of one part of homes"
+    cuts = "first block of each cell: rows of plan/blocks.parquet, from 0, rising"
+    if secret:
+        divided = f"all blocks, once for each {_copies(secret)},"
+        cuts = (
+            "first origin of each cell, rising: the row of plan/blocks.parquet, from 0, plus the number of "
+            f"all rows times the position of the {_copies(secret)}, from 0"
+        )
     yield Table(
         "domains",
         f"a division of {divided} into cells, in which homes are counted",
@@ -455,9 +462,7 @@ def _of_plan(
         (
             Column("destination", "code of the work area that it was made for, the first if for several"),
             Column("size", "number of jobs of the pools that it was made for; 1 if for all", "integer", JOBS),
-            Column(
-                "cuts", "first block of each cell: rows of plan/blocks.parquet, from 0, rising", "integers"
-            ),
+            Column("cuts", cuts, "integers"),
             Column(
                 "stratum",
                 f"kind of each cell: {kind}",
@@ -482,6 +487,17 @@ def _of_plan(
     )
 
 
+def _secret(configuration: Mapping[str, Any]) -> list[str]:
+    """Return the attributes that a policy makes secret, whose categories origins of homes have."""
+    asked = quoted_policy(configuration)
+    return [*asked.get("attribute", ())] if isinstance(asked, dict) else []
+
+
+def _copies(secret: Sequence[str]) -> str:
+    """Say what there is a copy of the blocks for."""
+    return f"{'combination of categories' if len(secret) > 1 else 'category'} of {', '.join(secret)}"
+
+
 def _of_measurements(
     configuration: Mapping[str, Any],
     attributes: tuple[Attribute, ...],
@@ -503,6 +519,8 @@ def _of_measurements(
             )
             columns = [Column("work", area), *_coded(attributes, table["by"])]
             group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
+            if secret := _secret(configuration):
+                cells += f", once for each {_copies(secret)}"
         noisy = Column(
             "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS
         )

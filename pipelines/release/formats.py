@@ -19,9 +19,11 @@ from packaging.version import Version
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import (
+    ATTRIBUTE_FORMAT,
     CERTIFICATE_FORMAT,
     DISTANCE_FORMAT,
     POLICY_FORMAT,
+    AttributeCertificate,
     Certificate,
     DistanceCertificate,
     PolicyCertificate,
@@ -59,6 +61,8 @@ def parse_certificate(content: str | bytes) -> Certificate:
         return PolicyCertificate.model_validate_json(content)
     if isinstance(document, dict) and document.get("format") == DISTANCE_FORMAT:
         return DistanceCertificate.model_validate_json(content)
+    if isinstance(document, dict) and document.get("format") == ATTRIBUTE_FORMAT:
+        return AttributeCertificate.model_validate_json(content)
     if not isinstance(document, dict) or document.get("format") != FIRST_FORMAT:
         return Certificate.model_validate_json(content)
     try:

@@ -134,6 +134,9 @@ def pools_in_words(plan: ReleasePlan) -> str:
         if by:
             each = "combination of categories" if len(pooling.by) > 1 else "category"
             parts.append(f"Each {each} of {by} has pools of its own.")
+    if plan.policy.secret:
+        secret = _listed([f"`{name}`" for name in plan.policy.secret])
+        parts.append(f"Every home was drawn together with {secret} of the job.")
     if plan.policy.n_parts > 1:
         part = plan.part_in_words
         parts.append(

@@ -11,9 +11,12 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
 from pipelines.release.certificate import (
+    ATTRIBUTE_FORMAT,
     CERTIFICATE_FORMAT,
     DISTANCE_FORMAT,
     POLICY_FORMAT,
+    AttributeCertificate,
+    AttributeField,
     Certificate,
     PolicyCertificate,
     policy_in_words,
@@ -49,7 +52,9 @@ __all__ = [
 ]
 
 LATEST_WORDING = 2
-WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys((CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT), (2,))
+WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
+    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (2,)
+)
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
 _WIDTH = 110
@@ -144,7 +149,10 @@ def release_readme(
             f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy, read_in_words(certificate))}\n"
         )
         terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
-    totals = "the public number of jobs, by every attribute"
+    totals, drawn = "the public number of jobs, by every attribute", "homes"
+    if isinstance(certificate, AttributeCertificate):
+        secret = certificate.policy.listed
+        totals, drawn = f"{totals} but {secret}", f"homes, and {secret} with them,"
     if presence := presence_in_words(certificate):
         totals = "the number of jobs of a public table, by every attribute, whatever the records' own is"
         presence = f"\n{presence}\n"
@@ -156,7 +164,7 @@ def release_readme(
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
-a real person. Work blocks have exactly {totals}; the homes were drawn at
+a real person. Work blocks have exactly {totals}; the {drawn} were drawn at
 random from {plan.mechanism.words}.{region}
 {population}
 {_status_in_words(certificate, first=first)}
@@ -237,7 +245,7 @@ def _first_columns(plan: ReleasePlan) -> str:
     columns = {
         "w_geocode": "work block, text",
         "h_geocode": "home block of the synthetic workers, text",
-        **count_meanings(plan.pools.slots.categories, plan.configuration),
+        **count_meanings(plan.categories, plan.configuration),
         "createdate": "day of this release, YYYYMMDD",
     }
     rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns.items())
@@ -264,7 +272,7 @@ def describe_plan(
     return describe_release(
         certificate,
         plan.configuration,
-        plan.pools.slots.categories,
+        plan.categories,
         plan.geography,
         names,
         named=named,
@@ -301,7 +309,9 @@ def odds_in_words(certificate: Certificate) -> str:
     )
     if isinstance(certificate, PolicyCertificate):
         policy = certificate.policy
-        inside, both = f" {policy.of_another_home}{inside}", f" ({policy.of_two_homes})"
+        other = f" {policy.of_another_home}"
+        inside = f"{inside}{other}" if isinstance(policy, AttributeField) else f"{other}{inside}"
+        both = f" ({policy.of_two_homes})"
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something

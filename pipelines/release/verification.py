@@ -20,13 +20,14 @@ from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.estimating import JobLayout
-from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT
+from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
+    AttributeCertificate,
     Certificate,
     PolicyCertificate,
     guarantee_fields,
@@ -298,7 +299,9 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
     stated = read_json(folder / "plan" / "plan.json")["format"]
-    if (stated == (POLICY_FORMAT if isinstance(certificate, PolicyCertificate) else PLAN_FORMAT)) == first:
+    due = POLICY_FORMAT if isinstance(certificate, PolicyCertificate) else PLAN_FORMAT
+    due = SECRET_FORMAT if isinstance(certificate, AttributeCertificate) else due
+    if (stated == due) == first:
         raise _fail("plan", "plan.json: no version wrote this format of plan with this format of certificate")
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")

@@ -4,7 +4,8 @@ It needs Python 3.9 or later and pyarrow, and for signatures the library `crypto
 docs/privacy.md, docs/formats.md and docs/plan-format.md of the project, and shares no code with the program
 that makes releases. Every bound of the certificate is computed again from the plan; the names of lemmas are
 those of docs/privacy.md. Numbers are fractions, or decimals of 50 digits whose every operation is rounded up,
-or every operation down, so that what is computed is never below the truth. Sums go to their last term.
+or every operation down, so that what is computed is never below the truth. What is left of a sum is below
+10^-18 of it, and is added.
 
 Do not trust a copy of this file that lies beside the data that it is to check: take it from the project, or
 compare its SHA-256 with what the project states.
@@ -32,6 +33,7 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Dec
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 try:
     import pyarrow as pa
@@ -44,6 +46,9 @@ __all__ = ["main", "verify"]
 
 FACTOR = Decimal("1.00001")
 """A number of the certificate may be this many times what is computed here: sums are cut off elsewhere."""
+
+TERMS = 4096
+"""odsynth says of a sum of more terms that it is at most 1; it sums fewer digits than are summed here."""
 
 UP = Context(prec=50, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN)
 DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -114,6 +119,29 @@ def ways(w: int, q: int, m: int, low: bool = False) -> list[Decimal]:
     return products
 
 
+@functools.lru_cache(maxsize=4096)
+def log_gamma(z: Decimal) -> Decimal:
+    """Return ln Gamma(z) and a constant, right to 10^-30 for z below 10^12: Stirling's series."""
+    product = ONE
+    while z < 256:  # so that the first term of the series that is left out is below 10^-37
+        product, z = product * z, z + 1
+    parts: tuple[int | Fraction, ...] = 12, -360, 1260, -1680, 1188, Fraction(-360360, 691), 156
+    series = sum((1 / (up(part) * z ** (2 * i + 1)) for i, part in enumerate(parts)), ZERO)
+    return (z - Decimal("0.5")) * z.ln() - z + series - product.ln()
+
+
+def draws(w: int, rest: int, q: int, m: int, k: int) -> Decimal:
+    """Bound how likely k of m draws are from a cell of weight w, all others weigh rest (both over q)."""
+
+    def log_ways(a: int, k: int) -> Decimal:
+        z = Decimal(a) / q
+        return log_gamma(z + k) - log_gamma(z) - log_gamma(ONE + k) + log_gamma(ONE)
+
+    if not rest:
+        return Decimal(k == m)
+    return exp(log_ways(w, k) + log_ways(rest, m - k) - log_ways(w + rest, m) + Decimal("1e-25"))
+
+
 # --- Dirichlet resampling: one class of pools (docs/plan-format.md)
 
 
@@ -163,6 +191,11 @@ class PoolClass:
         worst = max((1 + Fraction(self.m * self.q, s.prior)) / s.retention for s in self.strata)
         return pruning(self) * up(worst)
 
+    @property
+    def likely(self) -> int:
+        """What cells without workers weigh together in an urn as light as is likely (Lemmas 3 and 4)."""
+        return sum(s.prior * s.kept for s in self.strata)
+
     def factor(self, s: Stratum, x: int) -> tuple[int, Fraction]:
         """Return b and f of g(k) = (1 + q k/b)/f, k > 0, the loss of a cell with x workers (Lemma 1)."""
         return self.q * max(0, x - 1) + s.prior, s.retention if x <= 1 else Fraction(1)
@@ -172,36 +205,48 @@ class PoolClass:
         b, f = self.factor(s, x)
         return max(0, math.floor((f * gain - 1) * b / self.q))
 
-    def bad(self, s: Stratum, least: int, most: int, gain: Fraction, lost: bool = False) -> Decimal:
-        """Bound how likely more draws are than are fine, for every x of a range, or what is lost by them.
+    def bad(
+        self, s: Stratum, x: int, gain: Fraction, most: int = 0, enough: Decimal = ZERO, lost: bool = False
+    ) -> Decimal:
+        """Bound how likely more draws are than are fine, for all counts from x to `most`, or what is lost.
 
         That is T_c(x) of Lemma 7, or E[(1 - gain/g)^+] of Lemma 10. Both grow with the weight of the cell,
-        and fall with that of all others and with the draws that are fine.
+        and fall with that of all others and with the draws that are fine. Of a range it need only be known
+        whether the bound is above what is enough: from there on it may be 1.
         """
-        q, m, (b, f) = self.q, self.m, self.factor(s, least)
+        q, m, (b, f), most = self.q, self.m, self.factor(s, x), max(x, most)
         another = min(one.prior for one in self.strata) if most < self.n_min else 0
-        likely = sum(one.prior * one.kept for one in self.strata)  # Lemmas 3 and 4
-        w, rest = q * most + s.prior, q * max(0, self.n_min - most) + max(another, likely - s.prior)
-        own, there, kept = ways(w, q, m), ways(rest, q, m), down(gain * f * b)
-        result = ZERO
-        for k in range(self.fine(s, least, gain) + 1, m + 1):
-            p = own[k] * there[m - k]
+        w, rest = q * most + s.prior, q * max(0, self.n_min - most) + max(another, self.likely - s.prior)
+        first, kept, result = self.fine(s, x, gain) + 1, down(gain * f * b), ZERO
+        if rest < q and m - first > TERMS:  # nearly all draws are from this cell, and terms need not fall
+            return ONE
+        p = draws(w, rest, q, m, first) if first <= m else ZERO
+        for k in range(first, min(m, first + 4 * TERMS) + 1):
             result += p * (1 - DOWN.divide(kept, b + q * k)) if lost else p
-        return min(ONE, result / ways(w + rest, q, m, True)[m])
+            if k == m or (x < most and result > enough):
+                break
+            # From here on terms grow by no more than `growth`, if the others weigh 1 or more.
+            below = (k + 1) * (rest + q * (m - k - 1))
+            growth = Decimal(max(w + q * k, q * k + q) * (m - k)) / below if rest >= q else ONE
+            left = p * growth / DOWN.subtract(ONE, growth) if growth < 1 else ONE
+            if left <= max(result * Decimal("1e-18"), enough - result):
+                return min(ONE, result + left)
+            p = p * ((w + q * k) * (m - k)) / below if below else ONE
+        return min(ONE, result) if m - first <= 4 * TERMS and (x == most or result <= enough) else ONE
 
-    def occupied(self, s: Stratum, gain: Fraction, lost: bool = False) -> dict[int, Decimal]:
-        """Return T_c(x), or what is lost, for every x >= 1 where it, or it over x, may be the largest."""
-        found, ranges = {1: self.bad(s, 1, 1, gain, lost)}, [(2, self.n_max)] if self.n_max > 1 else []
-        while ranges:
+    def occupied(self, s: Stratum) -> tuple[Decimal, Decimal]:
+        """Return the largest T_c(x), and the largest T_c(x)/x, of all x >= 1 (Lemma 36)."""
+        worst = share = self.bad(s, 1, self.gain)
+        ranges = [(2, self.n_max)] if self.n_max > 1 else []
+        while ranges and (s.most * worst < 1 or self.n_max * share < 1):  # else F is 1 as it is
             least, most = ranges.pop()
-            bound, middle = self.bad(s, least, most, gain, lost), (least + most) // 2
-            share = max(DOWN.divide(one, x) for x, one in found.items())
-            if bound > min(max(found.values()), DOWN.multiply(share, least)):
-                if least == most:
-                    found[least] = bound
-                else:
-                    ranges += [(middle + 1, most), (least, middle)]
-        return found
+            enough, middle = min(worst, DOWN.multiply(share, least)), (least + most) // 2
+            bound = self.bad(s, least, self.gain, most, enough)
+            if bound > enough and least < most:
+                ranges += [(middle + 1, most), (least, middle)]
+            elif bound > enough:
+                worst, share = max(worst, bound), max(share, bound / least)
+        return worst, share
 
 
 def shortfall(c: PoolClass) -> Decimal:
@@ -224,13 +269,12 @@ def failure(c: PoolClass) -> Decimal:
     empty = per_worker = per_cell = ZERO
     gains = [ZERO] * (c.n_max + 1 if c.n_max <= 16 else 0)
     for s in c.strata:
-        coin = up(s.retention) * c.bad(s, 0, 0, c.gain)
-        occupied = c.occupied(s, c.gain)
+        coin, (worst, share) = up(s.retention) * c.bad(s, 0, c.gain), c.occupied(s)
         empty += s.most * coin
-        per_worker = max(per_worker, *(found / x for x, found in occupied.items()))
-        per_cell += s.most * max(coin, *occupied.values())
+        per_worker = max(per_worker, share)
+        per_cell += s.most * max(coin, worst)
         for x in range(1, len(gains)):  # of these every one: the sum of several small ones may be large
-            gains[x] = max(gains[x], c.bad(s, x, x, c.gain) - coin)
+            gains[x] = max(gains[x], c.bad(s, x, c.gain) - coin)
     best = [ZERO] * len(gains)
     for n in range(1, len(gains)):
         best[n] = max(best[n - 1], *(best[n - x] + gains[x] for x in range(1, n + 1)))
@@ -285,6 +329,11 @@ def inverse_moment(base: Fraction, m: int, coins: list[Coins], a: Fraction) -> D
     return above / below * (1 + Decimal("1e-17"))
 
 
+def unsummed(c: PoolClass) -> list[Decimal]:
+    """Return what may be stated of a probability by which sums may be too long: that it is at most 1."""
+    return [ONE] if c.m > TERMS else []
+
+
 # --- one record (Lemmas 10 to 12)
 
 
@@ -294,6 +343,7 @@ def record_deltas(c: PoolClass, epsilon: Fraction, presence: bool) -> Iterator[D
     few = sum(s.most for s in c.strata) <= 5 and c.m <= 400
     if not c.pruned and (few or c.n_max * c.m <= 100):  # elsewhere no certificate is by Lemma 12
         yield pairs_delta(c, epsilon)
+    yield from unsummed(c)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -302,7 +352,12 @@ def record_delta(c: PoolClass, epsilon: Fraction, presence: bool) -> Decimal:
     odds = DOWN.divide(ONE, exp(up(-epsilon)) * pruning(c))
     if odds <= 1:
         return ONE
-    bound = shortfall(c) + max(max(c.occupied(s, Fraction(odds), lost=True).values()) for s in c.strata)
+    bound = ZERO
+    for s in c.strata:  # Lemma 35: of one worker, or of all if then the urn is lighter
+        lighter = c.n_min > 1 and c.likely - s.prior < min(one.prior for one in c.strata)
+        for x in (1, c.n_min) if lighter else (1,):
+            bound = max(bound, c.bad(s, x, Fraction(odds), lost=True))
+    bound += shortfall(c)
     if presence and c.pruned:
         sure = sum(s.prior * s.kept for s in c.strata if s.retention == 1)
         bound = max(bound, 1 - DOWN.divide(odds, up(1 + Fraction(c.m * c.q, c.n_min * c.q + sure))))
@@ -314,7 +369,7 @@ def pairs_delta(c: PoolClass, epsilon: Fraction) -> Decimal:
     """Bound delta by the worst pair of cells, one with x workers losing one, without pruning (Lemma 12)."""
     odds, worst, q = DOWN.divide(ONE, exp(up(-epsilon))), ZERO, c.q
     for i, j, x in itertools.product(c.strata, c.strata, range(1, c.n_max + 1)):
-        if (i is j and i.most < 2) or c.bad(i, x, x, Fraction(odds), lost=True) <= worst:
+        if (i is j and i.most < 2) or c.bad(i, x, Fraction(odds), lost=True) <= worst:
             continue  # no pair loses more than its first cell by itself
         known = sum(s.prior * max(0, s.fewest - (s is i) - (s is j)) for s in c.strata)
         more = q * max(0, c.n_min - x)  # the other workers: in a third cell, or in j if there is none
@@ -392,7 +447,9 @@ WORDS = """
     3c3495e89ca30f679f0bf06b69dd7c0a e10dff8b718047c3b8897365c4b1c098 7756c38d166534b9cfd68aab04c4a9e5
     f2d8a89b2f7a4014d16756cc7b6ff180 2149dc4d7d7d31dddbf69f35c0aa4afe 8e9e75f0471b182f3d3fead52f4c0961
     60ec865a82cd1129edebae9870416e5a 15bb911efebcafb2865064b19f11f9d8 db063649a23600dd63db54fd2e7debdf
-    bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b
+    bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b e229d8caf9d32168a653244156779012
+    d1fe065e3f2cbb8809a9786dda72120c 471f715fb5b58f0dda9c089b5762ef0d 380faf86e4bd59187a65670f821b63bc
+    7a664f6fec7fcde1ff223b3b6e3ca6c6 2e523b4e0e107d8d342c050495a44a96
 """
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 DEGREES = ("latitude", "longitude")
@@ -418,15 +475,13 @@ class Claims:
 
     def check(self, name: str, stated: str, bounds: Iterable[Decimal]) -> Decimal:
         """Return the first bound that a number reaches; it must be no more than `FACTOR` above it."""
-        value, bound = Decimal(stated), ZERO
+        value, bound, exact = Decimal(stated), ZERO, stated == twelve_digits(Fraction(stated))
         for bound in bounds:
-            if value >= bound:
-                ratio = value / bound if bound else ONE if not value else Decimal("Infinity")
-                right = ratio <= FACTOR and stated == twelve_digits(Fraction(value))
-                need(right, f"certificate.json: {name} is {stated}, and the plan gives {bound:.12g}")
+            ratio = value / bound if bound else ONE if not value else Decimal("Infinity")
+            if exact and value >= bound and ratio <= FACTOR:
                 self.factor, self.count = max(self.factor, ratio), self.count + 1
                 return bound
-        raise WrongError(f"certificate.json: {name} is {stated}, and the plan gives only {bound:.12g}")
+        raise WrongError(f"certificate.json: {name} is {stated}, and the plan gives {bound:.12g}")
 
     def pair(self, name: str, stated: dict[str, str], epsilon: Decimal, delta: Decimal) -> dict[str, str]:
         """Check an epsilon and a delta, and return them as they are stated."""
@@ -511,6 +566,21 @@ class Plan:
     def policy(self) -> str:
         """The level whose units are the parts of homes, which neighbours keep (Lemma 37); none is empty."""
         return str(self.config.get("privacy", {}).get("policy", {}).get("partition", ""))
+
+    @property
+    def secret(self) -> dict[str, list[str]]:
+        """The attributes that are as secret as homes are, with their categories (Lemma 41)."""
+        return dict(self.config.get("privacy", {}).get("policy", {}).get("attribute", {}))
+
+    @property
+    def copies(self) -> int:
+        """Combinations of these categories; cells are runs of so many copies of all blocks."""
+        return math.prod(map(len, self.secret.values()))
+
+    @property
+    def attributes(self) -> dict[str, list[str]]:
+        """The other attributes, which slots have."""
+        return {name: of for name, of in self.document["attributes"].items() if name not in self.secret}
 
     @functools.cached_property
     def near(self) -> Near | None:
@@ -607,7 +677,7 @@ def expected_guarantee(plan: Plan, stated: dict[str, Any], claims: Claims) -> di
         enough = DOWN.divide(Decimal(one["delta"]), runs)
         of_classes = (next((d for d in record_deltas(c, e, near) if d <= enough), ONE) for c in classes)
         bound = own[1] if e == asked else min(ONE, runs * max(of_classes))
-        claims.check("curve.delta", one["delta"], [bound])
+        claims.check("curve.delta", one["delta"], [bound, *itertools.chain(*map(unsummed, classes))])
         points.append({"epsilon": twelve_digits(runs * e), "delta": one["delta"]})
     points.append(pair("curve", curve[-1], pure, ZERO))
     budget, cost = (runs * asked, runs * allowed), own if document["guarantee"] == "dp" else (epsilon, delta)
@@ -663,12 +733,17 @@ def policy_of(plan: Plan, stated: dict[str, Any]) -> tuple[dict[str, Any], dict[
         lines = ["\n".join(f"{block} {north!r} {east!r}" for block, north, east in places)]
         names = {f"{km} km": "D", f"most {steps} steps": "S", f"into {parts} parts": "P"}
         numbers, before = {"distance_km": km, "parts": parts, "most_steps": steps}, [f"distance {km}"]
+    elif secret := plan.secret:
+        before, lines = [quote(n, safe="") for n in secret], ["\n".join((n, *secret[n])) for n in secret]
+        numbers, names = {"attributes": secret}, {" and ".join(f'"{n}"' for n in secret): "A"}
     else:
         before = geography["levels"][: geography["levels"].index(plan.policy) + 1]
         lines = ["\n".join(dict.fromkeys(blocks[n])) for n in before]
         numbers, names = {"partition": plan.policy, "parts": parts}, {f'"{plan.policy}"': "L"}
     digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in lines)
-    name = ("" if near else "partition ") + "/".join(map(":".join, zip(before, digests)))
+    name = ("" if near else "attribute " if secret else "partition ") + "/".join(
+        map(":".join, zip(before, digests))
+    )
     texts = {n: said(stated["policy"][n], "policy", n, names=names) for n in ("words", "symbols")}
     return {"name": name, **numbers, **texts}, names
 
@@ -702,7 +777,7 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass], near: bool) -> Iterator
             "pools": pools[number],
             **{name: row[name] for name in ("n_min", "n_max", "m_max", "cells")},
             "epsilon": iter([log(up(c.gain) * pruning(c))]),
-            "delta": (bound(c) for bound in ([failure, few_cells] if few else [failure])),
+            "delta": itertools.chain((bound(c) for bound in (failure, few_cells)[: 1 + few]), unsummed(c)),
             "record_delta": record_deltas(c, asked, near),
             "prior": [str(Fraction(a, c.q)) for a in row["prior"]],
             "retention": [str(Fraction(f)) for f in parameters["retention"]],
@@ -725,7 +800,7 @@ def table_rows(plan: Plan) -> Iterator[dict[str, Any]]:
         for part, count, work, *kind in zip(plan.slot_parts, *columns):
             jobs[(area.get(work, ""), *kind, part)] += count
         homes = {*zip(plan.parts, plan.tables["blocks"][table["home"]])}
-        cells = max(Counter(part for part, _ in homes).values())
+        cells = plan.copies * max(Counter(part for part, _ in homes).values())
         tables.append(([*jobs.values()], max(jobs.values()), cells))
     noises = [parameters, *parameters.get("further", [])]
     need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
@@ -902,7 +977,7 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
     stated, below = read_json(folder / "certificate.json"), folder / "plan"
     document = read_json(below / "plan.json", in_order=True)
     formats = [stated.get("format"), document.get("format")]
-    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {min(k, 3)}"] for k in (1, 2, 3, 4))
+    known = formats in ([f"odsynth certificate {k}", f"odsynth plan {k - (k > 3)}"] for k in (1, 2, 3, 4, 5))
     need(known, f"{formats}: these are formats that this file does not know")
     if formats[0][-1] == "1":
         person = stated.pop("person")
@@ -912,7 +987,7 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
         stated["classes"] = [{names.get(n, n): x for n, x in row.items()} for row in stated["classes"]]
         stated["software"].update(sbom_sha256=None, dependencies=dependencies)
         document["geography"]["external_zones"] = document["geography"].pop("outside")
-    fields = FIELDS.split() + ["policy"] * (formats[0][-1] in "34")
+    fields = FIELDS.split() + ["policy"] * (formats[0][-1] in "345")
     need([*stated] == fields, "certificate.json: fields are not those of its format, in their order")
     need(set(document["files"]) == {f"{name}.parquet" for name in TABLES}, "plan.json: files are others")
     plan = Plan(document, {name: {} for name in TABLES})
@@ -922,8 +997,8 @@ def read_release(folder: Path) -> tuple[dict[str, Any], Plan]:
         for batch in batches(below / f"{name}.parquet"):
             for column, values in batch.items():
                 table.setdefault(column, []).extend(values)
-    own = [bool(plan.policy), plan.near is not None] == [formats[0][-1] == k for k in "34"]
-    need(own, "certificate.json: the plan has another policy")
+    own = [bool(plan.policy), plan.near is not None, bool(plan.secret)]
+    need(own == [formats[0][-1] == k for k in "345"], "certificate.json: the plan has another policy")
     return stated, plan
 
 
@@ -945,13 +1020,14 @@ def check_plan(plan: Plan) -> str:
         f"geography: {other}": all(geography[n] == config["geography"][n] for n in ("block", "levels")),
         f"pooling: {other}": all(pools_by),
         "shares of epsilon leave nothing": sum(shares) < 1,
+        "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
     }
     expected = {
         "blocks": [block, *geography["levels"], "latitude", "longitude", "weight"],
         "domains": ["destination", "size", "cuts", "stratum"],
         "shares": ["destination", "unit", "share"],
         "pools": ["place", "shared", *pooling["by"], "n", "m", "domain", "class"],
-        "slots": ["pool", "work", *document["attributes"], "count"],
+        "slots": ["pool", "work", *plan.attributes, "count"],
     }
     areas = config["geography"].get("non_nesting_areas", [])
     for name, columns in expected.items():
@@ -962,7 +1038,7 @@ def check_plan(plan: Plan) -> str:
     blocks, domains = plan.tables["blocks"], plan.tables["domains"]
     codes, cells = [*zip(*(blocks[name] for name in (*geography["levels"], block)))], domains["cuts"]
     need(not plan.policy or plan.policy in geography["levels"], "plan.json: its policy is of no level")
-    last_of_part = dict(zip(plan.parts, range(len(codes))))
+    last_of_part = dict(zip(plan.parts * plan.copies, range(len(codes) * plan.copies)))
     pools = [*zip(*(plan.tables["pools"][name] for name in expected["pools"]))]
     checks = {
         "blocks: they are not in order": codes == sorted(codes),
@@ -981,7 +1057,7 @@ def check_plan(plan: Plan) -> str:
 
     # Every pool is of one place, and its jobs are slots there, with the attributes that the pool is by.
     unit, external = dict(zip(blocks[block], blocks[pooling["level"]])), plan.places[1]
-    jobs, last, attributes = [0] * len(pools), 0, document["attributes"]
+    jobs, last, attributes = [0] * len(pools), 0, plan.attributes
     for number, work, *kinds, count in zip(*(plan.tables["slots"][name] for name in expected["slots"])):
         kind, (place, shared, *by, _, _, _, _) = dict(zip(attributes, kinds)), pools[number]
         checks = {
@@ -1050,12 +1126,13 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
     lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
     counts = [c if lodes.get(name) == attributes[name] else f"{name}_{c}" for name, c in place]
-    jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in attributes), slots["count"])]
+    jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
+    known = [0, *(at for (name, _), at in place.items() if name in plan.attributes)]  # no slot has the others
 
     parts = plan.parts
     public: Counter[tuple[str, int, int]] = Counter()
     for part, work, *kinds, count in jobs:
-        for at in (0, *(place[of] for of in zip(attributes, kinds))):
+        for at in (0, *(place[of] for of in zip(plan.attributes, kinds))):
             public[work, part, at] += count
     for files in plan.files:
         totals: Counter[tuple[str, int, int]] = Counter()
@@ -1078,16 +1155,17 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                 pairs, before = pairs + 1, pair
                 for at, count in enumerate(n):
                     if count:
-                        totals[work, parts[pair[1]], at] += count
+                        totals[work, parts[pair[1]], at] += count * (at in known)
                         if "jobs_main" in files:
                             commutes[work, home, at] += count
         by = "work block and part of homes" if plan.policy or plan.near else "work block"
-        need(totals == public, f"{name}: totals by {by} are not those of the plan's slots")
+        need(+totals == public, f"{name}: totals by {by} are not those of the plan's slots")
         if "jobs_main" in files:
             name = f"{files['jobs_main']}.parquet"
             due = (slot for *slot, count in jobs for _ in range(count))
             for row, slot in itertools.zip_longest(rows(folder / name, [*columns[:2], *attributes]), due):
-                alike = row is not None and [parts[order.get(row[1], 0)], row[0], *row[2:]] == slot
+                same = [x for n, x in zip(attributes, (row or [])[2:]) if n in plan.attributes]
+                alike = row is not None and [parts[order.get(row[1], 0)], row[0], *same] == slot
                 need(alike, f"{name}: the jobs are not the plan's slots")
                 for at in (0, *(place[of] for of in zip(attributes, row[2:]))):
                     commutes[row[0], row[1], at] -= 1

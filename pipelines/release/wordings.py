@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.release.certificate import CERTIFICATE_FORMAT, DISTANCE_FORMAT, POLICY_FORMAT
+from pipelines.release.certificate import (
+    ATTRIBUTE_FORMAT,
+    CERTIFICATE_FORMAT,
+    DISTANCE_FORMAT,
+    POLICY_FORMAT,
+)
 from pipelines.release.formats import FIRST_FORMAT
 
 __all__ = ["CERTIFICATE_WORDINGS", "in_wording", "without_words"]
 
 CERTIFICATE_WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
-    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT), (2,)
+    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (2,)
 )
 """Wordings of each format, newest first: a change of wording is not a change of format."""
 

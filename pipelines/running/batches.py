@@ -68,7 +68,7 @@ def keep_homes(
     """
     pools, geography = plan.pools, plan.geography
     known = plan.numeric.record_range is None
-    slots = np.bincount(pools.slots.work, minlength=geography.n_blocks)
+    slots = pools.slots.jobs(geography.n_blocks)
     finder = geo_data.PoolFinder(pools, geography)
     first = np.array([pools.start for pools in batches(plan, batch_jobs)])
     if not known:  # a batch may have no record at all
@@ -324,16 +324,16 @@ class RunBatches:
         geography, slots = self.plan.geography, self.plan.pools.slots
         pools = self.slices[batch]
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
-        attributes = {name: codes[own] for name, codes in slots.attributes.items()}
+        public = {name: codes[own] for name, codes in slots.attributes.items()}
+        homes, attributes = self.plan.jobs_of(drawn, public)
+        categories = self.plan.categories
         part.od.parquet.parent.mkdir(exist_ok=True)
         first = batch == 0
-        outside = geography.is_external(drawn)
+        outside = geography.is_external(homes)
         for piece, rows in ((part.od, ~outside), (part.aux, outside)):
             if piece is not None:
                 chosen = {name: codes[rows] for name, codes in attributes.items()}
-                table = geo_data.od_table(
-                    geography, slots.work[own][rows], drawn[rows], chosen, slots.categories
-                )
+                table = geo_data.od_table(geography, slots.work[own][rows], homes[rows], chosen, categories)
                 if self.with_csv:
                     geo_data.write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
                 od = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
@@ -342,12 +342,9 @@ class RunBatches:
         if part.jobs is not None:
             columns: dict[str, Any] = {
                 "w_geocode": geography.blocks[slots.work[own]],
-                "h_geocode": geography.blocks[drawn],
+                "h_geocode": geography.blocks[homes],
                 # Not by way of an array of texts of fixed width, which end at a NUL.
-                **{
-                    name: np.array(slots.categories[name], object)[codes]
-                    for name, codes in attributes.items()
-                },
+                **{name: np.array(categories[name], object)[codes] for name, codes in attributes.items()},
             }
             jobs = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
             pq.write_table(jobs, part.jobs, compression="zstd")

@@ -86,13 +86,16 @@ def _choose(plan: ReleasePlan) -> list[int]:
 
 
 def _blocks_per_cell(plan: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:
-    """Return how many blocks each block's cell has, 0 outside the pool's part; and the number of cells."""
+    """Return how many blocks each block's cell has, 0 outside the pool's part; and the number of cells.
+
+    Under a policy of attributes cells of all categories are counted.
+    """
     domains, domain = plan.numeric.domains, int(plan.numeric.pools.domain[pool])
     cells = np.arange(domains.n_cells[domain], dtype=np.int32)
     first, stop = domains.bounds(np.full(cells.size, domain, np.int32), cells)
-    size = np.zeros(plan.geography.n_blocks, np.int64)
+    size = np.zeros(plan.n_origins, np.int64)
     size[first[0] : stop[-1]] = np.repeat(stop - first, stop - first)
-    return size, cells.size
+    return size[: plan.geography.n_blocks], cells.size  # which are alike in every copy of the blocks
 
 
 def _curve(

@@ -132,7 +132,7 @@ def space_needed(plan: ReleasePlan) -> int:
     reckoned with. A cell of a measured table has a noisy count, which is there twice for a while and then
     published, and a factor, 8 bytes each; where several tables are fitted together, three numbers more.
     """
-    jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.pools.slots.categories.values()))
+    jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.categories.values()))
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
     if plan.measures:
         cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())

@@ -226,6 +226,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
     together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
     zones = ", external zones among them" if plan.geography.external_zones else ""
+    if secret := plan.policy.secret:
+        zones += f", once for each category of {' and each of '.join(secret)}"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
         f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",

@@ -26,7 +26,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import read_polygon_tables
 from pipelines.planning.public_inputs import job_source, read_public_inputs
 from pipelines.planning.search import make_plan
-from pipelines.planning.simulation import simulate_utility
+from pipelines.planning.simulation import simulate_accuracy
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import Certificate, make_certificate
@@ -347,7 +347,7 @@ def _write_plan(
             write_names(inputs.names, plan.geography, public)
             plan_sha256 = save_plan(plan, stored)
         with progress.step(Step.SIMULATE):
-            write_accuracy(simulate_utility(plan, inputs.model).accuracy, plan_sha256, public)
+            write_accuracy(simulate_accuracy(plan, inputs.model), plan_sha256, public)
         del inputs, plan  # both are large: nothing needs the public model any more, or two plans
         with progress.step(Step.CERTIFY):
             plan = load_back(config, stored, plan_sha256)

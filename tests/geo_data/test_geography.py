@@ -73,7 +73,11 @@ def test_row_order_does_not_matter(demo_region, demo_geography, read_geography, 
 def test_unknown_codes_are_minus_one(demo_geography):
     assert demo_geography.number(["nowhere", demo_geography.blocks[3]]).tolist() == [-1, 3]
     assert demo_geography.unit_number("cty", ["99999", "03001"]).tolist() == [-1, 0]
-    assert [demo_geography.find_unit("cty", code) for code in ("99999", "03001", "")] == [-1, 0, -1]
+    # Codes of digits are looked up as numbers, and nothing else that is one may be taken for a code.
+    alike = ["99999", "03001", "3001", "003001", "+3001", "-3001", "3e001", "٠٣٠٠١"]
+    alike += ["", " 3001", "3001 "]
+    assert [demo_geography.find_unit("cty", code) for code in alike] == [-1, 0, *[-1] * 9]
+    assert demo_geography.unit_number("cty", [*alike, None]).tolist() == [-1, 0, *[-1] * 10]
     assert demo_geography.unit_of("trct", [-1, 0]).tolist() == [-1, 0]
     assert demo_geography.unit_of("tabblk2010", [-1, 5]).tolist() == [-1, 5]
 

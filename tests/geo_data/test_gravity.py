@@ -121,6 +121,16 @@ def test_shares_agree_with_loops(data: st.DataObject) -> None:
     np.testing.assert_array_equal(shares, alone)
 
 
+def test_what_is_read_off_a_table_is_right_to_a_millionth() -> None:
+    """From a mile to 15,000 km, for decays at the ends of what is fitted (`fit_decay`) and between."""
+    east = [0.0, *np.geomspace(0.02, 135, 400)]
+    found = centres(blocks_at([0.0] * len(east), east), "area", ones(len(east)))
+    for decay in (Decay(6.0, 0.05), Decay(6.0, 100.0), Decay(0.5, 3.0)):
+        due = decay.pull(found.distance_km(np.zeros(1, int)))
+        pull = found.pull(np.zeros(1, int), decay, np.ones(len(east)))
+        np.testing.assert_allclose(pull[0] / pull[0, 1], due[0] / due[0, 1], rtol=1e-6)
+
+
 def test_without_decay_shares_are_public_weights() -> None:
     found = centres(blocks_at([0, 10, 20], [0, 30, 60]), "area", ones(3))
     np.testing.assert_allclose(

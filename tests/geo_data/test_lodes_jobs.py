@@ -111,6 +111,24 @@ def test_coupling_is_pinned(demo_geography, write):
     assert slots.attributes["SI"].tolist() == [1, 2, 2, 0, 1, 0]
 
 
+def test_hashes_that_begin_alike_are_told_apart_by_their_ends(demo_geography, write, monkeypatch):
+    row = [demo_geography.blocks[0], demo_geography.blocks[1], "4", *"220", *"220", *"220", "20200101"]
+    other = [demo_geography.blocks[2], *row[1:]]
+
+    def ends(values, **_):
+        return np.arange(len(values), 0, -1, np.uint64) % np.uint64(4)
+
+    monkeypatch.setattr(pd.util, "hash_array", ends)
+    found = LodesJobs(write(text_of([row, other])), demo_geography).slots()
+    assert found.work.tolist() == [0] * 4 + [2] * 4
+    # Hashes are 0, 3, 2, 1 at both work blocks: categories 0, 0, 1, 1 go to jobs as 0, 1, 1, 0.
+    assert [codes.tolist() for codes in found.attributes.values()] == [
+        [0, 0, 1, 1] * 2,
+        [0, 1, 0, 1] * 2,
+        [0, 1, 0, 1] * 2,
+    ]
+
+
 def test_groups_and_blocks_are_shuffled_differently(demo_geography, write):
     one, two = demo_geography.blocks[:2]
     counts = ["90", *["30"] * 9, "20211018"]

@@ -288,7 +288,7 @@ def test_concentrations_are_those_that_units_were_drawn_with() -> None:
     assert inside_share(slots, "pay") == pytest.approx(20 / 21, rel=0.01)
     assert inside_share(slots, "age") == pytest.approx(1, abs=0.01)
     assert inside_share(slots, "industry") == 0  # of whole blocks, so homes need not differ
-    found = attribute_concentrations(model.units(slots.work), slots)
+    found = attribute_concentrations(model.geography, model.level, slots)
     between = 1.5 * (20 / 21) ** 4.5 / 21
     assert found["pay"] == pytest.approx(1 / between - 1, rel=0.1)
     assert found["age"] > 500

@@ -16,6 +16,7 @@ import geo_data
 from pipelines.config.loading import load_config
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.public_inputs import job_source
+from pipelines.release.certificate import AttributeCertificate
 from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance
@@ -118,6 +119,13 @@ def true_jobs(release: PublicRelease, truth: Path) -> geo_data.JobSource:
     """Return where the confidential truth of a release is read from; parameters and errors as above."""
     if truth.suffix == ".toml":
         return job_source(load_config(truth), release.geography)
+    if isinstance(release.certificate, AttributeCertificate):
+        raise geo_data.InputError(
+            truth,
+            "one file with counts by each attribute is not the truth of this release, whose policy protects "
+            "homes together with attributes",
+            fix="name the configuration of the release, which says where its jobs are",
+        )
     if "aux" in release.rows:
         raise geo_data.InputError(
             truth,
@@ -242,7 +250,9 @@ def _count(source: geo_data.JobSource, geography: geo_data.Geography, *, others:
     for part in source.parts(others=others):
         inside = part.work >= 0
         pairs, jobs = np.unique(
-            part.work[inside].astype(np.int64) * geography.n_blocks + part.home[inside], return_counts=True
+            # What is secret besides homes is in the copy of the blocks that an origin is in.
+            part.work[inside].astype(np.int64) * geography.n_blocks + part.home[inside] % geography.n_blocks,
+            return_counts=True,
         )
         counts = pd.concat([counts, pd.Series(jobs, pairs)])
     counts = counts.groupby(level=0).sum()

@@ -10,7 +10,7 @@ import numpy as np
 import geo_data
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
-from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
+from pipelines.planning.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
 from pipelines.release.reader import PublicRelease
 
 __all__ = ["workload_losses"]
@@ -39,9 +39,9 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
     """
     plan = release.load_plan()
     slots = plan.pools.slots
-    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots)
+    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots, plan.policy.secret)
     tables = [table for table in workload.tables if len(table.attributes) < 2]
-    read = partial(_read, source, plan)
+    read, at = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     if plan.numeric.record_range is None and len(records := read(plan.attributes)) == len(slots):
         homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
@@ -49,12 +49,12 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
     rows: list[Row] = []
     true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
     for table in sorted(tables, key=lambda table: table.attributes):  # a LODES file has one at a time
-        if not len(true) or {*table.attributes} != {*true.attributes}:
-            records = read(table.attributes)
-            true = CountedJobs(records.work, records.home, records.attributes)
+        if not len(true) or not {*table.attributes} <= {*true.attributes}:
+            records = read(tuple(name for name in table.attributes if name in slots.attributes))
+            true = at(records.work, records.home, records.attributes)
         one = Workload((table,), plan.geography, plan.level)
         compared = {"loss": _released(release, table)}
-        compared |= {kind: CountedJobs(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
+        compared |= {kind: at(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
         for kind, jobs in compared.items():
             rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
     order = [table.name for table in tables]

@@ -143,7 +143,7 @@ class JobDraws:
             if len(choice.by) > 1
         }
         cuts = _common_cuts(tables[0])
-        differ = attribute_concentrations(geography.unit_of(plan.level, slots.work), slots)
+        differ = attribute_concentrations(geography, plan.level, slots)
         apart: dict[int, NDArray[np.float64]] = {}
         # Homes that are no units of a level are sums of units, or parts in which units are alike.
         read = [

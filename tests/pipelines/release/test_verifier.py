@@ -150,6 +150,28 @@ def test_its_arithmetic_encloses_the_truth(benchmark: ModuleType) -> None:
             assert Fraction(inverse(of(checker.up(x)))) > x
 
 
+def test_how_likely_draws_are_is_just_above_the_truth(benchmark: ModuleType) -> None:
+    """Stirling's series against products of fractions."""
+    checker = benchmark.load_verifier()
+
+    def ways(of: Fraction, n: int) -> Fraction:
+        return math.prod((of + i for i in range(n)), start=Fraction(1)) / math.factorial(n)
+
+    cases = [
+        (1, 2, 3, 1, 1),
+        (7, 5, 4, 30, 11),
+        (1000, 1, 1, 400, 399),
+        (3, 900, 10**9, 300, 0),
+        (2, 0, 1, 5, 5),
+    ]
+    for w, rest, q, m, k in cases:
+        cell, others = Fraction(w, q), Fraction(rest, q)
+        exact = ways(cell, k) * ways(others, m - k) / ways(cell + others, m)
+        with localcontext(checker.UP):
+            bound = Fraction(checker.draws(w, rest, q, m, k))
+        assert exact <= bound <= exact * (1 + Fraction(1, 10**20))
+
+
 def test_an_inverse_moment_is_just_above_the_truth(benchmark: ModuleType) -> None:
     """The sums of Lemma 25 against sums over all results of coins, each an exact fraction."""
     checker = benchmark.load_verifier()

@@ -1,0 +1,66 @@
+"""Finding geocodes among those of a level: the one lookup that runs for every row of a table of jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["CodeIndex"]
+
+_DIGITS = 18  # of a number that an int64 holds, whatever it is
+
+
+class CodeIndex:
+    """The position of every code of a level.
+
+    Codes of digits, all of one length, are looked up as numbers, as those of censuses are: texts take eight
+    times the time and five times the memory.
+
+    Parameters
+    ----------
+    codes : ndarray of str objects, shape (n,)
+        Each once.
+
+    Attributes
+    ----------
+    longest : int
+        Characters of the longest code.
+    """
+
+    def __init__(self, codes: npt.NDArray[np.object_]) -> None:
+        texts = pa.array(codes, pa.large_string())
+        lengths = pc.unique(pc.utf8_length(texts)).to_pylist()
+        self.longest = max(lengths, default=0)
+        of_numbers = lengths == [self.longest] and 0 < self.longest <= _DIGITS
+        self._of_numbers = of_numbers and bool(pc.all(pc.ascii_is_decimal(texts)).as_py())
+        self._index = (
+            pd.Index(texts.cast(pa.int64()).to_numpy()) if self._of_numbers else pd.Index(codes, dtype="str")
+        )
+
+    def find(self, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> npt.NDArray[np.int32]:
+        """Return the position of each code, -1 where it is none of the level's."""
+        if not self._of_numbers:
+            texts = codes.to_pandas() if isinstance(codes, pa.ChunkedArray) else codes
+            return self._index.get_indexer(pd.Index(pd.Series(texts, dtype="str"))).astype(np.int32)
+        if not isinstance(codes, pa.ChunkedArray):
+            codes = pa.array(pd.Series(codes, dtype="str"))
+        # Of so many digits: a sign, a blank or a digit of another script is no part of a code.
+        whole = pc.and_(pc.ascii_is_decimal(codes), pc.equal(pc.binary_length(codes), self.longest))
+        whole = pc.fill_null(whole, False)
+        if not pc.all(whole).as_py():
+            codes = pc.if_else(whole, codes, "-1")
+        return self._index.get_indexer(codes.cast(pa.int64()).to_numpy()).astype(np.int32)
+
+    def find_one(self, code: str) -> int:
+        """Return the position of one code, in a hundredth of the time."""
+        if self._of_numbers and not (code.isascii() and code.isdecimal() and len(code) == self.longest):
+            return -1
+        try:
+            found = self._index.get_loc(int(code) if self._of_numbers else code)
+        except KeyError:
+            return -1
+        assert isinstance(found, int)  # codes are unique
+        return found
