@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import click
-from processes import Usage, measured
+from processes import Usage, completed
 
 ROOT = Path(__file__).parent.parent
 RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from pipelines.cli import main; main()"
@@ -24,10 +24,7 @@ RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from pipelines.cli impor
 def cost(code: Path, public: Path, to: Path, draws: int) -> Usage:
     """Return what a command with the code in a folder took."""
     options = ["intervals", str(public), "--to", str(to), "--draws", str(draws)]
-    usage = measured([sys.executable, "-P", "-c", RUN, str(code), *options])
-    if usage.status:
-        raise click.ClickException(usage.errors)
-    return usage
+    return completed([sys.executable, "-P", "-c", RUN, str(code), *options])
 
 
 @click.command()

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import report
 from numpy.typing import NDArray
-from processes import measured
+from processes import completed
 
 import synth
 
@@ -134,10 +134,7 @@ def calibrated(sizes: NDArray[np.int64], epsilon: str) -> float:
 
 
 def once(*command: str) -> float:
-    usage = measured([*ODSYNTH, *command])
-    if usage.status:
-        raise click.ClickException(usage.errors)
-    return usage.processor
+    return completed([*ODSYNTH, *command]).processor
 
 
 if __name__ == "__main__":

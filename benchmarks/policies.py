@@ -4,9 +4,9 @@ Usage: python benchmarks/policies.py [--distances] [--epsilon 8.6 ...] [--page d
 
 With --distances: what measured tables cost together under policies of distances, beside "full".
 Otherwise it plans the jobs of Rhode Island, one row a job with three attributes, under "full", under a
-partition by county, and with earnings as secret as homes, with each mechanism; draws from the true jobs some
-times over; and prints a table for each epsilon. LODES plays the confidential truth, and is itself public, so
-that what a release loses may be printed.
+partition by county, under a distance of 16 km, and with earnings as secret as homes, with each mechanism;
+draws from the true jobs some times over; and prints a table for each epsilon. LODES plays the confidential
+truth, and is itself public, so that what a release loses may be printed.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ EARNINGS = ["SE01", "SE02", "SE03"]
 POLICIES: dict[str, Any] = {
     "full": "full",
     "by county": {"partition": "cty"},
+    "16 km": {"distance_km": "16"},
     "with earnings": {"attribute": {"earnings": EARNINGS}},
 }
 

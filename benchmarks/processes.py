@@ -45,6 +45,16 @@ def measured(
     return Usage(*json.loads(done.stdout), done.stderr[-2000:].strip())
 
 
+def completed(command: Sequence[str]) -> Usage:
+    """Run a command to its end, which must be a good one, and return what it took."""
+    usage = measured(command)
+    if usage.status:
+        import click  # not above: what is launched finds no packages
+
+        raise click.ClickException(usage.errors)
+    return usage
+
+
 def _launch(command: list[str], seconds: float | None, gigabytes: float | None) -> None:
     def limit() -> None:
         if gigabytes is not None:

@@ -20,7 +20,7 @@ import click
 import geopandas as gpd
 import numpy as np
 import report
-from processes import Usage, measured
+from processes import Usage, completed
 
 import geo_data
 import pipelines
@@ -45,9 +45,9 @@ def main(figure: Path | None, page: Path | None) -> None:
         runs, empty = [], []
         for i in range(RUNS):
             target = Path(folder) / f"release-{i}"
-            empty.append(once([sys.executable, "-c", "pass"]))
+            empty.append(completed([sys.executable, "-c", "pass"]))
             runs.append(
-                once([sys.executable, "-m", "pipelines.cli", "run", str(CONFIG), "--out", str(target)])
+                completed([sys.executable, "-m", "pipelines.cli", "run", str(CONFIG), "--out", str(target)])
             )
         rows = [
             ["from csv.gz to a checked release, whole process", usage(runs[1:], empty[1:])],
@@ -58,14 +58,6 @@ def main(figure: Path | None, page: Path | None) -> None:
     print(text)
     if page is not None:
         report.fill(page, COMMAND, text)
-
-
-def once(command: list[str]) -> Usage:
-    """Run a process to its end."""
-    found = measured(command)
-    if found.status:
-        raise click.ClickException(found.errors)
-    return found
 
 
 def usage(runs: list[Usage], empty: list[Usage]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 import report
-from processes import Usage, measured
+from processes import Usage, completed
 
 COMMAND = "python benchmarks/startup.py"
 ODSYNTH = (sys.executable, "-m", "pipelines.cli")
@@ -31,7 +31,7 @@ def main(config: Path | None, page: Path | None) -> None:
     """Measure, print, and fill the page."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "demo"
-        once([*ODSYNTH, "demo", "--out", str(out)])  # compiled kernels are kept, as after any first run
+        completed([*ODSYNTH, "demo", "--out", str(out)])  # compiled kernels are kept, as after any first run
         commands: dict[str, list[str]] = {
             EMPTY: [sys.executable, "-c", "pass"],
             "odsynth --help": [*ODSYNTH, "--help"],
@@ -42,19 +42,12 @@ def main(config: Path | None, page: Path | None) -> None:
         found = {name: list[Usage]() for name in commands}
         for _ in range(TIMES):
             for name, command in commands.items():
-                found[name].append(once(command))
+                found[name].append(completed(command))
             shutil.rmtree(f"{folder}/run", ignore_errors=True)
     text = table(found)
     print(text)
     if page is not None:
         report.fill(page, COMMAND, text)
-
-
-def once(command: list[str]) -> Usage:
-    usage = measured(command)
-    if usage.status:
-        raise click.ClickException(usage.errors)
-    return usage
 
 
 def table(found: dict[str, list[Usage]]) -> str:

@@ -48,9 +48,8 @@ from .pools import group_records as group_records
 from .pools import order_records as order_records
 from .proxy_truth import Assumptions as Assumptions
 from .proxy_truth import attribute_concentrations as attribute_concentrations
-from .proxy_truth import homes_in_parts as homes_in_parts
-from .proxy_truth import proxy_categories as proxy_categories
 from .proxy_truth import proxy_homes as proxy_homes
+from .proxy_truth import proxy_origins as proxy_origins
 from .unit_names import clean_names as clean_names
 from .weights import BlockWeights as BlockWeights
 from .weights import read_weights as read_weights

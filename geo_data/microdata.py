@@ -276,7 +276,8 @@ class MicrodataJobs:
             columns[self.home] = "home"
         # A wrong name of the columns that planning does not parse is found by planning.
         present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
-        columns.update(dict.fromkeys(labels, "label"))
+        secret = self.policy.secret
+        columns.update({name: "secret" if name in secret else "label" for name in labels})
         if self.count is None:
             return read_table(path, columns, present=present, sha256=self.sha256)
         frame = read_table(path, {**columns, self.count: "number"}, present=present, sha256=self.sha256)

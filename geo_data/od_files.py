@@ -26,6 +26,7 @@ __all__ = [
     "LODES_CATEGORIES",
     "OD_COLUMNS",
     "PairCounts",
+    "all_counts",
     "count_columns",
     "count_pairs",
     "od_csv_text",
@@ -67,6 +68,11 @@ def count_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[
     }
 
 
+def all_counts(categories: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the names of all columns of counts: of jobs in total, and by category of each attribute."""
+    return ["S000", *itertools.chain(*count_columns(categories).values())]
+
+
 def od_table(
     geography: Geography,
     work: npt.NDArray[np.integer],
@@ -104,8 +110,7 @@ def od_table(
         "w_geocode": _take(geography.block_codes, pairs.work),
         "h_geocode": _take(geography.block_codes, pairs.home),
     }
-    names = ["S000", *itertools.chain(*count_columns(categories).values())]
-    columns.update(zip(names, pairs.counts.T, strict=True))
+    columns.update(zip(all_counts(categories), pairs.counts.T, strict=True))
     return pd.DataFrame(columns)
 
 

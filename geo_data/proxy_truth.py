@@ -17,7 +17,7 @@ from geo_data.model import PublicModel
 from synth.decoarsening import cumulative_weights
 from synth.policy import FULL, Policy
 
-__all__ = ["Assumptions", "attribute_concentrations", "homes_in_parts", "proxy_categories", "proxy_homes"]
+__all__ = ["Assumptions", "attribute_concentrations", "proxy_homes", "proxy_origins"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -125,7 +125,7 @@ def proxy_homes(
     return homes
 
 
-def homes_in_parts(
+def _homes_in_parts(
     model: PublicModel,
     work: NDArray[np.int32],
     homes: NDArray[np.int32],
@@ -173,13 +173,49 @@ def homes_in_parts(
     return homes
 
 
-def proxy_categories(policy: Policy, jobs: int, seed: int) -> dict[str, NDArray[np.uint16]]:
+def _categories(policy: Policy, jobs: int, seed: int) -> dict[str, NDArray[np.uint16]]:
     """Draw a category of each secret attribute for every job, all equally likely, as nothing public tells."""
     generator = np.random.default_rng([seed, 3])
     return {
         name: generator.integers(len(values), size=jobs).astype(np.uint16)
         for name, values in policy.secret.items()
     }
+
+
+def proxy_origins(
+    model: PublicModel,
+    work: NDArray[np.int32],
+    part: NDArray[np.int32],
+    policy: Policy,
+    seed: int,
+    attributes: Mapping[str, AttributeCodes],
+    concentrations: Mapping[str, float],
+) -> NDArray[np.int32]:
+    """Draw an origin for every job that a policy allows: a home, and categories of what it makes secret.
+
+    Parameters
+    ----------
+    model : PublicModel
+    work : ndarray of int32, shape (n,)
+        Work block of each job.
+    part : ndarray of int32, shape (n,)
+        The public part of each job's home.
+    policy : Policy
+    seed : int
+    attributes : mapping of str to ndarray of int, shape (n,) each
+        Public categories of the jobs.
+    concentrations : mapping of str to float
+        `attribute_concentrations`.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        `synth.Policy.origins`; blocks where the policy makes no attribute secret.
+    """
+    secret = _categories(policy, work.size, seed)
+    homes = proxy_homes(model, work, seed, {**attributes, **secret}, concentrations)
+    homes = _homes_in_parts(model, work, homes, part, policy, seed)
+    return policy.origins(homes, secret, model.geography.n_blocks)
 
 
 def attribute_concentrations(

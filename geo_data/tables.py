@@ -53,7 +53,7 @@ from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
 
-Kind = Literal["code", "home", "label", "count", "number", "margin", "text", "name"]
+Kind = Literal["code", "home", "label", "secret", "count", "number", "margin", "text", "name"]
 
 _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it
 # Each distinct count is looked at once: most rows of a table of jobs have one of a few.
@@ -283,6 +283,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         "code": False,
         "home": False,
         "label": pa.types.is_integer(type_),
+        "secret": pa.types.is_integer(type_),
         "count": pa.types.is_integer(type_),
         "name": not pa.types.is_nested(type_),
     }.get(kind, is_number)
@@ -329,6 +330,8 @@ def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "cou
     rule, fix = "values are missing or blank", "fill them or remove the rows"
     if kind == "home":  # the number of jobs that remain would tell of those without
         fix = "fill them, where the home is not known with the code of an external zone that stands for that"
+    elif kind == "secret":
+        fix = "fill them, where it is not known with a category of the policy that stands for that"
     refuse_any(path, rule, missing, column=name, fix=fix)
 
 

@@ -6,7 +6,7 @@ import copy
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,29 @@ def alone(folder: Path, key: Path | None = None) -> str | None:
     except Exception as error:
         return str(error)
     return None
+
+
+def forging(stated: dict[str, Any], change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """Return what puts a changed copy of a certificate into a release, and seals it again."""
+
+    def forged(public: Path) -> None:
+        document = copy.deepcopy(stated)
+        change(document)
+        forge(public, document)
+
+    return forged
+
+
+def refuse_each(
+    public: Path, scratch: Path, forgeries: Sequence[tuple[Callable[[Path], object], str]]
+) -> None:
+    """Compare which check of `odsynth verify` refuses each change of a release, as verify.py must too."""
+    for number, (change, check) in enumerate(forgeries):
+        forged = Path(shutil.copytree(public, scratch / str(number)))
+        change(forged)
+        error = refused(forged)
+        assert error.check == check, (number, str(error))
+        assert alone(forged) is not None, number
 
 
 def refused(folder: Path, key: Path | None = None) -> VerificationError:

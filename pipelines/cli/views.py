@@ -45,6 +45,8 @@ def map_command(
     drawn = water is not None or roads is not None
     if drawn != bool(attribution and attribution.strip()):
         raise click.UsageError("--attribution goes with --water or --roads, and they with it")
+    if target is not None and target.suffix.lower() not in (".html", ".htm"):
+        raise click.UsageError(f"--to {target}: browsers show it as text; let the name end in .html")
     from pipelines.views.maps import Backdrop
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None

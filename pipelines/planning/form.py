@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "plan_hash",
     "public_attributes",
     "quoted_policy",
+    "quoted_secret",
     "read_document",
     "rename_first_keys",
     "stored_areas",
@@ -53,18 +54,22 @@ def quoted_policy(configuration: Any) -> Any:
     return privacy.get("policy", synth.FULL.name) if isinstance(privacy, dict) else synth.FULL.name
 
 
+def quoted_secret(configuration: Any) -> Mapping[str, Sequence[str]]:
+    """Return the attributes that the policy in a configuration makes secret, each with its categories."""
+    asked = quoted_policy(configuration)
+    return asked.get("attribute", {}) if isinstance(asked, dict) else {}
+
+
 def plan_format(configuration: Any) -> str:
     """Return the format of a plan by the configuration that it quotes."""
-    asked = quoted_policy(configuration)
-    if isinstance(asked, dict) and "attribute" in asked:
+    if quoted_secret(configuration):
         return SECRET_FORMAT
-    return PLAN_FORMAT if asked == synth.FULL.name else POLICY_FORMAT
+    return PLAN_FORMAT if quoted_policy(configuration) == synth.FULL.name else POLICY_FORMAT
 
 
 def public_attributes(document: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the attributes of the slots of a plan, with categories: those that no policy makes secret."""
-    asked = quoted_policy(document["configuration"])
-    secret = asked.get("attribute", {}) if isinstance(asked, dict) else {}
+    secret = quoted_secret(document["configuration"])
     return {name: values for name, values in document["attributes"].items() if name not in secret}
 
 

@@ -402,10 +402,7 @@ class _Trial:
         self._own = own = {name: slots.attributes[name][tried] for name in public}
         if homes is None:
             known = geo_data.attribute_concentrations(model.geography, model.level, slots, policy)
-            secret = geo_data.proxy_categories(policy, work.size, seed)
-            drawn = geo_data.proxy_homes(model, work, seed, own | secret, known)
-            drawn = geo_data.homes_in_parts(model, work, drawn, slots.home_part[tried], policy, seed)
-            drawn = policy.origins(drawn, secret, model.geography.n_blocks)
+            drawn = geo_data.proxy_origins(model, work, slots.home_part[tried], policy, seed, own, known)
         else:
             drawn = np.asarray(homes)[tried]
         if attributes is not None:

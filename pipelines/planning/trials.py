@@ -66,14 +66,13 @@ class Sample:
         public = {
             name: codes for name, codes in self.slots.attributes.items() if name in self.workload.attributes
         }
-        work, drawn = self.slots.work, []
-        for seed in range(self.seed, self.seed + self.draws):
-            secret = geo_data.proxy_categories(self.policy, work.size, seed)
-            homes = geo_data.proxy_homes(self.model, work, seed, public | secret, self.concentrations)
-            part = self.slots.home_part
-            homes = geo_data.homes_in_parts(self.model, work, homes, part, self.policy, seed)
-            drawn.append(self.policy.origins(homes, secret, self.workload.geography.n_blocks))
-        return np.stack(drawn)
+        work, part = self.slots.work, self.slots.home_part
+        return np.stack(
+            [
+                geo_data.proxy_origins(self.model, work, part, self.policy, seed, public, self.concentrations)
+                for seed in range(self.seed, self.seed + self.draws)
+            ]
+        )
 
     @cached_property
     def _ordered_homes(self) -> NDArray[np.int32]:

@@ -735,11 +735,12 @@ def _attribute_field(policy: synth.Policy) -> AttributeField:
     )
     words = (
         f"The policy protects the home of a job together with its {field.listed}. Which home with which "
-        f"{field.listed} a job has, of any two such pairs, this release tells no better than the guarantee "
-        f"allows. How many jobs of a work block have which {field.listed} is protected too: the numbers of "
-        "the release are drawn. The work block of a job and its other attributes are public. So whoever "
-        f"knows the home of somebody learns their {field.listed} no better than the guarantee allows, also "
-        "where they have no co-worker."
+        f"{field.listed} a job has, of any two such pairs in which neighbours may differ, this release tells "
+        f"no better than the guarantee allows. How many jobs of a work block have which {field.listed} is "
+        "protected too: the numbers of the release are drawn. The work block of a job and its other "
+        "attributes are public, and with them what they tell of it. Beyond that, whoever knows the home of "
+        f"somebody learns their {field.listed} no better than the guarantee allows, also where they work "
+        "alone."
     )
     return field.model_copy(update={"words": words})
 
@@ -754,8 +755,11 @@ def _with_secrets(words: dict[str, Any], policy: AttributeField) -> dict[str, An
     """Return what a definition says otherwise where attributes are secret together with homes."""
     two, inside = "had another origin", " inside the geography"
     elsewhere = two + inside * (two + inside in words["words"])
-    exact = "the attributes of jobs and workplace totals, which are reproduced exactly"
-    other = exact.replace(" and", f" but {policy.listed}, and").replace("totals", "totals by them")
+    of, kept = "the attributes of jobs", "which are reproduced exactly"
+    exact, other = (
+        f"{of} and workplace totals, {kept}",
+        f"{of} but {policy.listed}, and workplace totals by them, {kept}",
+    )
     slots = "with their attributes (workplace totals)"
     return {
         "words": words["words"]

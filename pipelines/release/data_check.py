@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import synth
 from geo_data.geography import Geography
-from geo_data.od_files import PairCounts, count_columns, count_pairs
+from geo_data.od_files import PairCounts, all_counts, count_columns, count_pairs
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import Measurements, Rounded
@@ -89,9 +89,8 @@ class _Rows:
             return
         from scipy.special import gammaln  # takes its time
 
-        every = count_columns(slots.categories)
-        columns = every[by[0]] if by else ("S000",)
-        names = ["S000", *(name for of_one in every.values() for name in of_one)]
+        columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
+        names = all_counts(slots.categories)
         at, home = od.work, od.home
         work, part = slots.work[own], slots.home_part[own]
         for code, column in enumerate(columns):
@@ -127,10 +126,9 @@ def _check(
     """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
-    counts = ["S000", *(name for of in count_columns(plan.categories).values() for name in of)]
+    counts = all_counts(plan.categories)
     _check_forms(folder, names, counts, [*plan.categories])
-    known = count_columns(slots.categories).values()
-    public_counts = [counts.index(name) for name in ("S000", *(name for of in known for name in of))]
+    public_counts = [counts.index(name) for name in all_counts(slots.categories)]
     files = [_OdRows(folder, names, kind, geography, counts, createdate) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main, parts = names["od_parquet"], plan.policy.parts
@@ -167,15 +165,14 @@ def _check(
         pairs, blocks = pairs + od.work.size, blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
-    return (
-        f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts)} counts are the public ones"
-    )
+    width = len(public_counts)
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {width} counts are the public ones"
 
 
 def _origins(plan: ReleasePlan, od: PairCounts) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the work block and the origin of every job of an OD table, of one secret attribute at most."""
     counts, codes = od.counts[:, :1], dict[str, NDArray[np.integer]]()
-    names = ["S000", *(name for of in count_columns(plan.categories).values() for name in of)]
+    names = all_counts(plan.categories)
     for name in plan.policy.secret:
         counts = od.counts[:, [names.index(column) for column in count_columns(plan.categories)[name]]]
         codes[name] = np.repeat(np.arange(counts.shape[1]), counts.sum(axis=0))

@@ -12,7 +12,7 @@ import numpy as np
 from geo_data.geography import Geography
 from geo_data.od_files import LODES_CATEGORIES, count_columns
 from pipelines.config.implicates import Implicates
-from pipelines.planning.form import quoted_policy
+from pipelines.planning.form import quoted_policy, quoted_secret
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
@@ -414,7 +414,7 @@ def _of_plan(
     strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
-    implicates, secret = Implicates.of(configuration), _secret(configuration)
+    implicates, secret = Implicates.of(configuration), [*quoted_secret(configuration)]
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
@@ -455,13 +455,19 @@ def _of_plan(
             "first origin of each cell, rising: the row of plan/blocks.parquet, from 0, plus the number of "
             f"all rows times the position of the {_copies(secret)}, from 0"
         )
+    each = ", shared among all categories alike" if secret else ""
     yield Table(
         "domains",
         f"a division of {divided} into cells, in which homes are counted",
         ("plan/domains.parquet",),
         (
             Column("destination", "code of the work area that it was made for, the first if for several"),
-            Column("size", "number of jobs of the pools that it was made for; 1 if for all", "integer", JOBS),
+            Column(
+                "size",
+                f"number of jobs of the pools that it was made for{each}; 1 if for all",
+                "integer",
+                JOBS,
+            ),
             Column("cuts", cuts, "integers"),
             Column(
                 "stratum",
@@ -485,12 +491,6 @@ def _of_plan(
             Column("share", "expected share of each of these in the homes, out of 65,536", "integers"),
         ),
     )
-
-
-def _secret(configuration: Mapping[str, Any]) -> list[str]:
-    """Return the attributes that a policy makes secret, whose categories origins of homes have."""
-    asked = quoted_policy(configuration)
-    return [*asked.get("attribute", ())] if isinstance(asked, dict) else []
 
 
 def _copies(secret: Sequence[str]) -> str:
@@ -519,7 +519,7 @@ def _of_measurements(
             )
             columns = [Column("work", area), *_coded(attributes, table["by"])]
             group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
-            if secret := _secret(configuration):
+            if secret := [*quoted_secret(configuration)]:
                 cells += f", once for each {_copies(secret)}"
         noisy = Column(
             "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS

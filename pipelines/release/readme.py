@@ -311,7 +311,8 @@ def odds_in_words(certificate: Certificate) -> str:
         policy = certificate.policy
         other = f" {policy.of_another_home}"
         inside = f"{inside}{other}" if isinstance(policy, AttributeField) else f"{other}{inside}"
-        both = f" ({policy.of_two_homes})"
+        inside_too = "; both inside the geography" if both and isinstance(policy, AttributeField) else ""
+        both = f" ({policy.of_two_homes}{inside_too})"
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something

@@ -448,7 +448,7 @@ WORDS = """
     f2d8a89b2f7a4014d16756cc7b6ff180 2149dc4d7d7d31dddbf69f35c0aa4afe 8e9e75f0471b182f3d3fead52f4c0961
     60ec865a82cd1129edebae9870416e5a 15bb911efebcafb2865064b19f11f9d8 db063649a23600dd63db54fd2e7debdf
     bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b e229d8caf9d32168a653244156779012
-    d1fe065e3f2cbb8809a9786dda72120c 471f715fb5b58f0dda9c089b5762ef0d 380faf86e4bd59187a65670f821b63bc
+    a0ace2e79f5fc778ff7f4ced644af778 471f715fb5b58f0dda9c089b5762ef0d 380faf86e4bd59187a65670f821b63bc
     7a664f6fec7fcde1ff223b3b6e3ca6c6 2e523b4e0e107d8d342c050495a44a96
 """
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
@@ -1171,7 +1171,7 @@ def check_data(folder: Path, plan: Plan, stated: dict[str, Any]) -> str:
                     commutes[row[0], row[1], at] -= 1
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
     blocks = len({work for work, _, _ in public})
-    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts) + 1} counts are the plan's"
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(known)} counts are the plan's"
 
 
 def check_texts(folder: Path, stated: dict[str, Any]) -> str:

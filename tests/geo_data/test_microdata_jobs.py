@@ -10,6 +10,7 @@ import pytest
 
 from geo_data import InputError, LodesJobs, MicrodataJobs, microdata
 from geo_data.jobs import count_repeats
+from synth.policy import Policy
 
 
 @pytest.fixture
@@ -182,6 +183,16 @@ def test_too_many_categories(demo_geography, write, refused):
     jobs = source(write(frame[1:].to_csv(index=False)), demo_geography, attributes=("mode",))
     assert jobs.slots().attributes["mode"].dtype == np.uint16
     assert jobs.slots().attributes["mode"].tolist() == list(range(1000))
+
+
+def test_a_secret_that_is_missing_is_not_to_be_removed(frame, read):
+    """The public number of the jobs that remain would tell of those without."""
+    policy = Policy("attribute pay", np.zeros(1, np.int32), secret={"pay": ("1", "10", "2")})
+    jobs = read(frame.assign(pay=frame["pay"].mask(frame.index < 3)), policy=policy)
+    assert len(jobs.slots(policy)) == len(frame)
+    with pytest.raises(InputError, match="with a category of the policy that stands for that") as caught:
+        jobs.records()
+    assert "remove" not in str(caught.value)
 
 
 def test_missing_column(frame, write, demo_geography, refused):

@@ -117,9 +117,18 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
 
 def true_jobs(release: PublicRelease, truth: Path) -> geo_data.JobSource:
     """Return where the confidential truth of a release is read from; parameters and errors as above."""
+    certificate = release.certificate
     if truth.suffix == ".toml":
-        return job_source(load_config(truth), release.geography)
-    if isinstance(release.certificate, AttributeCertificate):
+        config = load_config(truth)
+        secret = certificate.policy.attributes if isinstance(certificate, AttributeCertificate) else {}
+        if {name: list(values) for name, values in config.privacy.secret.items()} != secret:
+            raise geo_data.InputError(
+                truth,
+                "privacy.policy makes other attributes secret than the release, or lists other categories",
+                fix="name the configuration that the release was made with",
+            )
+        return job_source(config, release.geography)
+    if isinstance(certificate, AttributeCertificate):
         raise geo_data.InputError(
             truth,
             "one file with counts by each attribute is not the truth of this release, whose policy protects "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 
 import geo_data
 import pipelines
-from helpers import alone, forge, plan_again, refused
+from helpers import alone, forge, forging, plan_again, refuse_each
 from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
 from pipelines.cli.summary import budget_line, ledger_account
 from pipelines.ledger.budgets import PolicyError
@@ -155,13 +155,7 @@ def test_a_policy_that_is_changed_is_refused_both_ways(
     release = made["dirichlet"][1]
     stated = json.loads((release.public / "certificate.json").read_text(encoding="utf-8"))
 
-    def other(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-        def forged(public: Path) -> None:
-            document = json.loads(json.dumps(stated))
-            change(document)
-            forge(public, document)
-
-        return forged
+    other = partial(forging, stated)
 
     def planned(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
         return lambda public: plan_again(public, lambda p: change(p["configuration"]["privacy"]))
@@ -194,7 +188,9 @@ def test_a_policy_that_is_changed_is_refused_both_ways(
         document["format"] = "odsynth certificate 2"
         del document["policy"]
 
-    for number, (change, check) in enumerate(
+    refuse_each(
+        release.public,
+        tmp_path,
         [
             (other(lambda d: d["policy"].update(partition="trct")), "guarantee"),
             (other(lambda d: d["policy"].update(name="partition st:0/cty:1")), "guarantee"),
@@ -214,13 +210,8 @@ def test_a_policy_that_is_changed_is_refused_both_ways(
             ),
             (cut_elsewhere, "plan"),
             (moved_home, "data"),
-        ]
-    ):
-        public = Path(shutil.copytree(release.public, tmp_path / str(number)))
-        change(public)
-        error = refused(public)
-        assert error.check == check, (number, str(error))
-        assert alone(public) is not None, number
+        ],
+    )
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_release(

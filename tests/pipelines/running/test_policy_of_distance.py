@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 import geo_data
 import pipelines
-from helpers import alone, forge, plan_again, refused
+from helpers import alone, forging, plan_again, refuse_each
 from pipelines import ConfigError, PublicReleaseError, Release, plan, run, verify
 from pipelines.planning import search
 from pipelines.planning.measured import TableChoice
@@ -121,13 +121,7 @@ def test_a_distance_that_is_changed_is_refused_both_ways(made: dict[str, Release
     stated = json.loads((release.public / "certificate.json").read_text(encoding="utf-8"))
     words = stated["policy"]["words"]
 
-    def other(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-        def forged(public: Path) -> None:
-            document = json.loads(json.dumps(stated))
-            change(document)
-            forge(public, document)
-
-        return forged
+    other = partial(forging, stated)
 
     def worded(old: str, new: str) -> Callable[[Path], object]:
         assert old in words
@@ -143,7 +137,9 @@ def test_a_distance_that_is_changed_is_refused_both_ways(made: dict[str, Release
     def smaller(document: dict[str, Any]) -> None:
         document["run"]["epsilon"] = "4"
 
-    for number, (change, check) in enumerate(
+    refuse_each(
+        release.public,
+        tmp_path,
         [
             (other(lambda d: d["policy"].update(distance_km="3")), "guarantee"),
             (other(lambda d: d["policy"].update(name="distance 2:0")), "guarantee"),
@@ -157,13 +153,8 @@ def test_a_distance_that_is_changed_is_refused_both_ways(made: dict[str, Release
             (planned({"distance_km": "3"}), "guarantee"),
             (planned({"distance_km": "2.0"}), "plan"),
             (planned({"partition": "trct"}), "guarantee"),
-        ]
-    ):
-        public = Path(shutil.copytree(release.public, tmp_path / str(number)))
-        change(public)
-        error = refused(public)
-        assert error.check == check, (number, str(error))
-        assert alone(public) is not None, number
+        ],
+    )
 
 
 def test_what_cannot_be_a_distance_is_refused_before_anything_is_paid(

@@ -36,6 +36,13 @@ def test_it_says_what_is_missing(
     assert not (tmp_path / "map.html").exists()
 
 
+def test_a_name_that_browsers_show_as_text(mapped: PublicRelease, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["map", str(mapped.folder), "--to", str(tmp_path / "map")])
+    assert result.exit_code == 2
+    assert "let the name end in .html" in result.output
+    assert not any(tmp_path.iterdir())
+
+
 def test_not_a_public_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["map", str(tmp_path)])
     assert result.exit_code == 1
