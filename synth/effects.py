@@ -215,21 +215,12 @@ def draw_effects(
     owners = np.append(first, sums.owner.size), sums.n[first], concentration
     value, variance, slope = (np.asarray(one, np.float32) for one in (sums.value, sums.variance, sums.slope))
     told = value, variance, slope
-    nested = _last_is_nested(shared)
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))
     for turn in range(-_BURN, draws):
         for one in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
-            alone = single.variance
-            if nested and one is shared[-2]:
-                # So are those of the parts of its labels: given these, little is left that it could tell.
-                inner = shared[-1]
-                _rescale(*owners[:2], now, inner.label, 1 / inner.value)
-                one.draw(owners, told, now, alone + inner.of_each(), random)
-                _rescale(*owners[:2], now, inner.label, inner.value)
-            else:
-                one.draw(owners, told, now, alone, random)
+            one.draw(owners, told, now, single.variance, random)
         single.draw_alone(owners, told, now, random)
         if turn >= 0:
             factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
@@ -239,15 +230,6 @@ def draw_effects(
     for one in drawn:
         one.finish()
     return Effects(factor, [one.value for one in drawn])
-
-
-def _last_is_nested(shared: Sequence[_Mixture]) -> bool:
-    """Say whether labels of the last family are parts of labels of the one before."""
-    if len(shared) < 2:
-        return False
-    outer, inner = shared[-2:]
-    pairs = np.unique(outer.label.astype(np.int64) * inner.value.size + inner.label).size
-    return bool(pairs == inner.value.size > outer.value.size)
 
 
 def _sizes(jobs: Float64) -> Int64:
@@ -457,13 +439,6 @@ class _Mixture:
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         self.value = np.ones(self._jobs.size)
         self._noted = np.zeros(2)
-        together = self._jobs**2 / np.maximum(np.bincount(family.label, sums.expected**2), 1e-300)
-        self._together: Float32 = together.astype(np.float32)
-
-    def of_each(self) -> Float32:
-        """Return variances of single sums that make sums over labels vary as their factors do."""
-        each: Float32 = (self.variance * self._together)[self.label]
-        return each
 
     def draw(
         self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator

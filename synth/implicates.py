@@ -1,8 +1,7 @@
 """Posterior implicates: draws of all homes from published and public numbers, as many as wanted.
 
 A place's jobs have homes with a profile that is Dirichlet around what is expected of it, and each of its
-groups one around the place's, or around that of a part of the place (one workplace, one attribute) whose
-groups differ from it alike; of the counts of groups there is evidence (`synth.evidence`). What is expected
+groups one around the place's; of the counts of groups there is evidence (`synth.evidence`). What is expected
 is the public model times effects that places, homes and attributes have in common (`synth.effects`), drawn
 anew for each implicate, so that sums over many areas vary as much as they are uncertain. A group's jobs are
 then given to its rows (job groups), with odds that vary as measured profiles do, and that are steered to
@@ -45,10 +44,9 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
-_LARGE = 50  # jobs of a part of a place that has a profile of its own
-# Chances of concentrations are found in rounds, from a few draws of each of some places: after about three
-# they change little.
-_ROUNDS, _SAMPLED, _TURNS = 5, 30, 8
+# Chances of concentrations are found in rounds of a few draws of each of some places: in half of them they
+# come to where they stay.
+_ROUNDS, _SAMPLED, _TURNS = 16, 30, 4
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _CHAIN = 8  # draws of the profile of a place that are thrown away
 
@@ -166,22 +164,26 @@ class Implicates:
         ndarray of int32, shape (n_draws, jobs of the place)
             Cells of the domain of that number in `domains`: row after row, in random order inside each.
         """
-        noted = np.zeros(_GRID.size), np.zeros(self._chances_above.shape)
         random = np.random.default_rng(self._seeds[position])
-        jobs = self._draw(position, random, self.draws, self._use >= 0, *noted)
+        kappas, burn = self._concentrations(position, random), _CHAIN if self._own[position].size > 1 else 0
+        jobs = self._draw(position, slice(self.draws), self._use >= 0, burn, random, kappas)[0]
         self._expect(position, self._rest, -1.0)
         return jobs
 
     def _draw(
         self,
         position: int,
-        random: np.random.Generator,
-        draws: int,
+        draws: slice,
         some: NDArray[np.bool_],
-        noted: Float64,
-        noted_above: Float64,
-    ) -> Int32:
-        """Draw the jobs of a place, with some of the tables that cross places, and note concentrations."""
+        burn: int,
+        random: np.random.Generator,
+        kappas: Float64,
+    ) -> tuple[Int32, Float64]:
+        """Draw the jobs of a place, in some draws, with some of the tables that cross places.
+
+        Returns them, and how many jobs were in groups of each concentration. Those of places of several
+        groups are drawn on from the first ones, which become the last ones.
+        """
         groups, layout, own = self._groups, self._layouts[position], self._own[position]
         rows = groups.rows(position)
         n, member = groups.n[rows], groups.member[:, rows]
@@ -192,23 +194,21 @@ class Implicates:
         if self._evidence.kind != NOISE:
             size = self._table.n[own] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
-        jobs = np.empty((draws, int(n.sum())), np.int32)
+        shares, noted = self._drawn_shares(position)[draws], np.zeros(_GRID.size)
+        jobs = np.empty((shares.shape[0], int(n.sum())), np.int32)
         crossing, begin = self._crossing[some], self._begin[:-1][some]
         cell = self._cell[position]
         _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
-        above, division = self._parts_above(position)
-        chances, chances_above = np.log(self._chances), np.log(self._chances_above)
         self.failures += draw_place(
             self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell,
-            self._drawn_shares(position)[:draws], n, group.astype(np.int64),
+            np.ascontiguousarray(shares), n, group.astype(np.int64),
             # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
             self.k_place if self.k_place < _GRID[-1] else np.inf,
-            self._concentrations(position, random), chances, unit[cell], above, division, chances_above,
-            _GRID, noted, noted_above, self.k_public, *self._parts_of(member),
+            kappas, np.log(self._chances), unit[cell], _GRID, noted, self.k_public, *self._parts_of(member),
             layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
-            self._factor, self._rest, self._use[some], _CHAIN if own.size > 1 else 0, random, jobs,
+            self._factor[draws], self._rest, self._use[some], burn, random, jobs,
         )  # fmt: skip
-        return jobs
+        return jobs, noted
 
     def domains(self, n_blocks: int) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
@@ -402,51 +402,27 @@ class Implicates:
         found: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
         return found
 
-    def _parts_above(self, position: int) -> tuple[Int64, Int64]:
-        """Return the parts of a place that groups lie in, and the division of each (`draw_place`).
-
-        What groups of one workplace, or of one attribute, have in common is no deviation of each alone. A
-        part of few jobs has no profile of its own: chance makes it vary by much more.
-        """
-        own = self._own[position]
-        above = np.full((len(self._divisions), own.size), -1, np.int64)
-        division: list[int] = []
-        known: set[bytes] = set()
-        if own.size > 1:
-            rows = self._groups.rows(position)
-            one = np.unique(self._groups.member[0, rows], return_index=True)[1]
-            for q, k in enumerate(self._divisions):
-                label = np.unique(self._groups.member[k, rows][one], return_inverse=True)[1]
-                jobs, groups = np.bincount(label, self._table.n[own]), np.bincount(label)
-                for p in np.flatnonzero((jobs >= _LARGE) & (groups > 1) & (groups < own.size)).tolist():
-                    inside = label == p
-                    if inside.tobytes() not in known:  # two workplaces of one each are one part
-                        known.add(inside.tobytes())
-                        above[q, inside] = len(division)
-                        division.append(q)
-        return above, np.array(division, np.int64)
-
     def _measure_chances(self, random: np.random.Generator) -> None:
-        """Find how often groups, and parts of places, have which concentration, from draws of some places.
+        """Find how often groups have which concentration, from draws of some places of several groups.
 
         In every round these are drawn given the chances of the one before. Large places are looked at more
         often, as people read more of them.
         """
-        self._chances_above = np.full((len(self._divisions), _GRID.size), 1 / _GRID.size)
         if not self._chain:
             return
         jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
-        for _ in range(_ROUNDS):
-            u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
-            found, above = np.zeros(_GRID.size), np.zeros(self._chances_above.shape)
-            places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
-            for i, weight in zip(places.tolist(), (times / jobs[places]).tolist(), strict=True):
-                of_groups, of_parts = np.zeros(found.shape), np.zeros(above.shape)
-                self._draw(i, random, min(_TURNS, self.draws), self._use == GROUP, of_groups, of_parts)
-                found += weight * of_groups
-                above += weight * of_parts
-            self._chances = _with_rare(found)
-            self._chances_above = np.array([_with_rare(one) for one in above]).reshape(above.shape)
+        u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
+        places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
+        kappas = [self._concentrations(i, random) for i in places.tolist()]
+        for turn in range(_ROUNDS):
+            if turn <= _ROUNDS // 2:
+                found = np.zeros(_GRID.size)
+            first = _TURNS * turn % max(self.draws - _TURNS, 1)
+            some = slice(first, first + _TURNS)
+            for i, weight, now in zip(places.tolist(), (times / jobs[places]).tolist(), kappas, strict=True):
+                found += weight * self._draw(i, some, self._use == GROUP, 0, random, now)[1]
+            total = _SAMPLE * found / found.sum() + _RARE
+            self._chances = total / total.sum()
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
@@ -547,22 +523,17 @@ class Implicates:
         """Draw factors of the tables whose groups lie in several places; note the tables that divide one."""
         groups = self._groups
         member = groups.member
-        crossing, self._parts, use, divisions = [], [], [], []
+        crossing, self._parts, use = [], [], []
         for k in range(1, len(tables)):
             if _follows(groups.place, member[k]):
-                if _follows(member[k], groups.place):
-                    continue
-                if not _follows(member[k], member[0]):
+                if not _follows(member[k], groups.place) and not _follows(member[k], member[0]):
                     self._parts.append(k)
-                elif not _follows(member[0], member[k]):
-                    divisions.append(k)
             elif k < len(evidence):
                 crossing.append(k)
                 use.append(STEERED)
             elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
                 use.append(GROUP if _follows(member[k], member[0]) else ROW)
-        self._divisions = divisions if self._chain else []
         self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
         self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
         self._rest = np.zeros(int(self._begin[-1]))
@@ -739,12 +710,6 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
-
-
-def _with_rare(found: Float64) -> Float64:
-    """Return chances of the concentrations of the grid, given how often each was found in a sample."""
-    total = _SAMPLE * found / max(found.sum(), 1e-300) + _RARE
-    return np.asarray(total / total.sum())
 
 
 def _factors(variance: Float64, random: np.random.Generator, result: Float32) -> None:

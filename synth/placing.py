@@ -16,11 +16,12 @@ __all__ = ["GROUP", "ROW", "STEERED", "draw_place"]
 ROW, STEERED, GROUP = 0, 1, 2
 
 _LEAST = 1e-9  # prior share of a cell of which nobody can be sure that it is empty
-_NONE = 1e-6  # ratio of a part's profile to its place's in areas without homes of it
 _NEXT = 1e-12  # the same of cells that lie together
+_COUNTED = 8.0  # jobs up to which a rising factorial is multiplied out
+_HUGE = 1e200  # a product that may be multiplied by one of these
 _MANY = 16.0  # variance of a group's sum beyond which cells are drawn by themselves
 _SWEEPS = 6  # exchanges tried for each job that is given to a row
-_PART = 0.05  # a part of rows has a profile of its own if it has this part of the concentration in jobs
+_PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 
 
 @_compiled
@@ -36,17 +37,10 @@ def _tables_of(count, mass, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _runs(which, maps, use, area, parted):  # type: ignore[no-untyped-def]
-    """Return where runs of fine cells begin that all factors of a group are the same in, and their end.
-
-    Factors of parts are by area.
-    """
-    fine = area.size
+def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
+    """Return where runs of fine cells begin that no table of factors of groups tells apart, and their end."""
     breaks = np.zeros(fine + 1, np.bool_)
     breaks[0] = breaks[fine] = True
-    if parted:
-        for f in range(1, fine):
-            breaks[f] = area[f] != area[f - 1]
     known = np.zeros(maps.shape[0], np.bool_)
     for j in range(use.size):
         if use[j] == GROUP:
@@ -60,58 +54,30 @@ def _runs(which, maps, use, area, parted):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _chosen(logs, random):  # type: ignore[no-untyped-def]
-    """Draw a position by the logarithms of chances, not normed."""
+def _concentration(found, share, n, grid, chances, logs, random):  # type: ignore[no-untyped-def]
+    """Draw the concentration of a group, by position, given its jobs where it has any, and their shares."""
+    for j in range(grid.size):
+        logs[j] = chances[j] - _log_rising(grid[j], n)
+        product = 1.0
+        for i in range(found.size):
+            mass = max(grid[j] * share[i], _LEAST)
+            if found[i] > _COUNTED:
+                logs[j] += _log_rising(mass, found[i])
+                continue
+            for x in range(int(found[i])):
+                product *= mass + x
+            if not 1.0 / _HUGE < product < _HUGE:
+                logs[j] += math.log(product)
+                product = 1.0
+        logs[j] += math.log(product)
     best, total = logs.max(), 0.0
-    for j in range(logs.size):
+    for j in range(grid.size):
         logs[j] = math.exp(logs[j] - best)
         total += logs[j]
     u, j = random.random() * total, 0
-    while j < logs.size - 1 and u >= logs[j]:
+    while j < grid.size - 1 and u >= logs[j]:
         u -= logs[j]
         j += 1
-    return j
-
-
-@_compiled
-def _rising(mass, count):  # type: ignore[no-untyped-def]
-    return math.log(mass) if count == 1.0 else _log_rising(mass, count)
-
-
-@_compiled
-def _concentration_of_group(found, share, n, grid, chances, logs, random):  # type: ignore[no-untyped-def]
-    """Draw the concentration of a group, by position, given its jobs by area and their expected shares."""
-    for j in range(grid.size):
-        logs[j] = chances[j] - _rising(grid[j], n)
-        for u in range(found.size):
-            if found[u] > 0.0:
-                logs[j] += _rising(max(grid[j] * share[u], _LEAST), found[u])
-    return _chosen(logs, random)
-
-
-@_compiled
-def _draw_part(found, exposure, share, grid, chances, ratio, logs, random):  # type: ignore[no-untyped-def]
-    """Draw the concentration of a part, by position, and the ratio of its profile to its place's, by area.
-
-    Given are how often its groups drew from the place's profile, and how often they would if all ratios were
-    1. The last concentration is that of parts that are no different.
-    """
-    last = grid.size - 1
-    for j in range(last):
-        logs[j] = chances[j]
-        for u in range(share.size):
-            mass = max(grid[j] * share[u], _LEAST)
-            logs[j] -= (mass + found[u]) * math.log1p(exposure[u] / mass)
-            if found[u] > 0.0:
-                logs[j] += _rising(mass, found[u]) - found[u] * math.log(mass)
-    logs[last] = chances[last] - exposure.sum()
-    j = _chosen(logs, random)
-    if j == last:
-        ratio[:] = 1.0
-    else:
-        for u in range(share.size):
-            mass = max(grid[j] * share[u], _LEAST)
-            ratio[u] = max(_gamma(mass + found[u], random) / (mass + exposure[u]), _NONE)
     return j
 
 
@@ -192,9 +158,8 @@ def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, ran
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, chances, area, above,
-    division, chances_above, grid, noted, noted_above, k_parts, apart, parts, start, which, maps, factor,
-    rest, use, burn, random, jobs,
+    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, chances, area, grid,
+    noted, k_parts, apart, parts, start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
@@ -213,26 +178,18 @@ def draw_place(  # type: ignore[no-untyped-def]
     n_rows, group : ndarray of int64, shape (n_rows,)
         Jobs of the rows, and the group of each.
     k_place, k_parts : float
-        Concentrations of the place, infinite if it is as expected in each draw, and of parts of rows.
+        Concentrations of the place, infinite if it is as expected in each draw, and of parts.
     k_groups : ndarray of float64, shape (n_draws, n_groups)
         Concentrations of the only group around what is expected; of several groups the first ones, from which
         on they are drawn given their jobs.
     chances : ndarray of float64, shape (n_concentrations,)
         Logarithms of the chances of concentrations of groups.
     area : ndarray of int64, shape (n_fine,)
-        The home area of each fine cell, rising from 0: groups, and their parts of the place, are as far from
-        the place as their homes by area are.
-    above : ndarray of int64, shape (n_divisions, n_groups)
-        Parts of the place that groups lie in and that have profiles of their own, numbered from 0 through all
-        divisions; -1 for none.
-    division : ndarray of int64, shape (n_parts,)
-        Of each of these parts.
-    chances_above : ndarray of float64, shape (n_divisions, n_concentrations)
-        Logarithms of the chances of concentrations of parts; of the last one parts are no different.
+        The home area of each fine cell, rising from 0: groups are as far from the place as their homes by
+        area are.
     grid : ndarray of float64, shape (n_concentrations,)
     noted : ndarray of float64, shape (n_concentrations,)
-    noted_above : ndarray of float64, shape (n_divisions, n_concentrations)
-        To these are added the jobs of groups and parts that had a concentration in a draw.
+        To these are added the jobs of groups that had a concentration in a draw.
     apart : ndarray of float64, shape (n_divisions, n_rows)
         Relative variance of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
@@ -298,26 +255,20 @@ def draw_place(  # type: ignore[no-untyped-def]
     of_rows = np.flatnonzero(use != GROUP)
     row_start, row_which, row_use = start[of_rows], which[of_rows], use[of_rows]
     odd = at > 1 or of_rows.size > 0
-    # Fine cells of each cell, and runs of fine cells that have the same factors of groups and of their parts.
+    # Fine cells of each cell and area, and runs of fine cells that have the same factors of groups.
     begins = np.searchsorted(cell, np.arange(wide + 1))
-    own_parts, areas = division.size, area[fine - 1] + 1
-    run_first = _runs(which, maps, use, area, own_parts > 0)
-    ratio, before_ratio = np.ones((own_parts, areas)), np.ones((own_parts, areas))
-    of_part, part_exposure = np.zeros((own_parts, areas)), np.zeros((own_parts, areas))
-    part_jobs, area_share = np.zeros(own_parts), np.zeros(areas)
-    of_area, share_of_area, logs = np.zeros(areas), np.zeros(areas), np.empty(grid.size)
-    for q in range(above.shape[0]):
-        for g in range(groups):
-            if above[q, g] >= 0:
-                part_jobs[above[q, g]] += n[g]
+    areas = area[fine - 1] + 1
+    area_begins = np.searchsorted(area, np.arange(areas + 1))
+    run_first = _runs(which, maps, use, fine)
     runs = run_first.size - 1
     run = np.empty(fine + 1, np.int64)
     for r in range(runs):
         run[run_first[r] : run_first[r + 1]] = r
     run[fine] = runs - 1
     boost, before, exposure = np.ones(runs), np.zeros(runs), np.zeros(runs)
-    run_area, run_theta = area[run_first[:runs]], np.zeros(runs)
-    drawn_from = np.zeros((groups if own_parts else 0, runs))
+    # Areas that a group has homes in, and how many it has in all.
+    some, of_area = np.empty(areas, np.int64), np.zeros(areas)
+    found, share, logs = np.empty(areas), np.empty(areas), np.empty(grid.size)
     theta, up, tables, own = np.empty(fine), np.zeros(fine + 1), np.zeros(fine), np.zeros(fine)
     weights = (up, run, run_first, before, boost)
     # Cells that nothing was drawn of are one: their evidence is the same whatever their counts are. The
@@ -343,13 +294,13 @@ def draw_place(  # type: ignore[no-untyped-def]
         seen_of[g, sizes[g]] = guess_of[g, sizes[g]] = 0
     drawn = np.empty(total_jobs, np.int32)
     tilts, chain, failures = np.zeros(groups), groups > 1, 0
-    k_now = k_groups[0].copy()
+    k_now, known = k_groups[0], not chain or k_place == np.inf
     for f in range(fine):
         theta[f] = max(shares[0, f], _LEAST)
     for d in range(-burn, draws):
         m = max(d, 0)
         at = 0
-        if not chain or k_place == np.inf:
+        if known:
             for f in range(fine):
                 theta[f] = max(shares[m, f], _LEAST)
         elif d > -burn:
@@ -364,7 +315,6 @@ def draw_place(  # type: ignore[no-untyped-def]
             up[f + 1] = up[f] + theta[f]
         tables[:] = 0.0
         exposure[:] = 0.0
-        of_part[:] = 0.0
         for p in range(1, profile.shape[0]):
             for f in range(fine):
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + variance[p]), 1e-3)
@@ -377,9 +327,6 @@ def draw_place(  # type: ignore[no-untyped-def]
                 for j in range(start.shape[0]):
                     if use[j] == GROUP:
                         value *= factor[m, start[j, member] + maps[which[j, member], f]]
-                for q in range(above.shape[0]):
-                    if above[q, g] >= 0:
-                        value *= ratio[above[q, g], run_area[r]]
                 boost[r], before[r] = value, normal
                 normal += value * (up[run_first[r + 1]] - up[f])
             scale = kappa / normal
@@ -442,39 +389,35 @@ def draw_place(  # type: ignore[no-untyped-def]
                         _urn(counts[i], own_gap, own_part, scale, weights, random, drawn, at)
                 at += counts[i]
             if chain:
-                of_area[:] = 0.0
+                size = 0
+                for i in range(slot_begin, at):
+                    u = area[drawn[i]]
+                    if of_area[u] == 0.0:
+                        some[size] = u
+                        size += 1
+                    of_area[u] += 1.0
+                for i in range(size):
+                    u = some[i]
+                    inside = _below(area_begins[u + 1], weights) - _below(area_begins[u], weights)
+                    found[i], share[i], of_area[u] = of_area[u], inside / normal, 0.0
+                j = _concentration(found[:size], share[:size], float(n[g]), grid, chances, logs, random)
+                k_now[g] = grid[j]
+                noted[j] += n[g] if d >= 0 else 0.0
+            if not known:
                 for i in range(slot_begin, at):
                     own[drawn[i]] += 1.0
-                    of_area[area[drawn[i]]] += 1.0
                 for i in range(slot_begin, at):
                     f = drawn[i]
                     if own[f] > 0.0:
                         more = _tables_of(own[f], theta[f] * boost[run[f]] * scale, random)
                         tables[f] += more
                         from_place += more
-                        for q in range(above.shape[0]):
-                            if above[q, g] >= 0:
-                                of_part[above[q, g], area[f]] += more
                         own[f] = 0.0
                 # What the group's factors explain of its jobs is not the place's profile. Of Poisson numbers
                 # of this exposure, drawn by chance, the numbers that came from it are multinomial.
                 weight = _gamma(from_place, random) / normal
-                share_of_area[:] = 0.0
                 for r in range(runs):
                     exposure[r] += weight * boost[r]
-                    if own_parts:
-                        drawn_from[g, r] = weight * boost[r]
-                    f = run_first[r]
-                    high = run_first[r + 1]
-                    while f < high:
-                        u = area[f]
-                        low = f
-                        while f < high and area[f] == u:
-                            f += 1
-                        share_of_area[u] += boost[r] * (up[f] - up[low]) / normal
-                j = _concentration_of_group(of_area, share_of_area, float(n[g]), grid, chances, logs, random)
-                k_now[g] = grid[j]
-                noted[j] += n[g] if d >= 0 else 0.0
             # To rows: in random order, then exchanged by their odds.
             for i in range(at - slot_begin - 1, 0, -1):
                 j = int(random.random() * (i + 1))
@@ -492,35 +435,4 @@ def draw_place(  # type: ignore[no-untyped-def]
                     for i in range(total_jobs):
                         r = row_of[i]
                         factor[m, start[k, r] + maps[which[k, r], drawn[i]]] -= 1.0
-        if own_parts:
-            area_share[:] = 0.0
-            for f in range(fine):
-                area_share[area[f]] += shares[m, f]
-            # Parts differ from each other: their jobs are looked at beside those of the place as it was
-            # drawn, not as expected. Else their profiles would take back how the place's differs by draw.
-            for r in range(runs):
-                run_theta[r] = tables[run_first[r] : run_first[r + 1]].sum() / max(exposure[r], 1e-300)
-            # One division after the other, each given the others as they now are.
-            for q in range(above.shape[0]):
-                part_exposure[:] = 0.0
-                before_ratio[:] = ratio
-                for g in range(groups):
-                    p = above[q, g]
-                    if p >= 0:
-                        for r in range(runs):
-                            u = run_area[r]
-                            part_exposure[p, u] += drawn_from[g, r] * run_theta[r] / ratio[p, u]
-                for p in range(own_parts):
-                    if division[p] == q:
-                        j = _draw_part(
-                            of_part[p], part_exposure[p], area_share, grid, chances_above[q], ratio[p],
-                            logs, random,
-                        )  # fmt: skip
-                        noted_above[q, j] += part_jobs[p] if d >= 0 else 0.0
-                for g in range(groups):
-                    p = above[q, g]
-                    if p >= 0:
-                        for r in range(runs):
-                            u = run_area[r]
-                            drawn_from[g, r] *= ratio[p, u] / before_ratio[p, u]
     return failures

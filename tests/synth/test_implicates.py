@@ -118,13 +118,6 @@ def domains_of(cuts: NDArray[np.int32]) -> Domains:
 HOMES = domains_of(np.arange(BLOCKS, dtype=np.int32))
 
 
-def no_parts(cell: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
-    """What `draw_place` is told of concentrations where it draws none: of one group, and no parts."""
-    above, none = np.zeros((0, 1), np.int64), np.zeros((0, 1))
-    one = np.ones(1)
-    return one, cell.astype(np.int64), above, np.zeros(0, np.int64), none, one, np.zeros(1), none.copy()
-
-
 def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_does() -> None:
     seen, par, keep = np.array([0, 3, 0, 1, 0]), np.array([0.3, 0.3, 0.1, 0.1, 0.5]), np.full(5, 0.8)
     shape, n, draws = np.array([0.4, 0.8, 0.1, 0.3, 1.2]), 4, 20_000
@@ -138,7 +131,6 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
     exact /= exact.sum(axis=1, keepdims=True)
     kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
     parts = np.array([1.0, 0.2, 0.8, 0.5, 0.3, 0.2, 1.0, 1.0])  # of fine cells in theirs
-    none = np.zeros(0, np.int64)
     for cell, inside, crossing, factor in (
         (np.arange(5), np.ones(5), np.zeros((0, 1), np.int64), np.ones(0)),
         # Cells in parts, and a table of which groups have factors, whose cells part one of those too.
@@ -150,9 +142,9 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         failures = draw_place(
             URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
             np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
-            *no_parts(cell), kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64), crossing, crossing, maps,
-            np.tile(factor.astype(np.float32), (draws, 1)), np.zeros(factor.size),
-            np.append(none, [GROUP] * len(crossing)), 0, np.random.default_rng(5), homes,
+            np.zeros(1), cell, np.ones(1), np.zeros(1), kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64),
+            crossing, crossing.astype(np.int32), maps, np.tile(factor.astype(np.float32), (draws, 1)),
+            np.zeros(factor.size), np.full(len(crossing), GROUP), 0, np.random.default_rng(5), homes,
         )  # fmt: skip
         assert failures == 0
         for c in range(5):
@@ -163,43 +155,32 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         np.testing.assert_allclose(found, jobs[cell] * inside, atol=0.03)
 
 
-def test_parts_of_a_place_are_as_far_from_it_as_they_were_made() -> None:
-    """Of two divisions that cross, one has parts with profiles of their own, and which one is found."""
-    wide, parts, each, n, draws = 60, 8, 4, 30, 40
+def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> None:
+    wide, groups, n, draws, p = 60, 40, 200, 40, 0.05
     grid = 2.0 ** np.arange(15)
-    for apart in range(2):
-        random = np.random.default_rng(apart)
+    for true in (8.0, 64.0):
+        random = np.random.default_rng(int(true))
         share = random.dirichlet(np.full(wide, 0.5)) + 1e-4
         share /= share.sum()
-        first, second = (one.ravel().repeat(each) for one in np.indices((parts, parts)))
-        label = (first, second)[apart]
-        profile = np.array([random.dirichlet(30 * share) for _ in range(parts)])[label]
-        counts = np.array([random.multinomial(n, one) for one in profile])
-        # The place's sums are nearly known, and its draws are around them.
-        share = 0.98 * counts.sum(axis=0) / counts.sum() + 0.02 * share
-        p, groups, cells = 0.05, label.size, np.arange(wide)
+        counts = np.array([random.multinomial(n, random.dirichlet(true * share)) for _ in range(groups)])
         seen = counts + random.geometric(1 - p, counts.shape) - random.geometric(1 - p, counts.shape)
-        found, above = np.zeros(grid.size), np.zeros((2, grid.size))
-        jobs, chance = np.empty((draws, groups * n), np.int32), np.log(np.full((2, grid.size), 1 / grid.size))
-        none = np.zeros((0, groups), np.int64)
+        kappas, noted = np.full((1, groups), 512.0), np.zeros(grid.size)
+        jobs, none = np.empty((draws, groups * n), np.int32), np.zeros((0, groups), np.int64)
         failures = draw_place(
             NOISE, seen, np.full(seen.shape, p), np.ones(seen.shape), seen, np.full(groups, n),
-            cells.astype(np.int32), np.tile(share, (draws, 1)), np.full(groups, n), np.arange(groups), np.inf,
-            np.full((1, groups), 256.0), chance[0], cells, np.stack([first, parts + second]),
-            np.repeat([0, 1], parts), chance, grid, found, above, 1e4, np.zeros((0, groups)), none, none,
-            none, np.zeros((0, wide), np.int32), np.zeros((draws, 0), np.float32), np.zeros(0),
-            np.zeros(0, np.int64), 8, random, jobs,
+            np.arange(wide, dtype=np.int32), np.tile(share, (draws, 1)), np.full(groups, n),
+            np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted, 1e4,
+            np.zeros((0, groups)), none, none, none.astype(np.int32), np.zeros((0, wide), np.int32),
+            np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 8, random, jobs,
         )  # fmt: skip
         assert failures == 0
-        mean = np.exp((above / above.sum(axis=1, keepdims=True)) @ np.log(grid))
-        assert 15 < mean[apart] < 60
-        assert mean[1 - apart] > 1000
-        assert found.sum() == draws * groups * n
-        group = np.repeat(np.arange(groups), n)
-        drawn = np.stack([np.bincount(label[group] * wide + one, minlength=parts * wide) for one in jobs])
-        true = np.array([counts[label == q].sum(axis=0) for q in range(parts)]).ravel()
+        assert noted.sum() == draws * groups * n
+        assert noted @ np.log2(grid) / noted.sum() == pytest.approx(math.log2(true), abs=0.5)
+        assert (kappas != 512).any()
+        cells = np.arange(groups).repeat(n) * wide
+        drawn = np.stack([np.bincount(cells + one, minlength=groups * wide) for one in jobs])
         some = drawn.mean(axis=0) > 1
-        held = held_by_lot(true[some], drawn[:, some], random)
+        held = held_by_lot(counts.ravel()[some], drawn[:, some], random)
         assert held.mean() == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / held.size))
 
 
