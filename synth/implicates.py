@@ -44,9 +44,8 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
-# Chances of concentrations are found in rounds of a few draws of each of some places: in half of them they
-# come to where they stay.
-_ROUNDS, _SAMPLED, _TURNS = 16, 30, 4
+# Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
+_ROUNDS, _SAMPLED, _TOLD = 24, 30, 8  # and so many places are drawn in each, given so many draws of effects
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _CHAIN = 8  # draws of the profile of a place that are thrown away
 
@@ -166,20 +165,22 @@ class Implicates:
         """
         random = np.random.default_rng(self._seeds[position])
         kappas, burn = self._concentrations(position, random), _CHAIN if self._own[position].size > 1 else 0
-        jobs = self._draw(position, slice(self.draws), self._use >= 0, burn, random, kappas)[0]
+        given = self._drawn_shares(position), self._factor, self._use >= 0
+        jobs = self._draw(position, *given, burn, random, kappas)[0]
         self._expect(position, self._rest, -1.0)
         return jobs
 
     def _draw(
         self,
         position: int,
-        draws: slice,
+        shares: Float64,
+        factor: Float32,
         some: NDArray[np.bool_],
         burn: int,
         random: np.random.Generator,
         kappas: Float64,
     ) -> tuple[Int32, Float64]:
-        """Draw the jobs of a place, in some draws, with some of the tables that cross places.
+        """Draw the jobs of a place, given draws of shares and factors, and which of the crossing tables.
 
         Returns them, and how many jobs were in groups of each concentration. Those of places of several
         groups are drawn on from the first ones, which become the last ones.
@@ -194,8 +195,7 @@ class Implicates:
         if self._evidence.kind != NOISE:
             size = self._table.n[own] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
-        shares, noted = self._drawn_shares(position)[draws], np.zeros(_GRID.size)
-        jobs = np.empty((shares.shape[0], int(n.sum())), np.int32)
+        noted, jobs = np.zeros(_GRID.size), np.empty((shares.shape[0], int(n.sum())), np.int32)
         crossing, begin = self._crossing[some], self._begin[:-1][some]
         cell = self._cell[position]
         _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
@@ -206,7 +206,7 @@ class Implicates:
             self.k_place if self.k_place < _GRID[-1] else np.inf,
             kappas, np.log(self._chances), unit[cell], _GRID, noted, self.k_public, *self._parts_of(member),
             layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
-            self._factor[draws], self._rest, self._use[some], burn, random, jobs,
+            factor, self._rest, self._use[some], burn, random, jobs,
         )  # fmt: skip
         return jobs, noted
 
@@ -414,14 +414,18 @@ class Implicates:
         u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
         places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
         kappas = [self._concentrations(i, random) for i in places.tolist()]
+        shares = [self._drawn_shares(i)[:_TOLD] for i in places.tolist()]
+        found = np.zeros((_ROUNDS, _GRID.size))
         for turn in range(_ROUNDS):
-            if turn <= _ROUNDS // 2:
-                found = np.zeros(_GRID.size)
-            first = _TURNS * turn % max(self.draws - _TURNS, 1)
-            some = slice(first, first + _TURNS)
-            for i, weight, now in zip(places.tolist(), (times / jobs[places]).tolist(), kappas, strict=True):
-                found += weight * self._draw(i, some, self._use == GROUP, 0, random, now)[1]
-            total = _SAMPLE * found / found.sum() + _RARE
+            at = turn % len(shares[0])
+            some = slice(at, at + 1)
+            for j, i in enumerate(places.tolist()):
+                given = shares[j][some], self._factor[some], self._use == GROUP
+                noted = self._draw(i, *given, 0, random, kappas[j])[1]
+                found[turn] += noted * times[j] / jobs[i]
+            # From draws of the second half on, those of it: where chances were far off, few are of the end.
+            total = found[min(turn, _ROUNDS // 2) : turn + 1].sum(axis=0)
+            total = _SAMPLE * total / total.sum() + _RARE
             self._chances = total / total.sum()
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
