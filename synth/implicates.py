@@ -414,7 +414,7 @@ class Implicates:
         u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
         places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
         kappas = [self._concentrations(i, random) for i in places.tolist()]
-        shares = [self._drawn_shares(i)[:_TOLD] for i in places.tolist()]
+        shares = [self._drawn_shares(i)[:_TOLD].copy() for i in places.tolist()]
         found = np.zeros((_ROUNDS, _GRID.size))
         for turn in range(_ROUNDS):
             at = turn % len(shares[0])
@@ -423,10 +423,11 @@ class Implicates:
                 given = shares[j][some], self._factor[some], self._use == GROUP
                 noted = self._draw(i, *given, 0, random, kappas[j])[1]
                 found[turn] += noted * times[j] / jobs[i]
-            # From draws of the second half on, those of it: where chances were far off, few are of the end.
+            # In the second half chances are those of its rounds: earlier ones were still on their way.
             total = found[min(turn, _ROUNDS // 2) : turn + 1].sum(axis=0)
             total = _SAMPLE * total / total.sum() + _RARE
             self._chances = total / total.sum()
+        self.failures = 0  # of draws that nobody gets
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
