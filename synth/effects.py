@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._gamma import gamma as _gamma
+from synth._gamma import log_rising as _log_rising
 from synth._words import compiled as _compiled
 
-__all__ = ["Effects", "Family", "Sums", "draw_effects", "log_rising", "product", "spread_of"]
+__all__ = ["Effects", "Family", "Sums", "draw_effects", "product", "spread_of"]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -326,20 +327,6 @@ def _which(up_to, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def log_rising(s, x):  # type: ignore[no-untyped-def]
-    """Return the logarithm of Gamma(s + x) / Gamma(s): Stirling's series, six steps further on."""
-    y, below, above = s + x, 1.0, 1.0
-    for i in range(6):
-        below *= s + i
-        above *= y + i
-    s += 6.0
-    y += 6.0
-    a, b = 1.0 / (s * s), 1.0 / (y * y)
-    rest = (1 / 12 - (1 / 360 - b / 1260) * b) / y - (1 / 12 - (1 / 360 - a / 1260) * a) / s
-    return (y - 0.5) * math.log(y) - (s - 0.5) * math.log(s) - x + rest + math.log(below / above)
-
-
-@_compiled
 def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-def]
     """Draw one of some kinds of factors given a count and its exposure."""
     if x <= 0.0:
@@ -358,7 +345,7 @@ def _which_given(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped
         shape = _shape(j, wider)
         value = -(shape + x) * math.log1p(e * _MEANS[j] / shape)
         if x > 0.0:
-            value += log_rising(shape, x) - x * math.log(shape / _MEANS[j])
+            value += _log_rising(shape, x) - x * math.log(shape / _MEANS[j])
         likely[j] = value
         best = max(best, value)
     total, before = 0.0, 0.0

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from synth._gamma import gamma as _gamma
+from synth._gamma import log_rising as _log_rising
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, backward, forward, independent, solve
-from synth.effects import log_rising as _log_rising
 
 __all__ = ["GROUP", "ROW", "STEERED", "draw_place"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from synth._gamma import gamma
+from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _MEANS, _SCALES, Family, Sums, _which_given, draw_effects, log_rising
+from synth.effects import _MEANS, _SCALES, Family, Sums, _which_given, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
