@@ -47,7 +47,7 @@ _TELLING = 16  # jobs of a group whose own counts say something of its concentra
 # Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
 _ROUNDS, _SAMPLED, _TOLD = 24, 30, 8  # and so many places are drawn in each, given so many draws of effects
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
-_CHAIN = 8  # draws of the profile of a place that are thrown away
+_CHAIN = 8  # draws of a place of several groups that are thrown away
 
 
 class Implicates:
