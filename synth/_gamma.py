@@ -1,4 +1,4 @@
-"""Gamma variates of small shape, most of which are as good as 0, at the cost of a uniform number."""
+"""Gamma variates of small shape, most of them as good as 0, for a uniform number; ratios of Gamma."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from synth._words import compiled as _compiled
 
-__all__ = ["gamma"]
+__all__ = ["gamma", "log_rising"]
 
 _DEEP = 40.0  # a variate below exp(-40), 4e-18, is given as 0
 
@@ -35,3 +35,17 @@ def gamma(shape, random):  # type: ignore[no-untyped-def]
         if x <= v:
             return x
         u = random.random()
+
+
+@_compiled
+def log_rising(s, x):  # type: ignore[no-untyped-def]
+    """Return the logarithm of Gamma(s + x) / Gamma(s): Stirling's series, six steps further on."""
+    y, below, above = s + x, 1.0, 1.0
+    for i in range(6):
+        below *= s + i
+        above *= y + i
+    s += 6.0
+    y += 6.0
+    a, b = 1.0 / (s * s), 1.0 / (y * y)
+    rest = (1 / 12 - (1 / 360 - b / 1260) * b) / y - (1 / 12 - (1 / 360 - a / 1260) * a) / s
+    return (y - 0.5) * math.log(y) - (s - 0.5) * math.log(s) - x + rest + math.log(below / above)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._gamma import gamma as _gamma
+from synth._gamma import log_rising as _log_rising
 from synth._words import compiled as _compiled
 
 __all__ = ["Effects", "Family", "Sums", "draw_effects", "product", "spread_of"]
@@ -130,7 +131,7 @@ class Sums:
 
     def noise(self, mean: Float64) -> Float64:
         """Return the variances of the estimates of counts that are about `mean`."""
-        return self.variance + self.slope * mean
+        return self.variance + self.slope * mean * np.maximum(1 - mean / self.n, 0)
 
     def times(self, factor: NDArray[np.floating]) -> Float64:
         """Return expected counts times a factor each, adding up to n for each owner again."""
@@ -261,7 +262,7 @@ def _weigh(mean, n, each, wide, variance, slope, alone):  # type: ignore[no-unty
     """Return one over the variance of an estimate of a count that is about `mean`, with that of the count."""
     spread = alone * mean * mean + variance
     mean = min(max(mean, 1e-9), n)
-    return 1.0 / (spread + mean * (slope + max(1.0 - mean * each, 1e-3) * wide))
+    return 1.0 / (spread + mean * max(1.0 - mean * each, 1e-3) * (slope + wide))
 
 
 @_compiled
@@ -323,20 +324,6 @@ def _which(up_to, random):  # type: ignore[no-untyped-def]
     for k in range(up_to.size - 1):
         j += u >= up_to[k]
     return j
-
-
-@_compiled
-def _log_rising(s, x):  # type: ignore[no-untyped-def]
-    """Return the logarithm of Gamma(s + x) / Gamma(s): Stirling's series, six steps further on."""
-    y, below, above = s + x, 1.0, 1.0
-    for i in range(6):
-        below *= s + i
-        above *= y + i
-    s += 6.0
-    y += 6.0
-    a, b = 1.0 / (s * s), 1.0 / (y * y)
-    rest = (1 / 12 - (1 / 360 - b / 1260) * b) / y - (1 / 12 - (1 / 360 - a / 1260) * a) / s
-    return (y - 0.5) * math.log(y) - (s - 0.5) * math.log(s) - x + rest + math.log(below / above)
 
 
 @_compiled

@@ -72,7 +72,8 @@ class Evidence:
         Returns
         -------
         value, variance, slope : ndarray of float64, shape (n_cells,)
-            An estimate of x jobs has the variance `variance` + x `slope`, about.
+            An estimate of a count that is about x, of n jobs, has the variance `variance` + x (1 - x/n)
+            `slope`, about. An urn of one job says where that is nearly surely: it has next to no slope.
         """
         cells = slice(None) if group is None else slice(*table.offsets[group : group + 2])
         seen, parameter, keep = self.of(cells)
@@ -83,4 +84,6 @@ class Evidence:
             raise ValueError("draws from urns are looked at group by group")
         total, drawn = float(table.n[group] + parameter @ keep), int(seen.sum())
         unit = total / drawn * (1 + (drawn - 1) / (total + 1))
-        return seen * (total / drawn) - parameter, parameter * unit, np.full(seen.size, unit)
+        part = parameter / total
+        value = seen * (total / drawn) - parameter
+        return value, parameter * unit * (1 - part), unit * np.maximum(1 - 1 / total - 2 * part, 0)

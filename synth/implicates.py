@@ -44,8 +44,10 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
+# Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
+_ROUNDS, _SAMPLED, _TOLD = 24, 30, 8  # and so many places are drawn in each, given so many draws of effects
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
-_CHAIN = 4  # draws of the profile of a place that are thrown away
+_CHAIN = 8  # draws of a place of several groups that are thrown away
 
 
 class Implicates:
@@ -146,6 +148,7 @@ class Implicates:
         mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
+        self._measure_chances(random)
 
     def place(self, position: int) -> Int32:
         """Return the home cell of every job of a place in every draw. Places come in order, each once.
@@ -160,29 +163,52 @@ class Implicates:
         ndarray of int32, shape (n_draws, jobs of the place)
             Cells of the domain of that number in `domains`: row after row, in random order inside each.
         """
+        random = np.random.default_rng(self._seeds[position])
+        kappas, burn = self._concentrations(position, random), _CHAIN if self._own[position].size > 1 else 0
+        given = self._drawn_shares(position), self._factor, self._use >= 0
+        jobs = self._draw(position, *given, burn, random, kappas)[0]
+        self._expect(position, self._rest, -1.0)
+        return jobs
+
+    def _draw(
+        self,
+        position: int,
+        shares: Float64,
+        factor: Float32,
+        some: NDArray[np.bool_],
+        burn: int,
+        random: np.random.Generator,
+        kappas: Float64,
+    ) -> tuple[Int32, Float64]:
+        """Draw the jobs of a place, given draws of shares and factors, and which of the crossing tables.
+
+        Returns them, and how many jobs were in groups of each concentration. Those of places of several
+        groups are drawn on from the first ones, which become the last ones.
+        """
         groups, layout, own = self._groups, self._layouts[position], self._own[position]
         rows = groups.rows(position)
         n, member = groups.n[rows], groups.member[:, rows]
         group = np.searchsorted(own, member[0])
-        random = np.random.default_rng(self._seeds[position])
-        kappas = self._concentrations(position, random)
         given = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in own]
         seen, parameter, keep = (np.stack(one) for one in zip(*given, strict=True))
         guess = seen
         if self._evidence.kind != NOISE:
             size = self._table.n[own] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
-        jobs = np.empty((self.draws, int(n.sum())), np.int32)
-        crossing = self._crossing
+        noted, jobs = np.zeros(_GRID.size), np.empty((shares.shape[0], int(n.sum())), np.int32)
+        crossing, begin = self._crossing[some], self._begin[:-1][some]
+        cell = self._cell[position]
+        _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
         self.failures += draw_place(
-            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], self._cell[position],
-            self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
-            self.k_public, *self._parts_of(member),
-            layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
-            self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
+            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell,
+            np.ascontiguousarray(shares), n, group.astype(np.int64),
+            # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
+            self.k_place if self.k_place < _GRID[-1] else np.inf,
+            kappas, np.log(self._chances), unit[cell], _GRID, noted, self.k_public, *self._parts_of(member),
+            layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
+            factor, self._rest, self._use[some], burn, random, jobs,
         )  # fmt: skip
-        self._expect(position, self._rest, -1.0)
-        return jobs
+        return jobs, noted
 
     def domains(self, n_blocks: int) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
@@ -329,9 +355,9 @@ class Implicates:
         y, v, s = (np.bincount(cell, one) for one in seen.unbiased(table, g))
         counts, priors, keep = seen.of(slice(*table.offsets[g : g + 2]))
         share = sums.expected[place] / jobs
-        noise = np.maximum(sums.variance[place] - v, 0)
-        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * share
         binomial = share * np.maximum(1 - share, 1e-3)
+        noise = np.maximum(sums.variance[place] - v, 0)
+        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * binomial
         prior = binomial / (1 + self._others.k_place)
         size = ((table.n[own] ** 2).sum() - n**2) / rest
         drawn = np.bincount(cell, counts).astype(np.int64)
@@ -362,22 +388,46 @@ class Implicates:
     def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
         """Draw a concentration for each group of a place in every draw, shape (n_draws, n_groups).
 
-        Most groups are alike, but a few are far from their places: which, their own counts say.
+        Most groups are alike, but a few are far from their places: which, their own counts say. Those of
+        places of several groups are drawn with their jobs, from these on.
         """
         own = self._own[position]
-        found = np.empty((self.draws, own.size))
-        for j, g in enumerate(own.tolist()):
-            chance = self._chances
-            if self._table.n[g] >= _TELLING and (own.size > 1 or not self._chain):
-                logs = np.log(chance) + (
-                    self._logs_around_others(position, g)
-                    if self._chain
-                    else self._logs_around(g, self._around[position])
-                )
-                chance = np.exp(logs - logs.max())
-                chance /= chance.sum()
-            found[:, j] = random.choice(_GRID, self.draws, p=chance)
+        if own.size > 1:
+            return random.choice(_GRID, (1, own.size), p=self._chances)
+        chance = self._chances
+        if self._table.n[own[0]] >= _TELLING and not self._chain:
+            logs = np.log(chance) + self._logs_around(int(own[0]), self._around[position])
+            chance = np.exp(logs - logs.max())
+            chance /= chance.sum()
+        found: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
         return found
+
+    def _measure_chances(self, random: np.random.Generator) -> None:
+        """Find how often groups have which concentration, from draws of some places of several groups.
+
+        In every round these are drawn given the chances of the one before. Large places are looked at more
+        often, as people read more of them.
+        """
+        if not self._chain:
+            return
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
+        places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
+        kappas = [self._concentrations(i, random) for i in places.tolist()]
+        shares = [self._drawn_shares(i)[:_TOLD].copy() for i in places.tolist()]
+        found = np.zeros((_ROUNDS, _GRID.size))
+        for turn in range(_ROUNDS):
+            at = turn % len(shares[0])
+            some = slice(at, at + 1)
+            for j, i in enumerate(places.tolist()):
+                given = shares[j][some], self._factor[some], self._use == GROUP
+                noted = self._draw(i, *given, 0, random, kappas[j])[1]
+                found[turn] += noted * times[j] / jobs[i]
+            # In the second half chances are those of its rounds: earlier ones were still on their way.
+            total = found[min(turn, _ROUNDS // 2) : turn + 1].sum(axis=0)
+            total = _SAMPLE * total / total.sum() + _RARE
+            self._chances = total / total.sum()
+        self.failures = 0  # of draws that nobody gets
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from synth._gamma import gamma as _gamma
+from synth._gamma import log_rising as _log_rising
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, backward, forward, independent, solve
 
@@ -14,6 +17,8 @@ ROW, STEERED, GROUP = 0, 1, 2
 
 _LEAST = 1e-9  # prior share of a cell of which nobody can be sure that it is empty
 _NEXT = 1e-12  # the same of cells that lie together
+_COUNTED = 8.0  # jobs up to which a rising factorial is multiplied out
+_HUGE = 1e200  # a product that may be multiplied by one of these
 _MANY = 16.0  # variance of a group's sum beyond which cells are drawn by themselves
 _SWEEPS = 6  # exchanges tried for each job that is given to a row
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
@@ -46,6 +51,34 @@ def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
                         if maps[which[j, r], f] != maps[which[j, r], f - 1]:
                             breaks[f] = True
     return np.flatnonzero(breaks)
+
+
+@_compiled
+def _concentration(found, share, n, grid, chances, logs, random):  # type: ignore[no-untyped-def]
+    """Draw the concentration of a group, by position, given its jobs where it has any, and their shares."""
+    for j in range(grid.size):
+        logs[j] = chances[j] - _log_rising(grid[j], n)
+        product = 1.0
+        for i in range(found.size):
+            mass = max(grid[j] * share[i], _LEAST)
+            if found[i] > _COUNTED:
+                logs[j] += _log_rising(mass, found[i])
+                continue
+            for x in range(int(found[i])):
+                product *= mass + x
+            if not 1.0 / _HUGE < product < _HUGE:
+                logs[j] += math.log(product)
+                product = 1.0
+        logs[j] += math.log(product)
+    best, total = logs.max(), 0.0
+    for j in range(grid.size):
+        logs[j] = math.exp(logs[j] - best)
+        total += logs[j]
+    u, j = random.random() * total, 0
+    while j < grid.size - 1 and u >= logs[j]:
+        u -= logs[j]
+        j += 1
+    return j
 
 
 @_compiled
@@ -125,8 +158,8 @@ def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, ran
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, apart, parts,
-    start, which, maps, factor, rest, use, burn, random, jobs,
+    kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, chances, area, grid,
+    noted, k_parts, apart, parts, start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
@@ -145,9 +178,18 @@ def draw_place(  # type: ignore[no-untyped-def]
     n_rows, group : ndarray of int64, shape (n_rows,)
         Jobs of the rows, and the group of each.
     k_place, k_parts : float
-        Concentrations of the place and of parts.
+        Concentrations of the place, infinite if it is as expected in each draw, and of parts.
     k_groups : ndarray of float64, shape (n_draws, n_groups)
-        Concentrations of groups around the place, or of the only group around what is expected.
+        Concentrations of the only group around what is expected; of several groups the first ones, from which
+        on they are drawn given their jobs.
+    chances : ndarray of float64, shape (n_concentrations,)
+        Logarithms of the chances of concentrations of groups.
+    area : ndarray of int64, shape (n_fine,)
+        The home area of each fine cell, rising from 0: groups are as far from the place as their homes by
+        area are.
+    grid : ndarray of float64, shape (n_concentrations,)
+    noted : ndarray of float64, shape (n_concentrations,)
+        To these are added the jobs of groups that had a concentration in a draw.
     apart : ndarray of float64, shape (n_divisions, n_rows)
         Relative variance of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
@@ -213,8 +255,10 @@ def draw_place(  # type: ignore[no-untyped-def]
     of_rows = np.flatnonzero(use != GROUP)
     row_start, row_which, row_use = start[of_rows], which[of_rows], use[of_rows]
     odd = at > 1 or of_rows.size > 0
-    # Fine cells of each cell, and runs of fine cells that have the same factors of groups.
+    # Fine cells of each cell and area, and runs of fine cells that have the same factors of groups.
     begins = np.searchsorted(cell, np.arange(wide + 1))
+    areas = area[fine - 1] + 1
+    area_begins = np.searchsorted(area, np.arange(areas + 1))
     run_first = _runs(which, maps, use, fine)
     runs = run_first.size - 1
     run = np.empty(fine + 1, np.int64)
@@ -222,6 +266,9 @@ def draw_place(  # type: ignore[no-untyped-def]
         run[run_first[r] : run_first[r + 1]] = r
     run[fine] = runs - 1
     boost, before, exposure = np.ones(runs), np.zeros(runs), np.zeros(runs)
+    # Areas that a group has homes in, and how many it has in all.
+    some, of_area = np.empty(areas, np.int64), np.zeros(areas)
+    found, share, logs = np.empty(areas), np.empty(areas), np.empty(grid.size)
     theta, up, tables, own = np.empty(fine), np.zeros(fine + 1), np.zeros(fine), np.zeros(fine)
     weights = (up, run, run_first, before, boost)
     # Cells that nothing was drawn of are one: their evidence is the same whatever their counts are. The
@@ -247,24 +294,33 @@ def draw_place(  # type: ignore[no-untyped-def]
         seen_of[g, sizes[g]] = guess_of[g, sizes[g]] = 0
     drawn = np.empty(total_jobs, np.int32)
     tilts, chain, failures = np.zeros(groups), groups > 1, 0
+    k_now, known = k_groups[0], not chain or k_place == np.inf
     for f in range(fine):
         theta[f] = max(shares[0, f], _LEAST)
     for d in range(-burn, draws):
         m = max(d, 0)
         at = 0
-        if not chain:
+        if known:
             for f in range(fine):
                 theta[f] = max(shares[m, f], _LEAST)
+        elif d > -burn:
+            total = 0.0
+            for f in range(fine):
+                theta[f] = _gamma(k_place * max(shares[m, f], _LEAST) + tables[f], random)
+                theta[f] /= k_place + exposure[run[f]]
+                total += theta[f]
+            for f in range(fine):
+                theta[f] = max(theta[f] / total, 1e-12)
         for f in range(fine):
             up[f + 1] = up[f] + theta[f]
         tables[:] = 0.0
-        exposure[:] = k_place
+        exposure[:] = 0.0
         for p in range(1, profile.shape[0]):
             for f in range(fine):
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + variance[p]), 1e-3)
                 profile[p, f] = max(_gamma(size, random) / size, 1e-6)
         for g in range(groups):
-            kappa, member = k_groups[m, g], row_of[slots[g]]
+            kappa, member = k_now[g] if chain else k_groups[m, g], row_of[slots[g]]
             normal, from_place = 0.0, 0.0
             for r in range(runs):
                 value, f = 1.0, run_first[r]
@@ -333,6 +389,21 @@ def draw_place(  # type: ignore[no-untyped-def]
                         _urn(counts[i], own_gap, own_part, scale, weights, random, drawn, at)
                 at += counts[i]
             if chain:
+                size = 0
+                for i in range(slot_begin, at):
+                    u = area[drawn[i]]
+                    if of_area[u] == 0.0:
+                        some[size] = u
+                        size += 1
+                    of_area[u] += 1.0
+                for i in range(size):
+                    u = some[i]
+                    inside = _below(area_begins[u + 1], weights) - _below(area_begins[u], weights)
+                    found[i], share[i], of_area[u] = of_area[u], inside / normal, 0.0
+                j = _concentration(found[:size], share[:size], float(n[g]), grid, chances, logs, random)
+                k_now[g] = grid[j]
+                noted[j] += n[g] if d >= 0 else 0.0
+            if not known:
                 for i in range(slot_begin, at):
                     own[drawn[i]] += 1.0
                 for i in range(slot_begin, at):
@@ -342,9 +413,11 @@ def draw_place(  # type: ignore[no-untyped-def]
                         tables[f] += more
                         from_place += more
                         own[f] = 0.0
-                # What the group's factors explain of its jobs is not the place's profile.
+                # What the group's factors explain of its jobs is not the place's profile. Of Poisson numbers
+                # of this exposure, drawn by chance, the numbers that came from it are multinomial.
+                weight = _gamma(from_place, random) / normal
                 for r in range(runs):
-                    exposure[r] += from_place * boost[r] / normal
+                    exposure[r] += weight * boost[r]
             # To rows: in random order, then exchanged by their odds.
             for i in range(at - slot_begin - 1, 0, -1):
                 j = int(random.random() * (i + 1))
@@ -362,11 +435,4 @@ def draw_place(  # type: ignore[no-untyped-def]
                     for i in range(total_jobs):
                         r = row_of[i]
                         factor[m, start[k, r] + maps[which[k, r], drawn[i]]] -= 1.0
-        if chain:
-            total = 0.0
-            for f in range(fine):
-                theta[f] = _gamma(k_place * max(shares[m, f], _LEAST) + tables[f], random) / exposure[run[f]]
-                total += theta[f]
-            for f in range(fine):
-                theta[f] = max(theta[f] / total, 1e-12)
     return failures

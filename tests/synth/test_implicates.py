@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from synth._gamma import gamma
+from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _MEANS, _SCALES, Family, Sums, _log_rising, _which_given, draw_effects
+from synth.effects import _MEANS, _SCALES, Family, Sums, _which_given, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -131,7 +131,6 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
     exact /= exact.sum(axis=1, keepdims=True)
     kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
     parts = np.array([1.0, 0.2, 0.8, 0.5, 0.3, 0.2, 1.0, 1.0])  # of fine cells in theirs
-    none = np.zeros(0, np.int64)
     for cell, inside, crossing, factor in (
         (np.arange(5), np.ones(5), np.zeros((0, 1), np.int64), np.ones(0)),
         # Cells in parts, and a table of which groups have factors, whose cells part one of those too.
@@ -143,9 +142,9 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         failures = draw_place(
             URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
             np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
-            kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64), crossing, crossing, maps,
-            np.tile(factor.astype(np.float32), (draws, 1)), np.zeros(factor.size),
-            np.append(none, [GROUP] * len(crossing)), 0, np.random.default_rng(5), homes,
+            np.zeros(1), cell, np.ones(1), np.zeros(1), kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64),
+            crossing, crossing.astype(np.int32), maps, np.tile(factor.astype(np.float32), (draws, 1)),
+            np.zeros(factor.size), np.full(len(crossing), GROUP), 0, np.random.default_rng(5), homes,
         )  # fmt: skip
         assert failures == 0
         for c in range(5):
@@ -156,6 +155,35 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         np.testing.assert_allclose(found, jobs[cell] * inside, atol=0.03)
 
 
+def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> None:
+    wide, groups, n, draws, p = 60, 40, 200, 40, 0.05
+    grid = 2.0 ** np.arange(15)
+    for true in (8.0, 64.0):
+        random = np.random.default_rng(int(true))
+        share = random.dirichlet(np.full(wide, 0.5)) + 1e-4
+        share /= share.sum()
+        counts = np.array([random.multinomial(n, random.dirichlet(true * share)) for _ in range(groups)])
+        seen = counts + random.geometric(1 - p, counts.shape) - random.geometric(1 - p, counts.shape)
+        kappas, noted = np.full((1, groups), 512.0), np.zeros(grid.size)
+        jobs, none = np.empty((draws, groups * n), np.int32), np.zeros((0, groups), np.int64)
+        failures = draw_place(
+            NOISE, seen, np.full(seen.shape, p), np.ones(seen.shape), seen, np.full(groups, n),
+            np.arange(wide, dtype=np.int32), np.tile(share, (draws, 1)), np.full(groups, n),
+            np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted, 1e4,
+            np.zeros((0, groups)), none, none, none.astype(np.int32), np.zeros((0, wide), np.int32),
+            np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 8, random, jobs,
+        )  # fmt: skip
+        assert failures == 0
+        assert noted.sum() == draws * groups * n
+        assert noted @ np.log2(grid) / noted.sum() == pytest.approx(math.log2(true), abs=0.5)
+        assert (kappas != 512).any()
+        cells = np.arange(groups).repeat(n) * wide
+        drawn = np.stack([np.bincount(cells + one, minlength=groups * wide) for one in jobs])
+        some = drawn.mean(axis=0) > 1
+        held = held_by_lot(counts.ravel()[some], drawn[:, some], random)
+        assert held.mean() == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / held.size))
+
+
 def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
     random, size = np.random.default_rng(8), 40_000
     for shape in (0.001, 0.02, 0.3, 0.9, 1.0, 2.5):
@@ -164,7 +192,7 @@ def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
         for x in (1e-15, 1e-6, 1e-2, 0.3, 1.0, 3.0):
             assert abs((drawn > x).mean() - (every > x).mean()) < 5 / math.sqrt(2 * size), (shape, x)
     for s, x in ((1e-5, 0.3), (0.2, 1.0), (3.0, 40.5), (1111.0, 2.0), (0.5, 1e6)):
-        assert _log_rising(s, x) == pytest.approx(math.lgamma(s + x) - math.lgamma(s), rel=1e-7, abs=1e-7)
+        assert log_rising(s, x) == pytest.approx(math.lgamma(s + x) - math.lgamma(s), rel=1e-7, abs=1e-7)
     kinds, wider = _SCALES.size, 2.0
     chances, likely = random.dirichlet(np.ones(kinds)), np.empty(kinds)
     shapes = 1 / (_SCALES**2 * np.where(_MEANS == 1, wider, 1))
@@ -452,8 +480,7 @@ def test_evidence_of_draws_estimates_counts_without_bias() -> None:
     n, prior, size = np.array([40]), np.array([0.5, 0.5, 2.0]), 20_000
     x = np.array([30, 10, 0])
     weights = random.dirichlet(x + prior, size)
-    cells = Domains(3, np.array([0, 3]), np.arange(3, dtype=np.int32), np.zeros(3, np.uint8))
-    table = Table(n, np.zeros(1, np.int32), cells)
+    table = Table(n, np.zeros(1, np.int32), cells_of(3))
     found = np.stack(
         [
             Evidence.urn(d, np.arange(3), prior, np.ones(3)).unbiased(table, 0)[0]
@@ -461,6 +488,30 @@ def test_evidence_of_draws_estimates_counts_without_bias() -> None:
         ]
     )
     assert found.mean(axis=0) == pytest.approx(x, abs=0.15)
+
+
+def test_draws_of_few_jobs_are_as_far_from_counts_as_is_said() -> None:
+    random = np.random.default_rng(9)
+    share, size = np.array([0.3, 0.06, 0.64]), 40_000
+    for n in (1, 3, 40):
+        prior = np.array([0.02, 0.04, 0.02]) * n
+        x = random.multinomial(n, share, size)
+        weights = random.standard_gamma(x + prior)
+        drawn = random.multinomial(n, weights / weights.sum(axis=1, keepdims=True))
+        table = Table(np.array([n]), np.zeros(1, np.int32), cells_of(3))
+        seen = [Evidence.urn(d, np.arange(3), prior, np.ones(3)) for d in np.unique(drawn, axis=0)]
+        value, variance, slope = (
+            np.stack(one) for one in zip(*(one.unbiased(table, 0) for one in seen), strict=True)
+        )
+        which = np.unique(drawn, axis=0, return_inverse=True)[1]
+        # Beside how much the counts vary themselves.
+        said = variance[0] + (slope[0] + 1) * n * share * (1 - share)
+        np.testing.assert_allclose(said, value[which].var(axis=0), rtol=0.07, err_msg=str(n))
+
+
+def cells_of(wide: int) -> Domains:
+    """One domain of so many blocks."""
+    return Domains(wide, np.array([0, wide]), np.arange(wide, dtype=np.int32), np.zeros(wide, np.uint8))
 
 
 def test_intervals_are_order_statistics() -> None:
