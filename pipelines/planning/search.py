@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import cycle, product
 from math import inf, log2
 
@@ -31,7 +32,7 @@ from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
 from pipelines.planning.workload import Workload, resolve_workload
 
-__all__ = ["choose", "make_plan"]
+__all__ = ["TryAll", "choose", "make_plan"]
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
@@ -44,12 +45,21 @@ _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much
 _Way = Callable[[Choices], Iterable[Choices]]
 _Sharing = tuple[str, int]
 
+TryAll = Callable[[Callable[[Choices], float], Sequence[Choices]], Iterable[float]]
+"""Calls a function with each of some candidates, as `map` does. Only public data are in either."""
+
+
+def _with_threads(value: Callable[[Choices], float], candidates: Sequence[Choices]) -> Iterator[float]:
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        yield from threads.map(value, candidates)
+
 
 def make_plan(
     config: ReleaseConfig,
     inputs: PublicInputs | None = None,
     *,
     count: Callable[[int, int], None] | None = None,
+    try_all: TryAll = _with_threads,
 ) -> ReleasePlan:
     """Make the plan of a release.
 
@@ -61,6 +71,9 @@ def make_plan(
     count : callable, optional
         Told how many candidates have been tried, and 0 as long as nobody knows how many will be; then how
         many classes of pools are calibrated, and how many there are.
+    try_all : callable, optional
+        Tries candidates side by side: called, as `map` is, with a function and candidates. By default by
+        threads. The plan is the same.
 
     Returns
     -------
@@ -77,12 +90,17 @@ def make_plan(
     inputs = read_public_inputs(config) if inputs is None else inputs
     expect(inputs, PublicInputs, "inputs", "read_public_inputs")
     tried = _Tried(count)
-    choices = choose(config, inputs, tried)
+    choices = choose(config, inputs, tried, try_all)
     tried.end()
     return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, count=count)
 
 
-def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None] = lambda: None) -> Choices:
+def choose(
+    config: ReleaseConfig,
+    inputs: PublicInputs,
+    tried: Callable[[], None] = lambda: None,
+    try_all: TryAll = _with_threads,
+) -> Choices:
     """Choose what the configuration leaves to the planner.
 
     Notes
@@ -96,10 +114,10 @@ def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
     if len(names) == 1:
-        return _Search(config, inputs, sample, jobs, names[0], tried).best()
+        return _Search(config, inputs, sample, jobs, names[0], tried, try_all).best()
     found: dict[Choices, float] = {}
     for name in names:
-        search = _Search(config, inputs, sample, jobs, name, tried)
+        search = _Search(config, inputs, sample, jobs, name, tried, try_all)
         best = search.best(_HOPELESS * min(found.values(), default=inf))
         found[best] = search.value(best)
     return min(found, key=found.__getitem__)
@@ -121,6 +139,26 @@ class _Tried:
             self._count(self._number, self._number)
 
 
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Tries candidates on a sample on which one draw decides, so that none depends on another."""
+
+    config: ReleaseConfig
+    inputs: PublicInputs
+    sample: Sample
+
+    @classmethod
+    def of(cls, config: ReleaseConfig, inputs: PublicInputs, sample: Sample) -> _Trial:
+        """Return one that is as small as can be, as it may go to other processes, and all public."""
+        _ = sample.homes  # drawn once, and not by each of them
+        config = config.model_copy(update={"signature": None, "ledger": None})
+        return cls(config, replace(inputs, slots=sample.slots, polygons={}, names={}, rows={}), sample)
+
+    def __call__(self, candidate: Choices) -> float:
+        (found,) = try_candidate(self.config, self.inputs, self.sample, candidate)
+        return found
+
+
 class _Search:
     """The search for the plan of one mechanism that loses least.
 
@@ -135,6 +173,8 @@ class _Search:
     mechanism : str
     tried : callable
         Told of each candidate that was tried.
+    try_all : callable
+        As for `make_plan`.
     """
 
     def __init__(
@@ -145,8 +185,9 @@ class _Search:
         jobs: NDArray[np.int64],
         mechanism: str,
         tried: Callable[[], None],
+        try_all: TryAll,
     ) -> None:
-        self._told = tried
+        self._told, self._side_by_side = tried, try_all
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = "tables" in synth.MECHANISMS[mechanism].settings
@@ -182,14 +223,17 @@ class _Search:
         self._told()
         return found
 
+    @cached_property
+    def _trial(self) -> _Trial:
+        return _Trial.of(self._config, self._inputs, self._sample)
+
     def _try_all(self, candidates: Iterable[Choices]) -> None:
-        """Try candidates two at a time, if one draw decides: what one loses has nothing to do with others."""
+        """Try candidates side by side, if one draw decides: what one loses has nothing to do with others."""
         new = [one for one in dict.fromkeys(candidates) if one not in self._tried]
         if self._sample.draws == 1 and len(new) > 1:
-            _ = self._sample.homes  # drawn once, and not by each of them
-            with ThreadPoolExecutor(_AT_ONCE) as threads:
-                for one, found in zip(new, threads.map(self._try, new), strict=True):
-                    self._tried[one] = found[0]
+            for one, found in zip(new, self._side_by_side(self._trial, new), strict=True):
+                self._told()
+                self._tried[one] = found
 
     def _lowest(self, candidates: Iterable[Choices]) -> Choices:
         """Return the candidate that loses least, the first of those that are equal."""

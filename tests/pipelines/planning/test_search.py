@@ -110,7 +110,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     slots = inputs.slots
     concentrations = geo_data.attribute_concentrations(inputs.geography, inputs.model.level, slots)
     workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
-    sample = Sample(slots, inputs.model, workload, inputs.policy, concentrations, 1.0, 1)
+    sample = Sample(slots, inputs.model, workload, inputs.policy, concentrations, len(slots))
     pooling = geo_data.Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
     pools = geo_data.build_pools(slots, inputs.geography, pooling)
     (homes,) = sample.homes_of(pools)

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from distributed import LocalCluster
 
 import pipelines
+from pipelines.planning import trials
 from pipelines.running import executor as drawing
 from pipelines.running.folder import RunFolder
 
@@ -55,6 +57,48 @@ def test_a_cluster_gives_the_bytes_of_threads(
     release = seeded(many_batches(), scheduler=cluster.scheduler_address)
     assert public_bytes(release) == threads
     assert not list(release.out.rglob("run.key"))
+
+
+def test_a_cluster_plans_as_threads_do(
+    small_config: Configs, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a large region, in which one draw decides."""
+    monkeypatch.setattr(trials, "_MOST_DRAWS", 1)
+    asked: list[int] = []
+    call = drawing._ClusterMap.__call__
+
+    def seen(self: Any, function: Any, items: Any) -> list[float]:
+        asked.append(len(items))
+        return call(self, function, items)
+
+    monkeypatch.setattr(drawing._ClusterMap, "__call__", seen)
+    config = small_config({"plan.split_threshold": None, "plan.pool_below": None, "plan.retention_min": "1"})
+    threads = pipelines.plan(config, config.release.out.with_name("threads"))
+    assert not asked
+    on_cluster = pipelines.plan(
+        config, config.release.out.with_name("cluster"), scheduler=cluster.scheduler_address
+    )
+    assert on_cluster.sha256 == threads.sha256
+    assert sum(asked) > 4
+
+
+def die_once(mark: Path, number: int) -> int:
+    with suppress(FileExistsError):
+        mark.touch(exist_ok=False)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+def test_a_worker_killed_while_planning_changes_nothing(tmp_path: Path) -> None:
+    """The only one there was: what was sent to it goes to the next, too."""
+    own = {"threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=1, **own) as alone,
+        drawing.trying_on(alone.scheduler_address) as how,
+    ):
+        squares = how["try_all"](partial(die_once, tmp_path / "died"), range(4))  # type: ignore[arg-type]
+    assert squares == [0, 1, 4, 9]
+    assert (tmp_path / "died").exists()
 
 
 def test_a_killed_worker_changes_no_byte(
