@@ -13,9 +13,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
-from synth.losses import PoolClass, Stratum, strata
+import flint
+
+from synth.losses import PoolClass
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
 from synth.pruning import pruning_gain
@@ -181,10 +184,23 @@ def largest_change(
             return worst
         c = replace(c, n_min=fewest)
     gain = arithmetic.number(1)
-    present = strata(c, retention, denominator)
-    for stratum in present:
-        gain = arithmetic.larger(gain, _gain(stratum, _Others.of(present, stratum, attackers), arithmetic))
-    return arithmetic.larger(worst, gain * _of_coins(c, retention, denominator, arithmetic))
+    present = [
+        _Cells(number, flint.fmpq(a, denominator), flint.fmpq(f.numerator, f.denominator))
+        for number, a, f in zip(c.cells, c.prior, retention, strict=True)
+        if number
+    ]
+    for cells in present:
+        gain = _gain(c, cells, _Others.of(c, present, cells, attackers), gain, arithmetic)
+    return arithmetic.larger(worst, gain * _of_coins(c, retention, denominator, arithmetic, flint.ctx.prec))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Cells of one prior and one retention, of which a pool has so many, as numbers whose sums are quick."""
+
+    number: int
+    prior: flint.fmpq
+    retention: flint.fmpq
 
 
 @dataclass(frozen=True)
@@ -195,85 +211,98 @@ class _Others:
     ----------
     unknown : int
         u, the jobs of which nothing is known, at least 1.
-    belief : Fraction
+    belief : fmpq
         The weight of the belief about other cells, with that of the jobs that are known to be there.
-    steep : Fraction
+    steep : fmpq
         By how much each draw from another cell adds to it.
-    once, ever : Fraction
+    once, ever : fmpq
         What coins add: for each such draw, and together at most.
     draws : int
         m.
     """
 
     unknown: int
-    belief: Fraction
-    steep: Fraction
-    once: Fraction
-    ever: Fraction
+    belief: flint.fmpq
+    steep: flint.fmpq
+    once: flint.fmpq
+    ever: flint.fmpq
     draws: int
 
     @classmethod
-    def of(cls, present: list[Stratum], cell: Stratum, attackers: Attackers) -> _Others:
-        c, sure = cell.pool_class, attackers.stubbornness
-        if sure is None:
-            belief = sum((o.cells * o.prior for o in present), -cell.prior)
+    def of(cls, c: PoolClass, present: list[_Cells], cell: _Cells, attackers: Attackers) -> _Others:
+        if attackers.stubbornness is None:
+            belief = sum((o.number * o.prior for o in present), -cell.prior)
             steep = max(1 / o.retention for o in present)
             coins = [o.prior * (1 / o.retention - 1) for o in present]
-            ever = sum((o.cells * coin for o, coin in zip(present, coins, strict=True)), Fraction(0))
+            ever = sum((o.number * coin for o, coin in zip(present, coins, strict=True)), flint.fmpq(0))
         else:
-            belief = sure
-            steep = max(Fraction(1), *(sure / (o.prior * o.retention) for o in present))
-            coins = [sure * (1 / o.retention - 1) for o in present]
+            sure = attackers.stubbornness
+            belief = flint.fmpq(sure.numerator, sure.denominator)
+            steep = max(flint.fmpq(1), *(belief / (o.prior * o.retention) for o in present))
+            coins = [belief * (1 / o.retention - 1) for o in present]
             ever = max(coins)
         known = attackers.known(c.n_max)
         return cls(attackers.unknown(c.n_min), belief + known, steep, max(coins), ever, c.m_max)
 
-    def weight(self, draws: int) -> Fraction:
+    def weight(self, draws: int) -> flint.fmpq:
         """Return T, where so many of all draws are from the one cell."""
         elsewhere = self.draws - draws
         return self.belief + self.steep * elsewhere + min(self.ever, self.once * elsewhere)
 
 
-def _gain(cell: Stratum, others: _Others, arithmetic: Arithmetic) -> Any:
-    """Bound the mean of g(x) = 1 + s/(x + a), over f for x = 0, for any number s of draws from a cell."""
-    c, a, f, u = cell.pool_class, cell.prior, cell.retention, others.unknown
-    if max(c.n_max, c.m_max) <= _SMALL:
-        least = Fraction(c.n_min < c.n_max)  # of T, so that the smallest pool is the worst
-        most = arithmetic.number(1)
-        for s in range(1, c.m_max + 1):
-            weight = max(others.weight(s), least)
-            most = arithmetic.larger(most, _mean(s, u, weight, a, f, arithmetic))
-        return most
+def _gain(c: PoolClass, cell: _Cells, others: _Others, most: Any, arithmetic: Arithmetic) -> Any:
+    """Bound the mean of g(x) = 1 + s/(x + a), over f for x = 0, for any number s of draws from a cell.
 
-    def alone(s: int) -> Fraction:  # g(0), which grows with s
+    It is `most` where no mean is larger.
+    """
+    a, f, u = cell.prior, cell.retention, others.unknown
+    small = max(c.n_max, c.m_max) <= _SMALL
+    least = flint.fmpq(int(small and c.n_min < c.n_max))  # of T, so that the smallest pool is the worst
+
+    def alone(s: int) -> flint.fmpq:  # g(0), which grows with s
         return (1 + s / a) / f
 
-    def among(s: int) -> Fraction:  # the mean is at most this, which does not grow
-        weight = others.weight(s)
+    def among(s: int) -> flint.fmpq:  # the mean is at most this, which does not grow
+        weight = max(others.weight(s), least)
         return 1 + (weight + s + (1 - f) * a * (weight / u + 1)) / (u + a)
 
     draws = range(1, c.m_max + 1)
     first = bisect_left(draws, True, key=lambda s: alone(s) > among(s))
-    near = [alone(s) for s in draws[:first][-1:]] + [among(s) for s in draws[first : first + 1]]
-    return arithmetic.number(max(near))
+    for bound, nearest_first in ((alone, draws[:first][::-1]), (among, draws[first:])):
+        for s in nearest_first:
+            if (largest := arithmetic.number(bound(s))) <= most:
+                break
+            if not small:
+                most = largest
+                break
+            weight = max(others.weight(s), least)
+            most = arithmetic.larger(most, _mean(s, u, weight, a, f, arithmetic))
+    return most
 
 
 def _mean(
-    draws: int, unknown: int, weight: Fraction, a: Fraction, f: Fraction, arithmetic: Arithmetic
+    draws: int, unknown: int, weight: flint.fmpq, a: flint.fmpq, f: flint.fmpq, arithmetic: Arithmetic
 ) -> Any:
     """Return the mean of g(x) over x, the unknown jobs in a cell with so many draws, as likely as can be."""
-    number = arithmetic.number
-    likely = total = number(1)
-    factor = mean = number((1 + draws / a) / f)
+    likely = total = arithmetic.number(1)
+    factor = mean = arithmetic.number((1 + draws / a) / f)
+    prior, heavier = arithmetic.number(a), arithmetic.number(weight)
     for x in range(unknown):
         left = unknown - x
-        likely = likely * factor * number(left / (weight + left - 1))
-        factor = number(1 + draws / (a + x + 1))
+        likely = likely * factor * left / (heavier + (left - 1))
+        factor = 1 + draws / (prior + (x + 1))
         total, mean = total + likely, mean + likely * factor
     return mean / total
 
 
-def _of_coins(c: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic) -> Any:
+@lru_cache(maxsize=16)  # all attackers ask it of a class
+def _of_coins(
+    c: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    arithmetic: Arithmetic,
+    _precision: int,
+) -> Any:
     """Bound what the coins of cells without workers or draws add to a change of odds."""
     if all(f == 1 for f, k in zip(retention, c.cells, strict=True) if k):
         return arithmetic.number(1)

@@ -50,7 +50,7 @@ class Arithmetic:
     Attributes
     ----------
     number : callable
-        Converts a `Fraction` or an integer.
+        Converts a fraction, of Python or of flint, or an integer.
     lgamma, exp, log : callable
         Log-gamma on x > 0, exponential, natural logarithm.
     larger : callable
@@ -59,7 +59,7 @@ class Arithmetic:
         The lower end of a number, as an exact fraction.
     """
 
-    number: Callable[[Fraction | int], Any]
+    number: Callable[[Fraction | flint.fmpq | int], Any]
     lgamma: Callable[[Any], Any]
     exp: Callable[[Any], Any]
     log: Callable[[Any], Any]
@@ -67,7 +67,7 @@ class Arithmetic:
     lower: Callable[[Any], Fraction]
 
 
-def _ball(value: Fraction | int) -> flint.arb:
+def _ball(value: Fraction | flint.fmpq | int) -> flint.arb:
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 

@@ -17,9 +17,10 @@ from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
 from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
+from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import certificate_text, parse_certificate
-from pipelines.release.layout import file_names, public_files, seal, with_sizes
+from pipelines.release.layout import expected_files, file_names, public_files, seal, with_sizes
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import DATA_PACKAGE, record_texts
@@ -89,6 +90,12 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(runs, "make_certificate", lambda *a, **k: make(*a, **k).model_copy(update=day))
 
 
+def released_files(public: Path) -> list[str]:
+    """The files of an unsigned release with names and a forecast, but manifest and checksums."""
+    also = (NAME_FILE, ACCURACY_FILE, ATTACKERS_FILE, VERIFIER)
+    return sorted([*expected_files(load_plan(public / "plan").configuration), *also])
+
+
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a JSON document in its place."""
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -126,14 +133,17 @@ def forge(folder: Path, document: Any) -> None:
         pass
     else:
         names = file_names(plan.configuration)
-        own = (NAME_FILE, PUBLIC_KEY, VERIFIER)
-        named, signed, verifier = ((folder / name).is_file() for name in own)
+        own = {"named": NAME_FILE, "signed": PUBLIC_KEY, "verifier": VERIFIER, "attackers": ATTACKERS_FILE}
+        given: dict[str, Any] = {what: (folder / name).is_file() for what, name in own.items()}
+        if given["attackers"]:
+            with suppress(ValueError):  # of a plan that is refused
+                page = describe_attackers(plan, certificate, attackers_of()).text()
+                (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
         sheet = folder / ACCURACY_FILE
         if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
         with suppress(ValueError):  # of a sheet that is none
-            accuracy = read_accuracy(folder, certificate.plan_sha256)
-            given = {"named": named, "signed": signed, "verifier": verifier, "accuracy": accuracy}
+            given["accuracy"] = read_accuracy(folder, certificate.plan_sha256)
             text = release_readme(plan, certificate, names, **given)
             (folder / "README.md").write_text(text, encoding="utf-8")
     _write_records(folder, certificate)

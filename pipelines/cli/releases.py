@@ -9,7 +9,6 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, counter, kept_for_resume, say
-from pipelines.views.choices import STUBBORNNESS
 
 __all__ = ["RELEASES"]
 
@@ -111,10 +110,9 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
 @click.argument("plan", type=FOLDER)
 @click.option(
     "--stubbornness",
-    default=",".join(STUBBORNNESS),
     callback=_values,
-    show_default=True,
-    help="How stubborn attackers are: how many homes seen their belief weighs as much as.",
+    help="How stubborn attackers are: how many homes seen their belief weighs as much as, as in 5,50. By "
+    "default as on the page that releases have.",
 )
 @click.option("--to", type=PATH, help="A new folder for this page and a figure.")
 def attackers(plan: Path, stubbornness: tuple[str, ...], to: Path | None) -> None:
@@ -124,7 +122,8 @@ def attackers(plan: Path, stubbornness: tuple[str, ...], to: Path | None) -> Non
     other jobs and are more or less sure of what they believe, beside epsilon. PLAN is the folder that odsynth
     plan wrote, or the public folder of a release; nothing else is read.
     """
-    click.echo(pipelines.attackers(plan, to, stubbornness=stubbornness).text(), nl=False)
+    asked = {"stubbornness": stubbornness} if stubbornness else {}
+    click.echo(pipelines.attackers(plan, to, **asked).text(), nl=False)
     if to is not None:
         say(f"Written {to}")
 

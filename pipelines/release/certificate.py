@@ -544,6 +544,12 @@ def make_certificate(
     )
 
 
+def promise(plan: ReleasePlan, guarantee: synth.Guarantee) -> Certificate:
+    """Return what the certificate of a plan promises, without the fields that only a run gives."""
+    fields = guarantee_fields(plan, guarantee)
+    return _KINDS[_FORMAT_OF[type(fields.get("policy"))]].model_construct(**fields)
+
+
 def this_software() -> Software:
     """Return the code that is running."""
     state = source_state()

@@ -18,6 +18,7 @@ from pipelines.planning.form import PLAN_FILES
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import read_accuracy
+from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, Subject
 from pipelines.release.formats import certificate_text, schema_text
 from pipelines.release.names import NAME_FILE
@@ -140,9 +141,17 @@ def write_public(
     (folder / "certificate.schema.json").write_text(schema_text(certificate.format), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
     named = (folder / NAME_FILE).is_file()
-    accuracy = read_accuracy(folder, certificate.plan_sha256)
+    page = describe_attackers(plan, certificate, attackers_of()).text()
+    (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
     readme = release_readme(
-        plan, certificate, names, named=named, signed=key is not None, verifier=True, accuracy=accuracy
+        plan,
+        certificate,
+        names,
+        named=named,
+        signed=key is not None,
+        verifier=True,
+        attackers=True,
+        accuracy=read_accuracy(folder, certificate.plan_sha256),
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if key is not None:

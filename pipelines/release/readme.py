@@ -1,24 +1,21 @@
-"""The read-me of a release, and what its certificate promises, in plain words."""
+"""The read-me of a release."""
 
 from __future__ import annotations
 
 import textwrap
-from decimal import Decimal
-from fractions import Fraction
 
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
+from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import (
     ATTRIBUTE_FORMAT,
     CERTIFICATE_FORMAT,
     DISTANCE_FORMAT,
     POLICY_FORMAT,
     AttributeCertificate,
-    AttributeField,
     Certificate,
-    PolicyCertificate,
     policy_in_words,
     population_in_words,
 )
@@ -35,10 +32,10 @@ from pipelines.release.guide import (
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
+from pipelines.release.promises import odds_in_words, presence_in_words
 from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 from pipelines.release.verifier import VERIFIER
-from synth import decimal_up, exp_up, group_privacy
 
 __all__ = [
     "FILE_MEANINGS",
@@ -46,8 +43,6 @@ __all__ = [
     "WORDINGS",
     "describe_plan",
     "file_meaning",
-    "odds_in_words",
-    "presence_in_words",
     "release_readme",
 ]
 
@@ -66,6 +61,7 @@ _FILES = {
     "_jobs_main_": "one row a synthetic worker, with the attributes of the job",
     _MEASURED: "the noisy counts that homes were estimated from",
     ACCURACY_FILE: "how far numbers are expected to be from the truth",
+    ATTACKERS_FILE: "what somebody could learn about a person, by what they know already",
     NAME_FILE: "names of public units, for maps",
     f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
     VERIFIER: "a program of one file that checks the release without odsynth, with Python and pyarrow",
@@ -104,6 +100,7 @@ def release_readme(
     named: bool,
     signed: bool,
     verifier: bool = False,
+    attackers: bool = False,
     accuracy: ExpectedAccuracy | None = None,
     wording: int = LATEST_WORDING,
 ) -> str:
@@ -121,6 +118,8 @@ def release_readme(
         Whether it is signed.
     verifier : bool
         Whether it has verify.py.
+    attackers : bool
+        Whether it has a page about attackers.
     accuracy : ExpectedAccuracy, optional
         Its accuracy sheet, where it has one.
     wording : int
@@ -133,9 +132,8 @@ def release_readme(
         Markdown.
     """
     run, user, first = certificate.run, certificate.user_level, wording == 1
-    files = _files_in_words(
-        plan, names, named=named, verifier=verifier, accuracy=accuracy is not None, first=first
-    )
+    has = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: attackers}
+    files = _files_in_words(plan, names, has=has, verifier=verifier, first=first)
     if first:
         signature = use = trust = terms = ""
         columns = _first_columns(plan)
@@ -180,7 +178,7 @@ random from {plan.mechanism.words}.{region}
 
 Epsilon {run.epsilon}, delta {run.delta}.
 
-{odds_in_words(certificate)}
+{odds_in_words(certificate, first=first)}
 
 For one person with at most {user.records} job record(s), the release is (epsilon, delta)-differentially
 private with epsilon {user.epsilon} and delta {user.delta}.
@@ -192,7 +190,7 @@ Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}
 
 
 def _files_in_words(
-    plan: ReleasePlan, names: dict[str, str], *, named: bool, verifier: bool, accuracy: bool, first: bool
+    plan: ReleasePlan, names: dict[str, str], *, has: dict[str, bool], verifier: bool, first: bool
 ) -> str:
     """Return the list of files, a line each, below what there is to say of implicates."""
     implicates, levels = plan.implicates, polygon_levels(plan.configuration)
@@ -218,10 +216,7 @@ def _files_in_words(
     ]
     if polygons:
         lines.append(f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}")
-    if named:
-        lines.append(f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}")
-    if accuracy:
-        lines.append(f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}")
+    lines += [f"- `{name}`: {_FILES[name]}" for name, there in has.items() if there]
     if verifier:
         lines.append(f"- `{VERIFIER}`: {_FILES[VERIFIER]}:\n  `python {VERIFIER} .` {_NOT_THIS_COPY}")
     if not first:
@@ -279,58 +274,6 @@ def describe_plan(
         pooled_by=plan.pools.pooling.by,
         measured=[table.to_json() for table in plan.choices.tables] if plan.measures else None,
     )
-
-
-def presence_in_words(certificate: Certificate) -> str:
-    """Say what a release with public workplaces promises of one record's being there at all; else nothing."""
-    level = certificate.presence
-    if level is None:
-        return ""
-    return (
-        "For one job record more or less, at any work block, epsilon is "
-        f"{level.run.epsilon} and delta {level.run.delta}; for all records\nof one person, as differential "
-        f"privacy, epsilon is {level.user_level.epsilon} and delta {level.user_level.delta}."
-    )
-
-
-def odds_in_words(certificate: Certificate) -> str:
-    """Say how much a release can tell about one home, in the same words wherever they stand.
-
-    Returns
-    -------
-    str
-        Two sentences, on several lines. The first is of one job record; the second of one worker, with as
-        many records as the certificate covers.
-    """
-    run, records = certificate.run, certificate.user_level.records
-    several = f" with up to {records} job records" if records > 1 else ""
-    inside, both = (
-        (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
-    )
-    if isinstance(certificate, PolicyCertificate):
-        policy = certificate.policy
-        other = f" {policy.of_another_home}"
-        inside = f"{inside}{other}" if isinstance(policy, AttributeField) else f"{other}{inside}"
-        inside_too = "; both inside the geography" if both and isinstance(policy, AttributeField) else ""
-        both = f" ({policy.of_two_homes}{inside_too})"
-    odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
-    together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
-    if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
-        together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
-    worker_odds, worker_exception = _odds(*together)
-    return (
-        f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
-        f"would be if\nany one job record had another home{inside}{exception}. Someone who thought two "
-        f"homes{both} of a\nworker{several} equally likely can, after seeing everything here, be at most "
-        f"about {worker_odds} to 1 sure of one of them{worker_exception}."
-    )
-
-
-def _odds(epsilon: Fraction, delta: Fraction) -> tuple[str, str]:
-    """Return e^epsilon, rounded up, and what is said of delta."""
-    odds = Decimal(decimal_up(exp_up(epsilon), 3))
-    exception = f", except with probability {decimal_up(delta)}" if delta else ""
-    return f"{odds:,}" if odds >= 10_000 else str(odds), exception
 
 
 def _files(names: dict[str, str], kind: str) -> str:

@@ -25,6 +25,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
+from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
     AttributeCertificate,
@@ -438,7 +439,8 @@ def _check_texts(
     present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
     # Of a release with names, of a signed one, and of one that is not of version 0.1.0.
-    present -= {NAME_FILE, PUBLIC_KEY, *([] if certificate_format == FIRST_FORMAT else [VERIFIER])}
+    later = set() if certificate_format == FIRST_FORMAT else {VERIFIER, ATTACKERS_FILE}
+    present -= {NAME_FILE, PUBLIC_KEY, *later}
     expected = {*expected_files(plan.configuration)}
     if certificate_format == FIRST_FORMAT:
         expected -= {*RECORDS}
@@ -460,6 +462,7 @@ def _check_texts(
             named=named,
             signed=signed,
             verifier=VERIFIER in hashes,
+            attackers=ATTACKERS_FILE in hashes,
             accuracy=accuracy,
             wording=wording,
         )
@@ -468,6 +471,10 @@ def _check_texts(
     if all(said != text.encode() for text in known):
         rule = f"certificate.json{f' and {ACCURACY_FILE} give' if accuracy else ' gives'}"
         raise _fail("texts", f"README.md is not the text that {rule}, in any wording so far")
+    if ATTACKERS_FILE in hashes:
+        page = describe_attackers(plan, certificate, attackers_of()).text()
+        if (folder / ATTACKERS_FILE).read_bytes() != page.encode():
+            raise _fail("texts", f"{ATTACKERS_FILE} is not the text that the plan gives")
     wordings, secure = CERTIFICATE_WORDINGS[certificate_format], certificate.randomness.secure
     today = randomness_fields(secure).model_dump()
     if all(certificate.randomness.model_dump() != in_wording(today, wording) for wording in wordings):
@@ -477,7 +484,8 @@ def _check_texts(
     if certificate.not_for_release_because not in whys or certificate.for_release == bool(reasons):
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
     sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
-    return f"README.md, MANIFEST.json and the verdict follow from {sources}"
+    page = f", {ATTACKERS_FILE}" if ATTACKERS_FILE in hashes else ""
+    return f"README.md{page}, MANIFEST.json and the verdict follow from the plan, {sources}"
 
 
 def _check_records(folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str]) -> str:

@@ -1090,7 +1090,7 @@ def check_names(folder: Path, plan: Plan) -> str:
         below = [f"run-{i + 1}/" for i in range(runs)] if runs > 1 else [""]
         due |= {f"measurements/{run}table-{k + 1}.parquet" for run in below for k in tables}
     optional = {"names.parquet", "verify.py", "accuracy.json", "signing-key.pub", *SIGNATURES.values()}
-    optional |= {"datapackage.json", "croissant.json", "dcat-us.json"}
+    optional |= {"attackers.md", "datapackage.json", "croissant.json", "dcat-us.json"}
     found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     parted = {path.parent for path in found if path.parent.as_posix() in due}
     for folder_of_parts in parted:
@@ -1191,8 +1191,8 @@ def check_texts(folder: Path, stated: dict[str, Any]) -> str:
 NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes were estimated from the noisy counts in measurements/, where there are some",
-    "the other words of README.md, the numbers of accuracy.json, the shapes and names for maps, the schema,"
-    " and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
+    "the other words of README.md, attackers.md, the numbers of accuracy.json, the shapes and names for maps,"
+    " the schema, and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
     "the settings that plan.json quotes beyond epsilon, delta, geography, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]

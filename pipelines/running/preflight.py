@@ -20,6 +20,7 @@ from pipelines.planning.guards import public_files, refuse_as_public, refuse_ope
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
+from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.layout import MANIFEST, expected_files, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
@@ -218,4 +219,5 @@ def _written(config: ReleaseConfig) -> Iterator[str]:
     folders = () if config.release.csv else tuple(file_names(configuration).values())
     for name in expected_files(configuration):
         yield f"{name}/part-000000.parquet" if name.endswith(folders) else name
-    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, NAME_FILE, VERIFIER, PUBLIC_KEY, *SIGNATURES)
+    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, ATTACKERS_FILE, NAME_FILE, VERIFIER)
+    yield from (PUBLIC_KEY, *SIGNATURES)

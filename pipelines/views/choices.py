@@ -5,7 +5,7 @@ Without a library and without another room, so that the command line knows its o
 
 from __future__ import annotations
 
-__all__ = ["DRAWS", "FEWEST", "FORMATS", "KINDS", "STUBBORNNESS"]
+__all__ = ["DRAWS", "FEWEST", "FORMATS", "KINDS"]
 
 FORMATS = {
     "lodes": ("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program"),
@@ -29,6 +29,3 @@ DRAWS = 100
 
 FEWEST = 19
 """The fewest posterior draws: an interval of 90 % needs them."""
-
-STUBBORNNESS = ("1", "10", "100")
-"""How many homes seen the belief of attackers weighs as much as, where nothing else is asked for."""

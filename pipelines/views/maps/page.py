@@ -19,8 +19,8 @@ from string import Template
 from geo_data.arguments import PathLike, path_of
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
+from pipelines.release.promises import odds_in_words, presence_in_words
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
-from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words

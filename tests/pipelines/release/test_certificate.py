@@ -37,8 +37,8 @@ from pipelines.release.certificate import (
     guarantee_fields,
     make_certificate,
 )
+from pipelines.release.promises import odds_in_words
 from pipelines.release.provenance import SourceState
-from pipelines.release.readme import odds_in_words
 from pipelines.running.payment import cost_of
 from synth.rationals import decimal_up
 from synth.tails import rigorous

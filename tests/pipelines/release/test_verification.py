@@ -72,6 +72,7 @@ PUBLIC = [
     "README.md",
     "SHA256SUMS",
     "accuracy.json",
+    "attackers.md",
     "certificate.json",
     "certificate.schema.json",
     "croissant.json",
@@ -105,7 +106,7 @@ def passed(folder: Path) -> list[str]:
 # What verify.py, which releases carry, leaves to `odsynth verify` (docs/verification.md); and last digits of
 # bounds, of which it proves that they are none too small.
 NOT_ALONE = (
-    "^(accuracy|polygons|names|bytes): ",
+    "^(accuracy|polygons|names|bytes): |attackers.md is not the text",
     r"certificate\.schema\.json is not the schema",
     "the configuration is not one of this program",
     "(thresholds|external zones): not what its configuration asks for",
@@ -741,6 +742,21 @@ def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
     assert "README.md is not the text that certificate.json and accuracy.json give" in str(error)
 
 
+def test_other_numbers_in_the_page_about_attackers_are_found(public_copy: Path) -> None:
+    """A release without the page, as earlier ones are, is whole."""
+    path = public_copy / "attackers.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("| sees the release |", "| sees the release  |"), encoding="utf-8")
+    seal_again(public_copy)
+    assert "attackers.md is not the text that the plan gives" in str(refused(public_copy))
+    path.unlink()
+    seal_again(public_copy)
+    assert "README.md is not the text" in str(helpers.refused(public_copy))
+    forge(public_copy, json.loads((public_copy / "certificate.json").read_text(encoding="utf-8")))
+    assert passed(public_copy) == CHECKS
+    assert alone(public_copy) is None
+
+
 def test_a_sealed_extra_file_is_found(public_copy: Path) -> None:
     """Somebody copies a confidential file into the folder and seals it."""
     for name in ("run.json", "plan/homes.parquet", "geo/cty.parquet", "geo/notes.txt"):
@@ -889,5 +905,5 @@ def test_every_file_is_hashed_once(public_copy: Path) -> None:
     assert times[OD[1]] == 3, "and its text, and its bytes"
     json_files = {"accuracy.json", "certificate.json", "MANIFEST.json", "plan/plan.json"}
     assert {name for name, count in times.items() if count > 2} - names - {OD[1]} <= json_files
-    read_too = {"README.md", "certificate.schema.json", "croissant.json", "datapackage.json"}
+    read_too = {"README.md", "attackers.md", "certificate.schema.json", "croissant.json", "datapackage.json"}
     assert {name for name, count in times.items() if count == 2} - json_files <= read_too

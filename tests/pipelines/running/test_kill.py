@@ -14,13 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers import KILLED, LOADED
+from helpers import KILLED, LOADED, released_files
 from pipelines import Ledger, debits_of
-from pipelines.planning.storage import load_plan
-from pipelines.release.accuracy import ACCURACY_FILE
-from pipelines.release.layout import expected_files, public_files
-from pipelines.release.names import NAME_FILE
-from pipelines.release.verifier import VERIFIER
+from pipelines.release.layout import public_files
 from pipelines.running.folder import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -128,10 +124,7 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
         out = folder / "release"
         assert stat.S_IMODE((out / "confidential").stat().st_mode) == 0o700
         assert not list(out.rglob("run.key"))
-        configuration = load_plan(out / "public" / "plan").configuration
-        assert public_files(out / "public") == sorted(
-            [*expected_files(configuration), NAME_FILE, ACCURACY_FILE, VERIFIER]
-        )
+        assert public_files(out / "public") == released_files(out / "public")
         digests.add(digest(out / "public"))
     assert len(digests) == 1
     account = Ledger(book).accounts()[0]

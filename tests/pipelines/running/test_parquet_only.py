@@ -12,18 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipelines
-from helpers import copies, refused, seal_again
+from helpers import copies, refused, released_files, seal_again
 from pipelines import VerificationError, verify
-from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.layout import (
     CHECKSUMS,
     checksum_lines,
-    expected_files,
     public_files,
     without_parts,
 )
-from pipelines.release.names import NAME_FILE
-from pipelines.release.verifier import VERIFIER
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 
@@ -80,9 +76,7 @@ def test_readers_need_not_know(both: list[pipelines.Release]) -> None:
 def test_it_verifies_and_lists_its_files(parquet_only: pipelines.Release) -> None:
     assert {"files", "plan", "guarantee", "data", "texts"} <= passed(parquet_only.public)
     listed = without_parts(public_files(parquet_only.public))
-    assert listed == sorted(
-        [*expected_files(parquet_only.plan.configuration), NAME_FILE, ACCURACY_FILE, VERIFIER]
-    )
+    assert listed == released_files(parquet_only.public)
 
 
 def passed(public: Path) -> set[str]:

@@ -20,6 +20,7 @@ from pipelines import ConfigError, Release, plan, run, verify
 from pipelines.planning.form import document_text, read_document
 from pipelines.planning.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
+from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import guarantee_fields, population_in_words
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate, parse_certificate, schema_text
 from pipelines.release.layout import file_names, seal
@@ -243,7 +244,7 @@ def test_a_release_put_back_into_the_first_format_does_not_lose_its_declaration_
     """That format had no such word, so `verify` says what it leaves open."""
     public = Path(shutil.copytree(small_release.public, tmp_path / "public"))
     plan_again(public, lambda document: document["configuration"]["jobs"].pop("population"))
-    for name in (ACCURACY_FILE, VERIFIER):  # which that format did not have
+    for name in (ACCURACY_FILE, ATTACKERS_FILE, VERIFIER):  # which that format did not have
         (public / name).unlink()
     path = public / "plan" / "plan.json"
 

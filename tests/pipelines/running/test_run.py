@@ -23,15 +23,13 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from helpers import released_files
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning import storage
 from pipelines.planning.plan import batches
 from pipelines.release import certificate, layout
-from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate
-from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
-from pipelines.release.names import NAME_FILE
-from pipelines.release.verifier import VERIFIER
+from pipelines.release.layout import MANIFEST, file_names, public_files
 from pipelines.running import batches as drawing
 from pipelines.running import executor, folder
 from pipelines.running import run as releasing
@@ -192,8 +190,7 @@ def test_parquet_equals_csv(small_release: Release, micro_releases: dict[str, Re
 def test_folder_holds_what_is_promised(small_release: Release, micro_releases: dict[str, Release]) -> None:
     for release in (small_release, micro_releases["csv"]):
         assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
-        expected = [*expected_files(release.plan.configuration), NAME_FILE, ACCURACY_FILE, VERIFIER]
-        assert public_files(release.public) == sorted(expected)
+        assert public_files(release.public) == released_files(release.public)
         sums = subprocess.run(
             ["sha256sum", "--strict", "-c", "SHA256SUMS"],
             cwd=release.public,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import matplotlib.image
 import pytest
@@ -13,9 +14,10 @@ from click.testing import CliRunner
 
 import pipelines
 import synth
-from pipelines import PublicReleaseError, Release
+from pipelines import PublicReleaseError, Release, ReleaseConfig
 from pipelines.cli.main import main
-from pipelines.views import attackers as module
+from pipelines.release.attackers import attackers_of, describe_attackers
+from pipelines.release.promises import odds_in_words
 
 
 def cells(line: str) -> list[str]:
@@ -25,16 +27,20 @@ def cells(line: str) -> list[str]:
 def test_the_page_has_the_bounds_of_the_plan(small_release: Release, tmp_path: Path) -> None:
     report = pipelines.attackers(small_release.public, stubbornness=["5"])
     text, numeric = report.text(), report.plan.numeric
-    assert f"{numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools" in text
-    run = small_release.certificate.run
-    assert f"epsilon is\n{synth.decimal_up(synth.exact(run.epsilon), 6)}: the odds change" in text
-    assert f", except with probability {run.delta}." in text
-    assert "A pool is the jobs of a work block, or of several that share an urn;" in text
+    certificate = small_release.certificate
+    assert f"{certificate.totals.synthetic_workers:,} synthetic workers" in text
+    said = " ".join(text.split())
+    assert " ".join(odds_in_words(certificate).split()) in said
+    assert "A pool is the jobs of a work block, or of several that share an urn;" in said
     pools = report.plan.pools
     by_earnings = replace(pools, pooling=replace(pools.pooling, by=("SE",)))
     told = replace(report, plan=replace(report.plan, pools=by_earnings)).text()
-    assert "of several that share an urn, with the same SE;" in told
-    odds, shares = (part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE))
+    assert "of several that share an urn, with the same SE;" in " ".join(told.split())
+    tables = [part.splitlines() for part in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+    whoever, odds, shares = tables
+    everybody = math.exp(float(certificate.run.epsilon))
+    for cell, candidates in zip(cells(whoever[2])[1:], (2, 10, 100, 1_000), strict=True):
+        assert 0 <= float(cell) - everybody / (everybody + candidates - 1) < 0.01
     assert len(odds) == 2 + 7 + 1  # heads, all but one, three times two, jobs
     jobs = [int(cell.replace(",", "")) for cell in cells(odds[-1])[2:]]
     assert sum(jobs) == numeric.pools.n_records
@@ -66,9 +72,42 @@ def test_the_verb_prints_the_page_and_writes_it_with_a_figure(small_release: Rel
     assert "is there already" in again.stderr
 
 
-def test_what_cannot_be_bounded_is_refused(
-    small_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_release_has_the_page(
+    small_release: Release, zoned_release: Release, small_config: Callable[..., ReleaseConfig]
 ) -> None:
+    """Where people who know less are not bounded, it has what holds for everybody, and says why."""
+    for release in (small_release, zoned_release):
+        page = (release.public / "attackers.md").read_text(encoding="utf-8")
+        assert page == pipelines.attackers(release.public).text()
+        assert "The odds change by a factor of" in page
+        assert ("inside the geography" in page) == (release.certificate.population is not None)
+        readme = (release.public / "README.md").read_text(encoding="utf-8")
+        assert "`attackers.md`: what somebody could learn" in readme
+    measured, several = (
+        pipelines.make_plan(small_config(change))
+        for change in (
+            {"release.mechanism": "geometric", "plan.retention_min": "1"},
+            {"release.implicates": 2},
+        )
+    )
+    protected = replace(
+        small_release.plan,
+        numeric=replace(small_release.plan.numeric, record_range=synth.RecordRange("1/2", "2")),
+    )
+    certificate = small_release.certificate
+    for plan, reason in (
+        (measured, "estimated from noisy tables"),
+        (several, "drawn several times"),
+        (protected, "numbers of records are confidential"),
+    ):
+        said = " ".join(describe_attackers(plan, certificate, attackers_of()).text().split())
+        assert reason in said
+        assert "hold for them too" in said
+        assert said.count("| sees the release |") == 1
+        assert "The odds change by a factor of" not in said
+
+
+def test_what_cannot_be_read_is_refused(small_release: Release, tmp_path: Path) -> None:
     public = small_release.public
     with pytest.raises(PublicReleaseError, match="public folder"):
         pipelines.attackers(public, to=public / "attackers")
@@ -77,13 +116,3 @@ def test_what_cannot_be_bounded_is_refused(
     for value, reason in (("many", "is not a number"), ("0", "must be positive")):
         with pytest.raises(PublicReleaseError, match=f"{reason}.* Fix: give positive numbers"):
             pipelines.attackers(public, stubbornness=[value])
-    dirichlet = {"mechanism": "dirichlet", "record_range": None}
-    for numeric, runs, reason in (
-        (dirichlet | {"mechanism": "geometric"}, 1, "measures tables"),
-        (dirichlet | {"record_range": synth.RecordRange("1/2", "2")}, 1, "are confidential"),
-        (dirichlet, 2, "drawn from several times"),
-    ):
-        plan = SimpleNamespace(numeric=SimpleNamespace(**numeric), implicates=SimpleNamespace(runs=runs))
-        monkeypatch.setattr(module, "load_plan", lambda _, plan=plan: plan)
-        with pytest.raises(PublicReleaseError, match=reason):
-            pipelines.attackers(public)

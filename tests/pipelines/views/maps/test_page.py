@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import PublicReleaseError
+from pipelines.release.promises import odds_in_words
 from pipelines.release.reader import PublicRelease
-from pipelines.release.readme import odds_in_words
 from pipelines.views.maps import build_map, write_map
 
 NAMESPACE = re.compile(r"https?://www\.w3\.org/(2000/svg|1999/xhtml|1999/xlink|XML/1998/namespace)\b")
