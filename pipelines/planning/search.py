@@ -12,7 +12,6 @@ these at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -29,29 +28,21 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
+from pipelines.planning.side_by_side import SideBySide, with_threads
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
 from pipelines.planning.workload import Workload, resolve_workload
 
-__all__ = ["TryAll", "choose", "make_plan"]
+__all__ = ["choose", "make_plan"]
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
-_AT_ONCE = 2  # candidates; more would take memory, and much of a trial is Python
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
 _Sharing = tuple[str, int]
-
-TryAll = Callable[[Callable[[Choices], float], Sequence[Choices]], Iterable[float]]
-"""Calls a function with each of some candidates, as `map` does. Only public data are in either."""
-
-
-def _with_threads(value: Callable[[Choices], float], candidates: Sequence[Choices]) -> Iterator[float]:
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        yield from threads.map(value, candidates)
 
 
 def make_plan(
@@ -59,7 +50,7 @@ def make_plan(
     inputs: PublicInputs | None = None,
     *,
     count: Callable[[int, int], None] | None = None,
-    try_all: TryAll = _with_threads,
+    side_by_side: SideBySide | None = None,
 ) -> ReleasePlan:
     """Make the plan of a release.
 
@@ -71,9 +62,9 @@ def make_plan(
     count : callable, optional
         Told how many candidates have been tried, and 0 as long as nobody knows how many will be; then how
         many classes of pools are calibrated, and how many there are.
-    try_all : callable, optional
-        Tries candidates side by side: called, as `map` is, with a function and candidates. By default by
-        threads. The plan is the same.
+    side_by_side : callable, optional
+        How candidates are tried: called, as `map` is, with a function and items. By default threads try two
+        at once; the plan is always the same.
 
     Returns
     -------
@@ -90,7 +81,7 @@ def make_plan(
     inputs = read_public_inputs(config) if inputs is None else inputs
     expect(inputs, PublicInputs, "inputs", "read_public_inputs")
     tried = _Tried(count)
-    choices = choose(config, inputs, tried, try_all)
+    choices = choose(config, inputs, tried, side_by_side)
     tried.end()
     return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, count=count)
 
@@ -99,7 +90,7 @@ def choose(
     config: ReleaseConfig,
     inputs: PublicInputs,
     tried: Callable[[], None] = lambda: None,
-    try_all: TryAll = _with_threads,
+    side_by_side: SideBySide | None = None,
 ) -> Choices:
     """Choose what the configuration leaves to the planner.
 
@@ -114,10 +105,10 @@ def choose(
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
     if len(names) == 1:
-        return _Search(config, inputs, sample, jobs, names[0], tried, try_all).best()
+        return _Search(config, inputs, sample, jobs, names[0], tried, side_by_side).best()
     found: dict[Choices, float] = {}
     for name in names:
-        search = _Search(config, inputs, sample, jobs, name, tried, try_all)
+        search = _Search(config, inputs, sample, jobs, name, tried, side_by_side)
         best = search.best(_HOPELESS * min(found.values(), default=inf))
         found[best] = search.value(best)
     return min(found, key=found.__getitem__)
@@ -173,7 +164,7 @@ class _Search:
     mechanism : str
     tried : callable
         Told of each candidate that was tried.
-    try_all : callable
+    side_by_side : callable
         As for `make_plan`.
     """
 
@@ -185,9 +176,9 @@ class _Search:
         jobs: NDArray[np.int64],
         mechanism: str,
         tried: Callable[[], None],
-        try_all: TryAll,
+        side_by_side: SideBySide | None,
     ) -> None:
-        self._told, self._side_by_side = tried, try_all
+        self._told, self._side_by_side = tried, side_by_side or with_threads
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = "tables" in synth.MECHANISMS[mechanism].settings

@@ -1,6 +1,6 @@
 """The Dask part of a run: its batches drawn with threads, on a cluster of this machine, or on one given.
 
-On one given the candidates of a plan are tried too.
+On one given plans are tried too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dask.utils import parse_timedelta
 
 import synth
 from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.search import TryAll
+from pipelines.planning.side_by_side import SideBySide
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import Part
 from pipelines.running.batches import RunBatches
@@ -206,8 +206,8 @@ def connect(cluster: str | LocalCluster) -> Client:
 
 
 @contextmanager
-def trying_on(scheduler: str | None) -> Iterator[dict[str, TryAll]]:
-    """Have the candidates of a plan tried by the workers of a cluster, for which they need no file.
+def trying_on(scheduler: str | None) -> Iterator[SideBySide | None]:
+    """Have plans tried by the workers of a cluster, for which they need no file.
 
     Parameters
     ----------
@@ -216,8 +216,8 @@ def trying_on(scheduler: str | None) -> Iterator[dict[str, TryAll]]:
 
     Yields
     ------
-    dict
-        What `make_plan` is to be told besides.
+    SideBySide or None
+        What `make_plan` and `simulate_utility` are to be told.
 
     Raises
     ------
@@ -225,37 +225,43 @@ def trying_on(scheduler: str | None) -> Iterator[dict[str, TryAll]]:
         As by `connect`; and if the cluster is lost while it is at work.
     """
     if scheduler is None:
-        yield {}
+        yield None
         return
     with connect(scheduler) as client:
-        yield {"try_all": _ClusterMap(client)}
+        yield _ClusterMap(client)
 
 
 class _ClusterMap:
     """Calls a function, which may hold much, with each of some items on the workers of a cluster.
 
-    The function goes to every worker once; a task is an item and the name of the function.
+    The function goes to a worker once; a task is an item and the name of the function.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._sent: tuple[Any, Any] = None, None  # the last function, and what stands for it on the cluster
+        self._sending = threading.Lock()
 
-    def __call__(self, function: Callable[[_S], _T], items: Sequence[_S]) -> list[_T]:
+    def __call__(self, function: Callable[[_S], _T], items: Sequence[_S], /) -> list[_T]:
         return self._called(function, items, _RETRIES)
 
     def _called(self, function: Callable[[_S], _T], items: Sequence[_S], lives: int) -> list[_T]:
         client = self._client
         with _lost_in_words(client, "nothing was paid", "begin again"):
-            if self._sent[0] is not function:
-                _wait_for_worker(client)
-                self._sent = function, client.scatter(function, broadcast=True, hash=False)
-            futures = client.map(_call, [self._sent[1]] * len(items), items, pure=False, retries=_RETRIES)
+            with self._sending:
+                if self._sent[0] is not function:
+                    _wait_for_worker(client)
+                    # To as many workers as there are items; others get it from these.
+                    there = client.scatter(function, broadcast=len(items), hash=False)
+                    self._sent = function, there
+                sent = [self._sent[1]] * len(items)
+            futures = client.map(_call, sent, items, pure=False, retries=_RETRIES)
             for _ in _finished(client, futures):
                 pass
             if lives == 0 or "cancelled" not in {future.status for future in futures}:
                 return client.gather(futures)
-        self._sent = None, None  # all workers that had it are gone; others may have come
+        with self._sending:
+            self._sent = None, None  # all workers that had it are gone; others may have come
         return self._called(function, items, lives - 1)
 
 

@@ -160,7 +160,7 @@ def plan(
         Told how many parts of a step are done, and how many there are (0 while nobody knows), where it has
         parts.
     scheduler : str, optional
-        Address of a Dask cluster (``tcp://...``) whose workers try candidates; by default threads of this
+        Address of a Dask cluster (``tcp://...``) whose workers try plans; by default threads of this
         process. The plan is the same.
 
     Returns
@@ -188,14 +188,14 @@ def plan(
     check_ready(config, confidential=config.workplaces is None)
     _refuse_other(folder)
     progress = Progress(report, count, PLAN_STEPS)
-    with trying_on(scheduler) as how:
+    with trying_on(scheduler) as side_by_side:
         with progress.step(Step.READ_PUBLIC_INPUTS):
             inputs = read_public_inputs(config)
         with progress.step(Step.CHOOSE):
-            made = make_plan(config, inputs, count=count, **how)
+            made = make_plan(config, inputs, count=count, side_by_side=side_by_side)
             guarantee = certify(made)
-    with progress.step(Step.SIMULATE):
-        utility = simulate_utility(made, inputs.model)
+        with progress.step(Step.SIMULATE):
+            utility = simulate_utility(made, inputs.model, side_by_side=side_by_side)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)

@@ -341,13 +341,16 @@ def _write_plan(
     """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
     stored, counted = public / "plan", progress.count if progress.counted else None
     if reviewed is None:
-        with progress.step(Step.MAKE_PLAN), trying_on(scheduler) as how:
-            inputs = read_public_inputs(config)
-            plan, polygons = make_plan(config, inputs, count=counted, **how), inputs.polygons
-            write_names(inputs.names, plan.geography, public)
-            plan_sha256 = save_plan(plan, stored)
-        with progress.step(Step.SIMULATE):
-            write_accuracy(simulate_accuracy(plan, inputs.model), plan_sha256, public)
+        with trying_on(scheduler) as side_by_side:
+            with progress.step(Step.MAKE_PLAN):
+                inputs = read_public_inputs(config)
+                plan = make_plan(config, inputs, count=counted, side_by_side=side_by_side)
+                polygons = inputs.polygons
+                write_names(inputs.names, plan.geography, public)
+                plan_sha256 = save_plan(plan, stored)
+            with progress.step(Step.SIMULATE):
+                accuracy = simulate_accuracy(plan, inputs.model, side_by_side)
+                write_accuracy(accuracy, plan_sha256, public)
         del inputs, plan  # both are large: nothing needs the public model any more, or two plans
         with progress.step(Step.CERTIFY):
             plan = load_back(config, stored, plan_sha256)

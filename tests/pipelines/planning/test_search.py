@@ -18,7 +18,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning import search, trials
+from pipelines.planning import search, side_by_side, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
 from pipelines.planning.recommendation import recommend
@@ -97,7 +97,7 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
     together = choose(config, inputs)
     known = dict(losses)
     losses.clear()
-    monkeypatch.setattr(search, "_AT_ONCE", 1)
+    monkeypatch.setattr(side_by_side, "_AT_ONCE", 1)
     assert choose(config, inputs) == together
     assert losses == known
     assert threads - {threading.get_ident()}

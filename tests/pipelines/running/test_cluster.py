@@ -59,27 +59,33 @@ def test_a_cluster_gives_the_bytes_of_threads(
     assert not list(release.out.rglob("run.key"))
 
 
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_a_cluster_plans_as_threads_do(
-    small_config: Configs, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+    mechanism: str, small_config: Configs, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a large region, in which one draw decides."""
     monkeypatch.setattr(trials, "_MOST_DRAWS", 1)
-    asked: list[int] = []
+    asked: list[str] = []
     call = drawing._ClusterMap.__call__
 
-    def seen(self: Any, function: Any, items: Any) -> list[float]:
-        asked.append(len(items))
+    def seen(self: Any, function: Any, items: Any) -> list[Any]:
+        asked.extend([type(function).__name__] * len(items))
         return call(self, function, items)
 
     monkeypatch.setattr(drawing._ClusterMap, "__call__", seen)
-    config = small_config({"plan.split_threshold": None, "plan.pool_below": None, "plan.retention_min": "1"})
-    threads = pipelines.plan(config, config.release.out.with_name("threads"))
-    assert not asked
-    on_cluster = pipelines.plan(
-        config, config.release.out.with_name("cluster"), scheduler=cluster.scheduler_address
+    free = {"plan.split_threshold": None, "plan.pool_below": None, "plan.retention_min": None}
+    config = small_config(
+        free, {"release.mechanism": mechanism, "workload": [{"home": "trct", "work": "trct"}]}
     )
-    assert on_cluster.sha256 == threads.sha256
-    assert sum(asked) > 4
+    found = []
+    for scheduler in (None, cluster.scheduler_address):
+        assert not asked
+        out = config.release.out.with_name(f"plan-{len(found)}")
+        pipelines.plan(config, out, scheduler=scheduler)
+        found.append((out / "forecast.json").read_bytes())
+    assert found[0] == found[1]  # of the plan its hash
+    assert asked.count("_Trial") > 4
+    assert asked.count("_MeasuredTrial") == (2 if mechanism == "geometric" else 0)
 
 
 def die_once(mark: Path, number: int) -> int:
@@ -94,9 +100,10 @@ def test_a_worker_killed_while_planning_changes_nothing(tmp_path: Path) -> None:
     own = {"threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
     with (
         LocalCluster(n_workers=1, **own) as alone,
-        drawing.trying_on(alone.scheduler_address) as how,
+        drawing.trying_on(alone.scheduler_address) as call,
     ):
-        squares = how["try_all"](partial(die_once, tmp_path / "died"), range(4))  # type: ignore[arg-type]
+        assert call is not None
+        squares = call(partial(die_once, tmp_path / "died"), range(4))
     assert squares == [0, 1, 4, 9]
     assert (tmp_path / "died").exists()
 

@@ -134,10 +134,10 @@ def test_a_cluster_that_is_lost_while_planning_is_one_clear_error(monkeypatch: p
 
         client.wait_for_workers = fail
         with (
-            drawing.trying_on("tcp://127.0.0.1:1") as how,
+            drawing.trying_on("tcp://127.0.0.1:1") as call,
             pytest.raises(ConnectionError, match=rule) as caught,
         ):
-            how["try_all"](len, ["a candidate"])  # type: ignore[arg-type, list-item]
+            call(len, ["a candidate"])  # type: ignore[misc]
         assert caught.value.filename == "tcp://127.0.0.1:1"
 
 
