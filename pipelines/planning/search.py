@@ -17,6 +17,8 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import cycle, product
 from math import inf, log2
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 import synth
 from geo_data.arguments import expect
 from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, ReleasePlan
@@ -43,6 +46,7 @@ _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much
 
 _Way = Callable[[Choices], Iterable[Choices]]
 _Sharing = tuple[str, int]
+_Section = TypeVar("_Section", bound=Section)
 
 
 def make_plan(
@@ -143,11 +147,28 @@ class _Trial:
         """Return one that is as small as can be, as it may go to other processes, and all public."""
         _ = sample.homes  # drawn once, and not by each of them
         config = config.model_copy(update={"signature": None, "ledger": None})
-        return cls(config, replace(inputs, slots=sample.slots, polygons={}, names={}, rows={}), sample)
+        inputs = replace(inputs, slots=sample.slots, polygons={}, names={}, rows={})
+        return cls(_without_folders(config), inputs, sample)
 
     def __call__(self, candidate: Choices) -> float:
         (found,) = try_candidate(self.config, self.inputs, self.sample, candidate)
         return found
+
+
+def _without_folders(section: _Section) -> _Section:
+    """Return a part of a configuration with names of files only: a folder's may say what is confidential."""
+
+    def plain(value: object) -> object:
+        match value:
+            case Path():
+                return Path(value.name)
+            case Section():
+                return _without_folders(value)
+            case tuple():
+                return tuple(map(plain, value))
+        return value
+
+    return section.model_copy(update={name: plain(value) for name, value in section})
 
 
 class _Search:

@@ -464,7 +464,9 @@ class _Trial:
 
     def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
-        with ThreadPoolExecutor(2 if _cells(self._plan) <= _FEW_CELLS else 1) as threads:
+        # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
+        together = _cells(self._plan) <= _FEW_CELLS and self._side_by_side is None
+        with ThreadPoolExecutor(2 if together else 1) as threads:
             homes = list(threads.map(lambda draw: draw(), draws))
         work, policy = self.true.work, self._plan.policy
         return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]

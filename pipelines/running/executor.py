@@ -240,7 +240,6 @@ class _ClusterMap:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._sent: tuple[Any, Any] = None, None  # the last function, and what stands for it on the cluster
-        self._sending = threading.Lock()
 
     def __call__(self, function: Callable[[_S], _T], items: Sequence[_S], /) -> list[_T]:
         return self._called(function, items, _RETRIES)
@@ -248,20 +247,16 @@ class _ClusterMap:
     def _called(self, function: Callable[[_S], _T], items: Sequence[_S], lives: int) -> list[_T]:
         client = self._client
         with _lost_in_words(client, "nothing was paid", "begin again"):
-            with self._sending:
-                if self._sent[0] is not function:
-                    _wait_for_worker(client)
-                    # To as many workers as there are items; others get it from these.
-                    there = client.scatter(function, broadcast=len(items), hash=False)
-                    self._sent = function, there
-                sent = [self._sent[1]] * len(items)
-            futures = client.map(_call, sent, items, pure=False, retries=_RETRIES)
+            if self._sent[0] is not function:
+                _wait_for_worker(client)
+                # To as many workers as there are items; others get it from these.
+                self._sent = function, client.scatter(function, broadcast=len(items), hash=False)
+            futures = client.map(_call, [self._sent[1]] * len(items), items, pure=False, retries=_RETRIES)
             for _ in _finished(client, futures):
                 pass
             if lives == 0 or "cancelled" not in {future.status for future in futures}:
                 return client.gather(futures)
-        with self._sending:
-            self._sent = None, None  # all workers that had it are gone; others may have come
+        self._sent = None, None  # all workers that had it are gone; others may have come
         return self._called(function, items, lives - 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -70,6 +71,7 @@ def test_a_cluster_plans_as_threads_do(
 
     def seen(self: Any, function: Any, items: Any) -> list[Any]:
         asked.extend([type(function).__name__] * len(items))
+        assert str(config.release.out.parent).encode() not in pickle.dumps((function, items))
         return call(self, function, items)
 
     monkeypatch.setattr(drawing._ClusterMap, "__call__", seen)
