@@ -62,7 +62,14 @@ def test_the_verifier_finds_what_edges_change() -> None:
         blocks = {"latitude": latitude.tolist(), "longitude": longitude.tolist()}
         blocks |= {"a": [str(i) for i in range(n)], "b": units[1].tolist(), "c": units[2].tolist()}
         document = {
-            "configuration": {"privacy": {"policy": {"distance_km": str(km)}}},
+            "format": "odsynth plan 3",
+            "mechanism": "geometric",
+            "configuration": {
+                "jobs": {},
+                "privacy": {"policy": {"distance_km": str(km)}},
+                "release": {"implicates": 1, "implicate_source": "one-urn"},
+            },
+            "attributes": {},
             "choices": {"tables": [{"home": "b"}, {"home": "c"}]},
             "geography": {"block": "a", "external_zones": []},
         }

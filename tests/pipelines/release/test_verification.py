@@ -701,6 +701,11 @@ def test_changed_microdata_are_found(
         assert error.check == "data"
         assert path.name in str(error)
 
+    # The last category twice: whoever counts by the names of columns does not see it.
+    pq.write_table(table, path)
+    replan(release.public, lambda plan: plan["attributes"]["sector"].append(plan["attributes"]["sector"][-1]))
+    assert refused(release.public).check in {"plan", "data"}
+
 
 # --- fitness for release and texts
 
