@@ -33,7 +33,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
-EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`"}
+EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`", "s3": "`s3`"}
 
 _HEAD = """\
 # Licences

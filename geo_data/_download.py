@@ -1,4 +1,4 @@
-"""One download over HTTP by pooch: retried within bounds, checked when it is whole."""
+"""One download, over HTTP by pooch or from a store: retried within bounds, checked when it is whole."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlsplit
 import pooch  # type: ignore[import-untyped]
 import requests
 
+from geo_data._store import STORES, is_of_a_store, stored
 from geo_data.errors import InputError
 
 __all__ = ["NotFoundError", "check_address", "compare", "download", "read_small", "shown"]
@@ -42,7 +43,9 @@ class _LastingError(Exception):
     """Holds an `InputError`, which pooch would take for a `ValueError` worth another try."""
 
 
-def download(url: str, path: Path, expected: str | None, *, progress: bool = False) -> None:
+def download(
+    url: str, path: Path, expected: str | None, *, private: bool = False, progress: bool = False
+) -> None:
     """Download a table to a path at which nothing is; only one process may do so in a folder.
 
     Parameters
@@ -52,12 +55,18 @@ def download(url: str, path: Path, expected: str | None, *, progress: bool = Fal
         Written when the file is whole and checked.
     expected : str or None
         SHA-256 that the file must have.
+    private : bool
+        Only its owner may read it, at no moment anybody else; from a store.
     progress : bool
         Write to standard error how much has come.
     """
-    with _downloaded(url, path.parent, path.name, expected, is_table=True, progress=progress) as file:
+    if is_of_a_store(url):
+        coming = stored(url, shown(url), path.parent)
+    else:
+        coming = _downloaded(url, path.parent, path.name, expected, is_table=True, progress=progress)
+    with coming as file:
         if file.stat().st_size == 0:
-            raise InputError(shown(url), "the server sent an empty file")
+            raise InputError(shown(url), "an empty file came")
         if expected is not None:
             compare(shown(url), file, expected)
         if path.suffix == ".gz":
@@ -66,7 +75,9 @@ def download(url: str, path: Path, expected: str | None, *, progress: bool = Fal
                     while packed.read(1 << 20):
                         pass
             except (EOFError, gzip.BadGzipFile, zlib.error):
-                raise InputError(shown(url), "what the server sent is not a whole gzip file") from None
+                raise InputError(shown(url), "what came is not a whole gzip file") from None
+        if private:
+            file.chmod(0o600)
         os.replace(file, path)
 
 
@@ -96,8 +107,10 @@ def shown(url: str) -> str:
 
 def check_address(url: str) -> None:
     """Raise an error if this is not an address to fetch from."""
-    if not _URL.fullmatch(url):
-        fix = "an address begins with http:// or https:// and has no password, space or accent"
+    if not _URL.fullmatch(url) and not is_of_a_store(url):
+        stores = ", ".join(f"{store}://" for store in STORES)
+        fix = f"an address begins with http://, https:// or, of one file in a store, {stores}; it has no "
+        fix += "password, space or accent"
         raise InputError(shown(url), "this is not an address to fetch from", fix=fix)
 
 

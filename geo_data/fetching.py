@@ -1,4 +1,4 @@
-"""Downloads of public tables: checked, and never replaced unseen.
+"""Downloads of tables: checked, and never replaced unseen.
 
 A file is in its place only when it is whole. Its SHA-256 is written to ``SHA256SUMS`` beside it when it first
 comes, and holds from then on. A name in a folder belongs to one address, as LODES 7 and LODES 8 give other
@@ -20,6 +20,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pooch  # type: ignore[import-untyped]
 
 from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
+from geo_data._store import is_of_a_store
 from geo_data.arguments import path_of
 from geo_data.errors import InputError
 
@@ -111,18 +112,28 @@ def fetch_lodes(
 
 
 def fetch(
-    url: str, folder: str | os.PathLike[str], sha256: str | None = None, *, progress: bool = False
+    url: str,
+    folder: str | os.PathLike[str],
+    sha256: str | None = None,
+    *,
+    confidential: bool = False,
+    progress: bool = False,
 ) -> Path:
-    """Download a public table, or return it from the folder.
+    """Download a table, or return it from the folder.
 
     Parameters
     ----------
     url : str
-        An http or https address. Its query (``?...``) may hold a key and is never shown or stored.
+        An http or https address, whose query (``?...``) may hold a key and is never shown or stored; or that
+        of a file in a store that fsspec reads (``s3://`` with s3fs, ``gs://``, ``abfs://``, ``sftp://``),
+        whose package finds credentials by itself.
     folder : str or path
         Made if it does not exist. ``sha256sum -c SHA256SUMS`` checks everything that was fetched into it.
     sha256 : str, optional
         What the file must have. Without it, the hash of the first download holds.
+    confidential : bool
+        The file is one of jobs: it must come from a store, into a folder that nobody else can look into, and
+        only its owner can read it.
     progress : bool
         Write to standard error how much has come.
 
@@ -138,11 +149,26 @@ def fetch(
         has another hash than it must have.
     """
     folder = path_of(folder, "folder")
-    return _obtain(url, folder, _checked_hash(sha256), lambda: None, progress)
+    if confidential:
+        check_address(url)
+        if not is_of_a_store(url):
+            fix = "fetch it from a store that asks who you are, such as s3://"
+            raise InputError(shown(url), "what is confidential does not come from the web", fix=fix)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            fix = "name another folder, or close this one: chmod 700"
+            raise InputError(folder, "others can look into the folder", fix=fix)
+    return _obtain(url, folder, _checked_hash(sha256), lambda: None, progress, private=confidential)
 
 
 def _obtain(
-    url: str, folder: Path, known: str | None, stated: Callable[[], str | None], progress: bool
+    url: str,
+    folder: Path,
+    known: str | None,
+    stated: Callable[[], str | None],
+    progress: bool,
+    *,
+    private: bool = False,
 ) -> Path:
     name = _file_name(url)
     path = folder / name
@@ -163,7 +189,7 @@ def _obtain(
                 raise InputError(path, f"the file is there, but {_SUMS} does not have it", fix=fix)
             compare(path, path, expected)
         else:
-            download(url, path, expected, progress=progress)
+            download(url, path, expected, private=private, progress=progress)
         if recorded is None:
             _record(path, url)
     return path

@@ -70,7 +70,7 @@ def test_archives_of_one_commit_have_the_same_bytes(backend: ModuleType, tmp_pat
 def test_the_page_of_licences_has_every_library_that_is_asked_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    asked = [*project["dependencies"], *extras["service"], *extras["oidc"]]
+    asked = [*project["dependencies"], *extras["service"], *extras["oidc"], *extras["s3"]]
     names = {canonicalize_name(Requirement(text).name) for text in asked} - {"odsynth"}
     page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     assert names <= set(re.findall(r"(?m)^\| ([a-z0-9-]+) \| [^|]+ \| [^|]+ \|$", page)), "make licences"

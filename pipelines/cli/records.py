@@ -104,7 +104,7 @@ def due(folder: Path, dry_run: bool) -> None:
 
 @click.group()
 def fetch() -> None:
-    """Download public tables, with checksums. Needs a network."""
+    """Download tables, with checksums. Needs a network."""
 
 
 _FOLDER = click.option(
@@ -145,10 +145,19 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str | No
 @fetch.command()
 @click.argument("url")
 @click.option("--sha256", help="What the file must be.")
+@click.option(
+    "--confidential",
+    is_flag=True,
+    help="A file of jobs, from a store: into a folder that is closed to others, readable to its owner only.",
+)
 @_FOLDER
-def table(url: str, sha256: str | None, folder: Path) -> None:
-    """Fetch any other public table (ACS, CTPP) from URL."""
-    click.echo(geo_data.fetch(url, folder, sha256, progress=sys.stderr.isatty()))
+def table(url: str, sha256: str | None, confidential: bool, folder: Path) -> None:
+    """Fetch any other table (ACS, CTPP) from URL.
+
+    URL is one of the web, or of a file in a store: s3://, gs://, abfs:// or sftp://.
+    """
+    found = geo_data.fetch(url, folder, sha256, confidential=confidential, progress=sys.stderr.isatty())
+    click.echo(found)
 
 
 @click.group()

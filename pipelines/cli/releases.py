@@ -35,10 +35,18 @@ def demo(out: Path | None) -> None:
         click.echo(f"Map         none: {error.strerror}")
 
 
+_SCHEDULER = click.option(
+    "--scheduler",
+    help="Address of a Dask cluster to work on, such as tcp://10.0.0.1:8786. Workers that draw must see the "
+    "output folder. By default threads or, to draw many jobs on many cores, a cluster of its own.",
+)
+
+
 @click.command()
 @_CONFIG
 @click.option("--out", type=PATH, help="Folder of the report; by default the release's with -plan.")
-def plan(config: Path, out: Path | None) -> None:
+@_SCHEDULER
+def plan(config: Path, out: Path | None, scheduler: str | None) -> None:
     """Show what CONFIG would release, and its cost.
 
     Also what it is expected to lose.
@@ -50,7 +58,7 @@ def plan(config: Path, out: Path | None) -> None:
     from pipelines.cli.summary import planned_summary
 
     loaded = pipelines.load_config(config)
-    planned = pipelines.plan(loaded, out, report=say, count=counter())
+    planned = pipelines.plan(loaded, out, report=say, count=counter(), scheduler=scheduler)
     click.echo(planned_summary(planned, loaded.ledger))
     click.echo(f"Run it with: odsynth run {config} --plan {planned.folder}")
 
@@ -118,13 +126,6 @@ def attackers(plan: Path, stubbornness: tuple[str, ...], to: Path | None) -> Non
     click.echo(pipelines.attackers(plan, to, **asked).text(), nl=False)
     if to is not None:
         say(f"Written {to}")
-
-
-_SCHEDULER = click.option(
-    "--scheduler",
-    help="Address of a Dask cluster to draw on, such as tcp://10.0.0.1:8786. Its workers must see the output "
-    "folder. By default threads, or a cluster of its own for many jobs on many cores.",
-)
 
 
 @click.command()

@@ -12,11 +12,13 @@ these at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import cycle, product
 from math import inf, log2
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +26,12 @@ from numpy.typing import NDArray
 import synth
 from geo_data.arguments import expect
 from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
+from pipelines.planning.side_by_side import SideBySide, with_threads
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
 from pipelines.planning.workload import Workload, resolve_workload
 
@@ -38,11 +42,11 @@ _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
-_AT_ONCE = 2  # candidates; more would take memory, and much of a trial is Python
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
 _Sharing = tuple[str, int]
+_Section = TypeVar("_Section", bound=Section)
 
 
 def make_plan(
@@ -50,6 +54,7 @@ def make_plan(
     inputs: PublicInputs | None = None,
     *,
     count: Callable[[int, int], None] | None = None,
+    side_by_side: SideBySide | None = None,
 ) -> ReleasePlan:
     """Make the plan of a release.
 
@@ -61,6 +66,9 @@ def make_plan(
     count : callable, optional
         Told how many candidates have been tried, and 0 as long as nobody knows how many will be; then how
         many classes of pools are calibrated, and how many there are.
+    side_by_side : callable, optional
+        How candidates are tried: called, as `map` is, with a function and items. By default threads try two
+        at once; the plan is always the same.
 
     Returns
     -------
@@ -77,12 +85,17 @@ def make_plan(
     inputs = read_public_inputs(config) if inputs is None else inputs
     expect(inputs, PublicInputs, "inputs", "read_public_inputs")
     tried = _Tried(count)
-    choices = choose(config, inputs, tried)
+    choices = choose(config, inputs, tried, side_by_side)
     tried.end()
     return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, count=count)
 
 
-def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None] = lambda: None) -> Choices:
+def choose(
+    config: ReleaseConfig,
+    inputs: PublicInputs,
+    tried: Callable[[], None] = lambda: None,
+    side_by_side: SideBySide | None = None,
+) -> Choices:
     """Choose what the configuration leaves to the planner.
 
     Notes
@@ -96,10 +109,10 @@ def choose(config: ReleaseConfig, inputs: PublicInputs, tried: Callable[[], None
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
     if len(names) == 1:
-        return _Search(config, inputs, sample, jobs, names[0], tried).best()
+        return _Search(config, inputs, sample, jobs, names[0], tried, side_by_side).best()
     found: dict[Choices, float] = {}
     for name in names:
-        search = _Search(config, inputs, sample, jobs, name, tried)
+        search = _Search(config, inputs, sample, jobs, name, tried, side_by_side)
         best = search.best(_HOPELESS * min(found.values(), default=inf))
         found[best] = search.value(best)
     return min(found, key=found.__getitem__)
@@ -121,6 +134,43 @@ class _Tried:
             self._count(self._number, self._number)
 
 
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Tries candidates on a sample on which one draw decides, so that none depends on another."""
+
+    config: ReleaseConfig
+    inputs: PublicInputs
+    sample: Sample
+
+    @classmethod
+    def of(cls, config: ReleaseConfig, inputs: PublicInputs, sample: Sample) -> _Trial:
+        """Return one that is as small as can be, as it may go to other processes, and all public."""
+        _ = sample.homes  # drawn once, and not by each of them
+        config = config.model_copy(update={"signature": None, "ledger": None})
+        inputs = replace(inputs, slots=sample.slots, polygons={}, names={}, rows={})
+        return cls(_without_folders(config), inputs, sample)
+
+    def __call__(self, candidate: Choices) -> float:
+        (found,) = try_candidate(self.config, self.inputs, self.sample, candidate)
+        return found
+
+
+def _without_folders(section: _Section) -> _Section:
+    """Return a part of a configuration with names of files only: a folder's may say what is confidential."""
+
+    def plain(value: object) -> object:
+        match value:
+            case Path():
+                return Path(value.name)
+            case Section():
+                return _without_folders(value)
+            case tuple():
+                return tuple(map(plain, value))
+        return value
+
+    return section.model_copy(update={name: plain(value) for name, value in section})
+
+
 class _Search:
     """The search for the plan of one mechanism that loses least.
 
@@ -135,6 +185,8 @@ class _Search:
     mechanism : str
     tried : callable
         Told of each candidate that was tried.
+    side_by_side : callable
+        As for `make_plan`.
     """
 
     def __init__(
@@ -145,8 +197,9 @@ class _Search:
         jobs: NDArray[np.int64],
         mechanism: str,
         tried: Callable[[], None],
+        side_by_side: SideBySide | None,
     ) -> None:
-        self._told = tried
+        self._told, self._side_by_side = tried, side_by_side or with_threads
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = "tables" in synth.MECHANISMS[mechanism].settings
@@ -182,14 +235,17 @@ class _Search:
         self._told()
         return found
 
+    @cached_property
+    def _trial(self) -> _Trial:
+        return _Trial.of(self._config, self._inputs, self._sample)
+
     def _try_all(self, candidates: Iterable[Choices]) -> None:
-        """Try candidates two at a time, if one draw decides: what one loses has nothing to do with others."""
+        """Try candidates side by side, if one draw decides: what one loses has nothing to do with others."""
         new = [one for one in dict.fromkeys(candidates) if one not in self._tried]
         if self._sample.draws == 1 and len(new) > 1:
-            _ = self._sample.homes  # drawn once, and not by each of them
-            with ThreadPoolExecutor(_AT_ONCE) as threads:
-                for one, found in zip(new, threads.map(self._try, new), strict=True):
-                    self._tried[one] = found[0]
+            for one, found in zip(new, self._side_by_side(self._trial, new), strict=True):
+                self._told()
+                self._tried[one] = found
 
     def _lowest(self, candidates: Iterable[Choices]) -> Choices:
         """Return the candidate that loses least, the first of those that are equal."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accu
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
+from pipelines.planning.side_by_side import SideBySide
 from pipelines.planning.utility import commutes, destination_commute_error, mean_km, total_variation
 from pipelines.planning.workload import CountedJobs, Table, jobs_at, resolve_workload
 from synth.estimation import Estimate
@@ -255,14 +257,9 @@ def draw_synthetic(
     parts = batches(plan) if parts is None else parts
     if plan.measures:
         return draw_measured(plan, homes, parts, key)[0]
-    sizes = [int(plan.pools.n[part].sum()) for part in parts]
-    halves = np.split(homes, np.cumsum(sizes)[:-1])
-    return np.concatenate(
-        [
-            sample_batch(plan, part, own, key, i)[0]  # one implicate is as good as another
-            for i, (part, own) in enumerate(zip(parts, halves, strict=True))
-        ]
-    )
+    halves = enumerate(zip(parts, _by_part(plan, homes, parts), strict=True))
+    # One implicate is as good as another.
+    return np.concatenate([sample_batch(plan, part, own, key, i)[0] for i, (part, own) in halves])
 
 
 def draw_measured(
@@ -286,18 +283,61 @@ def draw_measured(
         Of all batches, where there are several tables; one table is estimated batch by batch.
     """
     layout = JobLayout(plan)
-    drawn, begin = [], 0
-    for i, together in enumerate([parts] if plan.further else [[part] for part in parts]):
-        rows = layout.rows(together)
-        own = homes[begin : begin + rows.slot.size][rows.slot]
-        begin += rows.slot.size
-        noisy = []
-        for k, table in enumerate(rows.measured):
-            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
-            noisy.append(measure(counts, table.parameters, key, k, i))
-        fit = estimate_homes(plan, rows, noisy)
-        drawn.append(draw_homes(plan, rows, fit, key, i))
-    return np.concatenate(drawn), fit if plan.further else None
+    if plan.further:
+        return _draw_together(plan, layout, parts, homes, key, 0)
+    halves = enumerate(zip(parts, _by_part(plan, homes, parts), strict=True))
+    drawn = [_draw_together(plan, layout, [part], own, key, i)[0] for i, (part, own) in halves]
+    return np.concatenate(drawn), None
+
+
+def _by_part(plan: ReleasePlan, homes: NDArray[np.int32], parts: Sequence[slice]) -> list[NDArray[np.int32]]:
+    """Return the homes of each of some batches."""
+    return np.split(homes, np.cumsum([int(plan.pools.n[part].sum()) for part in parts])[:-1])
+
+
+def _draw_together(
+    plan: ReleasePlan,
+    layout: JobLayout,
+    parts: list[slice],
+    homes: NDArray[np.int32],
+    key: synth.RunKey,
+    number: int,
+) -> tuple[NDArray[np.int32], Estimate]:
+    """Measure, estimate and draw the jobs of batches that are estimated together."""
+    rows = layout.rows(parts)
+    own = homes[rows.slot]
+    noisy = []
+    for k, table in enumerate(rows.measured):
+        counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
+        noisy.append(measure(counts, table.parameters, key, k, number))
+    fit = estimate_homes(plan, rows, noisy)
+    return draw_homes(plan, rows, fit, key, number), fit
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredTrial:
+    """Draws the batches of a trial of a plan that measures one table, each by itself; all of it is public."""
+
+    plan: ReleasePlan
+    homes: NDArray[np.int32]
+    parts: list[slice]
+    seed: int
+
+    @cached_property
+    def _with_noise(self) -> tuple[ReleasePlan, JobLayout]:
+        return self.plan, JobLayout(self.plan)
+
+    @cached_property
+    def _without_noise(self) -> tuple[ReleasePlan, JobLayout]:
+        plan = _with_next_to_no_noise(self.plan)
+        return plan, JobLayout(plan)
+
+    def __call__(self, one: tuple[bool, int]) -> NDArray[np.int32]:
+        """Return what is drawn with noise, or without, of a batch."""
+        noisy, i = one
+        plan, layout = self._with_noise if noisy else self._without_noise
+        own = _by_part(plan, self.homes, self.parts)[i]
+        return _draw_together(plan, layout, [self.parts[i]], own, synth.RunKey.from_seed(self.seed), i)[0]
 
 
 def simulate_utility(
@@ -309,6 +349,7 @@ def simulate_utility(
     seed: int = 0,
     trial_jobs: int = _TRIAL_JOBS,
     batch_jobs: int | None = None,
+    side_by_side: SideBySide | None = None,
 ) -> SimulatedUtility:
     """Run a plan, or a part of it, on proxy truth and measure what it loses.
 
@@ -328,12 +369,15 @@ def simulate_utility(
         would have too many cells in memory.
     batch_jobs : int, optional
         Jobs of such a batch, as for a run.
+    side_by_side : callable, optional
+        Where one table is measured: how batches are drawn; called, as `map` is, with a function and items. By
+        default by threads of this process.
 
     Returns
     -------
     SimulatedUtility
     """
-    trial = _Trial(plan, model, homes, attributes, seed, trial_jobs, batch_jobs)
+    trial = _Trial(plan, model, homes, attributes, seed, trial_jobs, batch_jobs, side_by_side)
     true, share, workload, geography = trial.true, trial.share, trial.workload, model.geography
     released, public, without = trial.draw(trial.released, trial.public, trial.without_noise)
     losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
@@ -360,7 +404,9 @@ def simulate_utility(
     )
 
 
-def simulate_accuracy(plan: ReleasePlan, model: geo_data.PublicModel) -> ExpectedAccuracy:
+def simulate_accuracy(
+    plan: ReleasePlan, model: geo_data.PublicModel, side_by_side: SideBySide | None = None
+) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for.
 
     Parameters
@@ -368,8 +414,10 @@ def simulate_accuracy(plan: ReleasePlan, model: geo_data.PublicModel) -> Expecte
     plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
+    side_by_side : callable, optional
+        As for `simulate_utility`.
     """
-    trial = _Trial(plan, model)
+    trial = _Trial(plan, model, side_by_side=side_by_side)
     released, public = trial.draw(trial.released, trial.public)
     return expected_accuracy(trial.workload, trial.true, released, public, trial.share)
 
@@ -386,6 +434,7 @@ class _Trial:
         seed: int = 0,
         trial_jobs: int = _TRIAL_JOBS,
         batch_jobs: int | None = None,
+        side_by_side: SideBySide | None = None,
     ) -> None:
         expect(plan, ReleasePlan, "plan", "make_plan")
         expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
@@ -409,15 +458,25 @@ class _Trial:
             own = {name: np.asarray(attributes[name])[tried] for name in public}
         self._homes, self._geography = drawn, model.geography
         self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
+        # What is resampled is drawn sooner than it could be sent.
+        self._side_by_side = side_by_side if plan.measures and not plan.further else None
+        self._measured = _MeasuredTrial(plan, drawn, self._parts, seed)
 
     def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
-        with ThreadPoolExecutor(2 if _cells(self._plan) <= _FEW_CELLS else 1) as threads:
+        # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
+        together = _cells(self._plan) <= _FEW_CELLS and self._side_by_side is None
+        with ThreadPoolExecutor(2 if together else 1) as threads:
             homes = list(threads.map(lambda draw: draw(), draws))
         work, policy = self.true.work, self._plan.policy
         return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
 
+    def _each_batch(self, draw: SideBySide, noisy: bool) -> NDArray[np.int32]:
+        return np.concatenate([*draw(self._measured, [(noisy, i) for i in range(len(self._parts))])])
+
     def released(self) -> NDArray[np.int32]:
+        if self._side_by_side is not None:
+            return self._each_batch(self._side_by_side, noisy=True)
         key = synth.RunKey.from_seed(self._seed)
         return draw_synthetic(self._plan, self._homes, key, self._parts)
 
@@ -425,6 +484,8 @@ class _Trial:
         return draw_public_model(self._plan, self._seed, self._tried)
 
     def without_noise(self) -> NDArray[np.int32]:
+        if self._side_by_side is not None:
+            return self._each_batch(self._side_by_side, noisy=False)
         return draw_without_noise(self._plan, self._homes, self._seed, self._parts)
 
 

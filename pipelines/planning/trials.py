@@ -44,13 +44,18 @@ class Sample:
     workload: Workload
     policy: synth.Policy
     concentrations: Mapping[str, float]
-    share: float
-    """Of all slots."""
+    of: int
+    """Number of all slots."""
     draws: int = 1
     """How often a candidate is tried: in a small region one draw would decide by chance."""
 
     def __len__(self) -> int:
         return len(self.slots)
+
+    @property
+    def share(self) -> float:
+        """Of all slots."""
+        return len(self) / self.of
 
     @property
     def seed(self) -> int:
@@ -130,7 +135,7 @@ def draw_sample(
         workload,
         inputs.policy,
         inputs.concentrations,
-        int(np.count_nonzero(rows)) / len(slots),
+        len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
     )
 
@@ -170,7 +175,7 @@ def try_candidate(
         return [0.0]
     delta = config.privacy.delta
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
-        delta = delta * len(sample) / len(inputs.slots)
+        delta = delta * len(sample) / sample.of
     try:
         plan = assemble(config, inputs, sample.slots, choices, delta, rough=True)
     except synth.BudgetTooSmallError:

@@ -1,4 +1,7 @@
-"""The Dask part of a run: its batches drawn with threads, on a cluster of this machine, or on one given."""
+"""The Dask part of a run: its batches drawn with threads, on a cluster of this machine, or on one given.
+
+On one given plans are tried too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
@@ -26,6 +29,7 @@ from dask.utils import parse_timedelta
 
 import synth
 from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.side_by_side import SideBySide
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import Part
 from pipelines.running.batches import RunBatches
@@ -36,10 +40,11 @@ from pipelines.running.steps import Progress, Step
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
 
-__all__ = ["connect", "local_workers", "sample_release"]
+__all__ = ["connect", "local_workers", "sample_release", "trying_on"]
 
+_S = TypeVar("_S")
 _T = TypeVar("_T")
-_RETRIES = 5  # of a batch whose worker died
+_RETRIES = 5  # of a task whose worker died
 # Threads share one interpreter; what it does itself of a batch keeps no more than about four of them busy.
 _THREADS = 4
 _CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads have finished
@@ -200,6 +205,73 @@ def connect(cluster: str | LocalCluster) -> Client:
         raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", str(cluster)) from error
 
 
+@contextmanager
+def trying_on(scheduler: str | None) -> Iterator[SideBySide | None]:
+    """Have plans tried by the workers of a cluster, for which they need no file.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Its address; without one threads of this process try them.
+
+    Yields
+    ------
+    SideBySide or None
+        What `make_plan` and `simulate_utility` are to be told.
+
+    Raises
+    ------
+    ConnectionError
+        As by `connect`; and if the cluster is lost while it is at work.
+    """
+    if scheduler is None:
+        yield None
+        return
+    with connect(scheduler) as client:
+        yield _ClusterMap(client)
+
+
+class _ClusterMap:
+    """Calls a function, which may hold much, with each of some items on the workers of a cluster.
+
+    The function goes to a worker once; a task is an item and the name of the function.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._sent: tuple[Any, Any] = None, None  # the last function, and what stands for it on the cluster
+
+    def __call__(self, function: Callable[[_S], _T], items: Sequence[_S], /) -> list[_T]:
+        return self._called(function, items, _RETRIES)
+
+    def _called(self, function: Callable[[_S], _T], items: Sequence[_S], lives: int) -> list[_T]:
+        client = self._client
+        with _lost_in_words(client, "nothing was paid", "begin again"):
+            if self._sent[0] is not function:
+                _wait_for_worker(client)
+                # To as many workers as there are items; others get it from these.
+                self._sent = function, client.scatter(function, broadcast=len(items), hash=False)
+            futures = client.map(_call, [self._sent[1]] * len(items), items, pure=False, retries=_RETRIES)
+            for _ in _finished(client, futures):
+                pass
+            if lives == 0 or "cancelled" not in {future.status for future in futures}:
+                return client.gather(futures)
+        self._sent = None, None  # all workers that had it are gone; others may have come
+        return self._called(function, items, lives - 1)
+
+
+def _wait_for_worker(client: Client) -> None:
+    limit = _wait_limit()
+    try:
+        client.wait_for_workers(1, timeout=limit)
+    except TimeoutError:
+        raise _NoWorkersError(limit) from None
+
+
+def _call(function: Callable[[_S], _T], item: _S) -> _T:
+    return function(item)
+
+
 def _connect_limit() -> float:
     return float(parse_timedelta(dask.config.get("distributed.comm.timeouts.connect")))
 
@@ -269,30 +341,19 @@ def _on_cluster(
         If the scheduler is gone, or no worker is there for too long; names the address. What was drawn is
         kept.
     """
-    from distributed import KilledWorker
-    from distributed.scheduler import NoWorkerError
-
     same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (staging.folder, name, task))
     try:
-        futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
-        for done, future in enumerate(_finished(client, futures), start=1):
-            # What a batch gives is on the disk. A drawn one is asked for nothing: it would be for ever, where
-            # the worker that drew it is gone.
-            if future.status in ("error", "cancelled"):
-                future.result()
-            count(done)
-            if shown:
-                end = "" if done < len(todo) else "\n"
-                print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
-    except KilledWorker:
-        fix = "give the workers more memory, or see their logs"
-        raise _lost(client, "batch after batch, the workers that drew it have died", fix) from None
-    except NoWorkerError as error:  # the scheduler's own configuration says how long it waits
-        raise _no_workers(client, error.timeout) from None
-    except Exception as error:
-        if client.status != "running" or isinstance(error, CancelledError):
-            raise _lost(client, "the Dask scheduler is gone", "start a Dask cluster") from None
-        raise
+        with _lost_in_words(client, "what was drawn is kept", "resume"):
+            futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
+            for done, future in enumerate(_finished(client, futures), start=1):
+                # What a batch gives is on the disk. A drawn one is asked for nothing: it would be for ever,
+                # where the worker that drew it is gone.
+                if future.status in ("error", "cancelled"):
+                    future.result()
+                count(done)
+                if shown:
+                    end = "" if done < len(todo) else "\n"
+                    print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
     finally:
         if client.status == "running":
             with suppress(Exception):  # whatever becomes of it must not hide what went wrong first
@@ -303,7 +364,7 @@ def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
     """Yield the tasks as they finish; there must be a scheduler and, but for a while, a worker."""
     from distributed import as_completed
 
-    limit = parse_timedelta(dask.config.get(_WAIT, None) or _WAIT_DEFAULT)
+    limit = _wait_limit()
     done, looked = as_completed(futures), time.monotonic()
     seen = looked  # when there was a worker
     while not done.is_empty():
@@ -319,18 +380,54 @@ def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
             if workers:
                 seen = looked
             elif looked - seen >= limit:
-                raise _no_workers(client, limit)
+                raise _NoWorkersError(limit)
 
 
-def _no_workers(client: Client, limit: float) -> ConnectionError:
-    rule = f"no worker of the Dask cluster was there for {limit:.0f} s ({_WAIT} in Dask's configuration)"
-    return _lost(client, rule, "start workers")
+class _NoWorkersError(Exception):
+    """No worker was there for so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
-def _lost(client: Client, rule: str, fix: str) -> ConnectionError:
-    """Return the error of a cluster that does not draw any more."""
-    text = f"{rule}; what was drawn is kept. Fix: {fix}, and resume"
-    return ConnectionError(errno.ECONNABORTED, text, getattr(client.scheduler, "address", None))
+def _wait_limit() -> float:
+    return float(parse_timedelta(dask.config.get(_WAIT, None) or _WAIT_DEFAULT))
+
+
+@contextmanager
+def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
+    """Say of a cluster that does not work any more what became of it, how things stand, and what to do.
+
+    Raises
+    ------
+    ConnectionError
+        If the scheduler is gone, no worker is there for too long, or one after the other dies; names the
+        address.
+    """
+    from distributed import KilledWorker
+    from distributed.scheduler import NoWorkerError
+
+    def lost(rule: str, fix: str) -> ConnectionError:
+        text = f"{rule}; {state}. Fix: {fix}, and {again}"
+        return ConnectionError(errno.ECONNABORTED, text, getattr(client.scheduler, "address", None))
+
+    try:
+        yield
+    except KilledWorker:
+        fix = "give the workers more memory, or see their logs"
+        raise lost("task after task, the workers that did it have died", fix) from None
+    except (NoWorkerError, _NoWorkersError) as error:
+        # The limit of the scheduler's own configuration, or of ours.
+        seconds = error.timeout if isinstance(error, NoWorkerError) else error.seconds
+        rule = (
+            f"no worker of the Dask cluster was there for {seconds:.0f} s ({_WAIT} in Dask's configuration)"
+        )
+        raise lost(rule, "start workers") from None
+    except Exception as error:
+        if client.status != "running" or isinstance(error, CancelledError):
+            raise lost("the Dask scheduler is gone", "start a Dask cluster") from None
+        raise
 
 
 def _forget() -> None:

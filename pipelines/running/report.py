@@ -25,6 +25,7 @@ from pipelines.planning.storage import save_plan
 from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
+from pipelines.running.executor import trying_on
 from pipelines.running.payment import cost_of
 from pipelines.running.preflight import check_ready, load_back
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
@@ -144,6 +145,7 @@ def plan(
     *,
     report: Callable[[str], None] | None = None,
     count: Callable[[int, int], None] | None = None,
+    scheduler: str | None = None,
 ) -> PlanReport:
     """Plan a release, and write the plan with its report; no home is read.
 
@@ -157,6 +159,9 @@ def plan(
     count : callable, optional
         Told how many parts of a step are done, and how many there are (0 while nobody knows), where it has
         parts.
+    scheduler : str, optional
+        Address of a Dask cluster (``tcp://...``) whose workers try plans; by default threads of this
+        process. The plan is the same.
 
     Returns
     -------
@@ -173,6 +178,8 @@ def plan(
         If the budget certifies no prior.
     ConfigError, SigningError, LedgerError
         As by `check_ready`: what a run would refuse is refused now.
+    ConnectionError
+        If no scheduler answers at the address given, or its cluster is lost.
     """
     expect(config, ReleaseConfig, "config", "load_config")
     out = None if out is None else path_of(out, "out")
@@ -181,13 +188,14 @@ def plan(
     check_ready(config, confidential=config.workplaces is None)
     _refuse_other(folder)
     progress = Progress(report, count, PLAN_STEPS)
-    with progress.step(Step.READ_PUBLIC_INPUTS):
-        inputs = read_public_inputs(config)
-    with progress.step(Step.CHOOSE):
-        made = make_plan(config, inputs, count=count)
-        guarantee = certify(made)
-    with progress.step(Step.SIMULATE):
-        utility = simulate_utility(made, inputs.model)
+    with trying_on(scheduler) as side_by_side:
+        with progress.step(Step.READ_PUBLIC_INPUTS):
+            inputs = read_public_inputs(config)
+        with progress.step(Step.CHOOSE):
+            made = make_plan(config, inputs, count=count, side_by_side=side_by_side)
+            guarantee = certify(made)
+        with progress.step(Step.SIMULATE):
+            utility = simulate_utility(made, inputs.model, side_by_side=side_by_side)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)

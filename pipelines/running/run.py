@@ -37,7 +37,7 @@ from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
-from pipelines.running.executor import connect, sample_release
+from pipelines.running.executor import connect, sample_release, trying_on
 from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
 from pipelines.running.preflight import check_ready, check_space, load_back
@@ -145,7 +145,7 @@ def run(
     count : callable, optional
         Told how many plans were tried, classes calibrated and batches drawn, and how many there are.
     scheduler : str, optional
-        Address of a Dask cluster (``tcp://...``) to draw on; by default threads of this process.
+        Address of a Dask cluster (``tcp://...``) to plan and to draw on; by default threads of this process.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def run(
     LedgerError
         If the budget does not allow the release, or the ledger cannot be trusted.
     ConnectionError
-        If no scheduler answers at the address given.
+        If no scheduler answers at the address given, or its cluster is lost.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def run(
     try:
         with staging.fresh():
             _refuse_existing(out)  # now that nobody else makes it
-            made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress)
+            made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress, scheduler)
             progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
@@ -334,18 +334,21 @@ def _refuse_unreachable(scheduler: str | None) -> None:
 
 
 def _write_plan(
-    config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress
+    config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress, scheduler: str | None
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
     """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
     stored, counted = public / "plan", progress.count if progress.counted else None
     if reviewed is None:
-        with progress.step(Step.MAKE_PLAN):
-            inputs = read_public_inputs(config)
-            plan, polygons = make_plan(config, inputs, count=counted), inputs.polygons
-            write_names(inputs.names, plan.geography, public)
-            plan_sha256 = save_plan(plan, stored)
-        with progress.step(Step.SIMULATE):
-            write_accuracy(simulate_accuracy(plan, inputs.model), plan_sha256, public)
+        with trying_on(scheduler) as side_by_side:
+            with progress.step(Step.MAKE_PLAN):
+                inputs = read_public_inputs(config)
+                plan = make_plan(config, inputs, count=counted, side_by_side=side_by_side)
+                polygons = inputs.polygons
+                write_names(inputs.names, plan.geography, public)
+                plan_sha256 = save_plan(plan, stored)
+            with progress.step(Step.SIMULATE):
+                accuracy = simulate_accuracy(plan, inputs.model, side_by_side)
+                write_accuracy(accuracy, plan_sha256, public)
         del inputs, plan  # both are large: nothing needs the public model any more, or two plans
         with progress.step(Step.CERTIFY):
             plan = load_back(config, stored, plan_sha256)

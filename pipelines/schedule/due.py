@@ -264,7 +264,7 @@ class _Call:
                 tell = partial(self._tell, file)
                 if not (RunFolder.of(out).begun or RunFolder(out).checked):  # no attempt got as far as paying
                     shutil.rmtree(planned, ignore_errors=True)
-                    plan(config, planned, report=tell)
+                    plan(config, planned, report=tell, scheduler=self.calendar.scheduler)
                 make_release(config, plan=planned, report=tell, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")

@@ -250,7 +250,7 @@ class ServiceSettings(BaseSettings):
     workers : int
         Runs at the same time in this process; 0 for a service whose workers are elsewhere.
     scheduler : str or None
-        Address of a Dask cluster to draw on.
+        Address of a Dask cluster to plan and to draw on.
     public_url : str or None
         What readers type; begins with https:// where a proxy encrypts.
     publisher : str or None

@@ -23,7 +23,9 @@ __all__ = ["check_plan", "keep_plan"]
 _AGAIN = "Submit the run again, so that it is planned again"
 
 
-def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]) -> dict[str, Any]:
+def keep_plan(
+    config: ReleaseConfig, folder: Path, report: Callable[[str], None], scheduler: str | None = None
+) -> dict[str, Any]:
     """Plan a release; no home is read.
 
     Parameters
@@ -32,6 +34,7 @@ def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]
     folder : Path
         Where the plan is kept. What is there comes from an interrupted attempt, and nobody has reviewed it.
     report : callable
+    scheduler : str, optional
         As for `pipelines.plan`.
 
     Returns
@@ -42,7 +45,7 @@ def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]
     """
     shutil.rmtree(folder, ignore_errors=True)
     inputs = _inputs(config)  # before they are read: what changes from here on is noticed
-    written = plan(config, folder, report=report)
+    written = plan(config, folder, report=report, scheduler=scheduler)
     return {**plan_numbers(folder)[0], "report": written.text(), "inputs": inputs}
 
 

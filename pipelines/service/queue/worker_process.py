@@ -123,17 +123,18 @@ def _compare(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[st
 
 def _plan(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), told.said))}
+    kept = keep_plan(config, Path(job["plan_folder"]), told.said, job["scheduler"])
+    return {"plan": json.dumps(kept)}
 
 
 def _release(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
     """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
-    folder, out = Path(job["plan_folder"]), config.release.out
+    folder, out, scheduler = Path(job["plan_folder"]), config.release.out, job["scheduler"]
     if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
-        check_plan(config, folder, job["plan"] or keep_plan(config, folder, told.said))
-    make_release(config, plan=folder, report=told.said, count=told.count, scheduler=job["scheduler"])
+        check_plan(config, folder, job["plan"] or keep_plan(config, folder, told.said, scheduler))
+    make_release(config, plan=folder, report=told.said, count=told.count, scheduler=scheduler)
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}

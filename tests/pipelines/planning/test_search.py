@@ -18,7 +18,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning import search, trials
+from pipelines.planning import search, side_by_side, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
 from pipelines.planning.recommendation import recommend
@@ -97,7 +97,7 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
     together = choose(config, inputs)
     known = dict(losses)
     losses.clear()
-    monkeypatch.setattr(search, "_AT_ONCE", 1)
+    monkeypatch.setattr(side_by_side, "_AT_ONCE", 1)
     assert choose(config, inputs) == together
     assert losses == known
     assert threads - {threading.get_ident()}
@@ -110,7 +110,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     slots = inputs.slots
     concentrations = geo_data.attribute_concentrations(inputs.geography, inputs.model.level, slots)
     workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
-    sample = Sample(slots, inputs.model, workload, inputs.policy, concentrations, 1.0, 1)
+    sample = Sample(slots, inputs.model, workload, inputs.policy, concentrations, len(slots))
     pooling = geo_data.Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
     pools = geo_data.build_pools(slots, inputs.geography, pooling)
     (homes,) = sample.homes_of(pools)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from distributed import LocalCluster
 
 import pipelines
+from pipelines.planning import trials
 from pipelines.running import executor as drawing
 from pipelines.running.folder import RunFolder
 
@@ -55,6 +58,56 @@ def test_a_cluster_gives_the_bytes_of_threads(
     release = seeded(many_batches(), scheduler=cluster.scheduler_address)
     assert public_bytes(release) == threads
     assert not list(release.out.rglob("run.key"))
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_a_cluster_plans_as_threads_do(
+    mechanism: str, small_config: Configs, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a large region, in which one draw decides."""
+    monkeypatch.setattr(trials, "_MOST_DRAWS", 1)
+    asked: list[str] = []
+    call = drawing._ClusterMap.__call__
+
+    def seen(self: Any, function: Any, items: Any) -> list[Any]:
+        asked.extend([type(function).__name__] * len(items))
+        assert str(config.release.out.parent).encode() not in pickle.dumps((function, items))
+        return call(self, function, items)
+
+    monkeypatch.setattr(drawing._ClusterMap, "__call__", seen)
+    free = {"plan.split_threshold": None, "plan.pool_below": None, "plan.retention_min": None}
+    config = small_config(
+        free, {"release.mechanism": mechanism, "workload": [{"home": "trct", "work": "trct"}]}
+    )
+    found = []
+    for scheduler in (None, cluster.scheduler_address):
+        assert not asked
+        out = config.release.out.with_name(f"plan-{len(found)}")
+        pipelines.plan(config, out, scheduler=scheduler)
+        found.append((out / "forecast.json").read_bytes())
+    assert found[0] == found[1]  # of the plan its hash
+    assert asked.count("_Trial") > 4
+    assert asked.count("_MeasuredTrial") == (2 if mechanism == "geometric" else 0)
+
+
+def die_once(mark: Path, number: int) -> int:
+    with suppress(FileExistsError):
+        mark.touch(exist_ok=False)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number**2
+
+
+def test_a_worker_killed_while_planning_changes_nothing(tmp_path: Path) -> None:
+    """The only one there was: what was sent to it goes to the next, too."""
+    own = {"threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=1, **own) as alone,
+        drawing.trying_on(alone.scheduler_address) as call,
+    ):
+        assert call is not None
+        squares = call(partial(die_once, tmp_path / "died"), range(4))
+    assert squares == [0, 1, 4, 9]
+    assert (tmp_path / "died").exists()
 
 
 def test_a_killed_worker_changes_no_byte(

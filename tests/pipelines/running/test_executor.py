@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,6 +119,26 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
     monkeypatch.setattr(distributed, "Client", Gone)
     with pytest.raises(OSError, match="the first error"):
         run(small_config(), scheduler="tcp://127.0.0.1:1")
+
+
+def test_a_cluster_that_is_lost_while_planning_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = SimpleNamespace(status="closed", scheduler=SimpleNamespace(address="tcp://127.0.0.1:1"))
+    monkeypatch.setattr(drawing, "connect", lambda _: nullcontext(client))
+    for error, rule in (
+        (OSError("closed"), "the Dask scheduler is gone; nothing was paid. Fix: start a Dask cluster"),
+        (drawing._NoWorkersError(5), "was there for 5 s .*; nothing was paid. Fix: start workers, and begin"),
+    ):
+
+        def fail(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        client.wait_for_workers = fail
+        with (
+            drawing.trying_on("tcp://127.0.0.1:1") as call,
+            pytest.raises(ConnectionError, match=rule) as caught,
+        ):
+            call(len, ["a candidate"])  # type: ignore[misc]
+        assert caught.value.filename == "tcp://127.0.0.1:1"
 
 
 @pytest.mark.slow

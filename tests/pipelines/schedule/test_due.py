@@ -344,10 +344,11 @@ def test_attempts_can_be_configured(world: World) -> None:
 
 def test_a_calendar_may_name_a_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(due_module, "make_release", lambda *_, scheduler, **__: asked.append(scheduler))
+    for name in ("plan", "make_release"):
+        monkeypatch.setattr(due_module, name, lambda *_, scheduler, **__: asked.append(scheduler))
     world.write(calendar='[calendar]\nscheduler = "tcp://10.0.0.1:8786"\n', ri=ONE)
     due(world.calendar, now=NOW)
-    assert asked == ["tcp://10.0.0.1:8786"]
+    assert asked == ["tcp://10.0.0.1:8786"] * 2
 
 
 def test_a_failure_after_the_debit_costs_nothing_more(world: World) -> None:

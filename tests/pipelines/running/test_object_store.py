@@ -1,0 +1,110 @@
+"""An object store for inputs and for the finished release: a server of S3's protocol, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from click.testing import CliRunner
+from moto.server import ThreadedMotoServer
+
+import pipelines
+from geo_data import InputError, _store, fetch
+from pipelines import ConfigError
+from pipelines.cli import main
+
+from .helpers import Configs, everything, mode, seeded
+
+pytestmark = pytest.mark.slow
+BUCKET, SECRETS = "agency-bucket", ("CANARYKEYID", "CANARYsecretkey")
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Any]:
+    """A file system of the server, which has an empty bucket; what reads it finds credentials by itself."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
+        for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), SECRETS, strict=True):
+            patch.setenv(name, value)
+        store = fsspec.filesystem("s3")
+        store.mkdir(BUCKET)
+        yield store
+    server.stop()
+
+
+def cli(*arguments: object) -> str:
+    """What a command says; nothing of it is a secret."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert not any(secret in result.output for secret in SECRETS)
+    assert result.exit_code == 0, result.output
+    return result.output.strip()
+
+
+def test_a_release_of_what_a_bucket_holds_is_that_of_local_files(
+    bucket: Any, small_config: Configs, small_region: dict[str, Path], tmp_path: Path, frozen_day: None
+) -> None:
+    keys = {
+        "jobs.file": "od",
+        "geography.file": "crosswalk",
+        "geography.polygons.0.file": "tracts",
+        "auxiliary.0.file": "county_flows",
+        "auxiliary.1.file": "tract_flows",
+        "weights.file": "population",
+    }
+    local = seeded(small_config())
+    fetched = {}
+    for key, name in keys.items():
+        file = small_region[name]
+        bucket.put_file(str(file), f"{BUCKET}/inputs/{file.name}")
+        more, folder = (["--confidential"], "jobs") if key == "jobs.file" else ([], "public")
+        said = cli("fetch", "table", f"s3://{BUCKET}/inputs/{file.name}", "--to", tmp_path / folder, *more)
+        fetched[key] = Path(said.splitlines()[-1])
+    assert mode(fetched["jobs.file"]) == 0o600
+    assert mode(tmp_path / "jobs") == 0o700
+    release = seeded(small_config(fetched))
+    assert everything(release.public) == everything(local.public)
+    for content in everything(release.out).values():
+        assert not any(word.encode() in content for word in (BUCKET, *SECRETS))
+
+
+def test_a_release_is_published_into_a_bucket(bucket: Any, small_release: pipelines.Release) -> None:
+    cli("publish", small_release.out, f"s3://{BUCKET}/data")
+    (certificate,) = bucket.glob(f"{BUCKET}/data/*/*/certificate.json")
+    assert bucket.cat_file(certificate) == (small_release.public / "certificate.json").read_bytes()
+    assert certificate.split("/")[-2] in cli("published", f"s3://{BUCKET}/data")
+
+
+def test_what_a_store_refuses_is_one_clear_error(
+    bucket: Any, tmp_path: Path, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, folder = f"s3://{BUCKET}/jobs.csv", tmp_path / "data"
+    bucket.pipe_file(f"{BUCKET}/jobs.csv", b"a,b\n1,2\n")
+
+    def refused(rule: str, *arguments: Any, **how: Any) -> None:
+        with pytest.raises(InputError, match=rule) as caught:
+            fetch(*arguments, **how)
+        assert not any(secret in str(caught.value) for secret in SECRETS)
+        assert not [path for path in folder.rglob("*") if path.name != ".lock"]
+
+    refused("the store has no such file", f"{url}.gz", folder)
+    refused("must be 00000", url, folder, "0" * 64)
+    refused("does not come from the web", "https://127.0.0.1/jobs.csv", folder, confidential=True)
+    folder.chmod(0o755)
+    refused("others can look into the folder", url, folder, confidential=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket, "info", lambda *_, **__: {"size": 3})
+        refused("did not come whole", url, folder)
+    refused("a package is missing .*paramiko", "sftp://127.0.0.1/jobs.csv", folder)
+    assert not _store.is_of_a_store(f"s3://{':'.join(SECRETS)}@{BUCKET}/jobs.csv")
+    assert fetch(url, folder).read_bytes() == b"a,b\n1,2\n"
+    for key in ("jobs.file", "release.out"):
+        with pytest.raises(
+            ConfigError, match=f"{key}: this is a URL; write a path: .*odsynth fetch table"
+        ) as wrong:
+            small_config({key: f"s3://{SECRETS[1]}@{BUCKET}/x"})
+        assert SECRETS[1] not in str(wrong.value)
