@@ -128,10 +128,11 @@ class AttackersReport:
         if certificate.population:
             where.append("inside the geography")
         these = f" ({', '.join(where)})" if where else ""
+        delta = self.certificate.run.delta
+        more = f", and {delta} more" if Fraction(delta) else ""
         return (
-            f"Of homes{these} that seemed equally likely for a job to somebody who knows everything else, "
-            "the likeliest has, after the release, at most this probability, which is also the largest share "
-            f"of correct guesses{self.exception}:"
+            f"Where homes{these} are equally likely for a job, somebody who knows everything else and "
+            f"guesses which it is, is right with at most this probability{more}:"
         )
 
     def _everybody(self) -> str:
@@ -154,9 +155,9 @@ class AttackersReport:
         else:
             reason = "that is drawn several times"
         return (
-            f"For a release {reason}, nothing smaller is computed for people who know less. The numbers "
-            "above hold for them too, where what they believe about your home does not depend on the homes "
-            "of others."
+            f"For a release {reason}, nothing smaller is computed for people who know less. They guess right "
+            "no more often than the table above says, where what they believe about your home does not "
+            "depend on the homes of others."
         )
 
     def _less(self) -> str:
