@@ -252,8 +252,9 @@ def coarsen(
         first, last = (np.full_like(first, of_part.size) for _ in range(2))
         first[0] = 0
     ends = policy.ends(model.geography.n_blocks)
+    copies, n_blocks = policy.copies, model.geography.n_blocks
 
-    def cells_of(rows: slice) -> tuple[list[NDArray[np.int32]], list[NDArray[np.uint8]], _Listed]:
+    def cells_of(rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8], _Listed]:
         cuts: list[NDArray[np.int32]] = []
         strata: list[NDArray[np.uint8]] = []
         shares = model.shares(needed[rows])
@@ -270,16 +271,20 @@ def coarsen(
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
-        return cuts, strata, _kernels.rounded(shares, SHARE_SCALE)
+        # As one array, for a nation's domains are many: in small pieces they would be scattered over memory.
+        return (
+            np.array([c.size * copies for c in cuts], np.int64),
+            np.concatenate([np.zeros(0, np.int32), *(policy.in_copies(c, n_blocks) for c in cuts)]),
+            np.concatenate([np.zeros(0, np.uint8), *(np.tile(s, copies) for s in strata)]),
+            _kernels.rounded(shares, SHARE_SCALE),
+        )
 
     made = in_batches(cells_of, needed.size)
-    copies, n_blocks = policy.copies, model.geography.n_blocks
-    lengths = np.array([c.size * copies for cuts, _, _ in made for c in cuts])
-    listed = [batch[2] for batch in made]
+    lengths, cuts, strata, listed = zip(*made, strict=True)
     return Coarsening(
-        offsets=np.append(0, np.cumsum(lengths)),
-        cuts=np.concatenate([policy.in_copies(c, n_blocks) for cuts, _, _ in made for c in cuts]),
-        stratum=np.concatenate([np.tile(s, copies) for _, strata, _ in made for s in strata]),
+        offsets=np.append(0, np.cumsum(np.concatenate(lengths))),
+        cuts=np.concatenate(cuts),
+        stratum=np.concatenate(strata),
         retention=retention,
         domain=domain.astype(np.int32),
         unit=unit,

@@ -21,7 +21,7 @@ class CodeIndex:
 
     Parameters
     ----------
-    codes : ndarray of str objects, shape (n,)
+    codes : ndarray of str objects, or pyarrow.Array of str, shape (n,)
         Each once.
 
     Attributes
@@ -30,7 +30,7 @@ class CodeIndex:
         Characters of the longest code.
     """
 
-    def __init__(self, codes: npt.NDArray[np.object_]) -> None:
+    def __init__(self, codes: npt.NDArray[np.object_] | pa.Array) -> None:
         texts = pa.array(codes, pa.large_string())
         lengths = pc.unique(pc.utf8_length(texts)).to_pylist()
         self.longest = max(lengths, default=0)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from geo_data.arguments import path_of, texts_of
 from geo_data.errors import InputError, refuse_any
@@ -196,7 +197,7 @@ def read_crosswalk(
             repairs.append(f"areas {name}: {several:,} have several names; most rows decide")
     return Geography(
         block_level=block,
-        blocks=blocks,
+        block_codes=pa.array(blocks, pa.string()),
         levels=levels,
         unit_codes=tuple(unit_codes),
         unit_starts=tuple(unit_starts),

@@ -61,8 +61,9 @@ class Geography:
     ----------
     block_level : str
         Name of the block level: the crosswalk's column, so ``"tabblk2010"`` tells the vintage.
-    blocks : ndarray of str objects, shape (B,)
-        Block codes in order, each once; B >= 1.
+    block_codes : pyarrow.Array of str, length B
+        Block codes in order, each once; B >= 1. Not Python's texts (`blocks`), as those of a nation take four
+        times the memory.
     levels : tuple of str
         Names of the levels above the block, coarsest first; may be empty.
     unit_codes : tuple of ndarray of str objects, shape (U,) each
@@ -89,7 +90,7 @@ class Geography:
     """
 
     block_level: str
-    blocks: Codes
+    block_codes: pa.Array
     levels: tuple[str, ...]
     unit_codes: tuple[Codes, ...]
     unit_starts: tuple[Int32, ...]
@@ -104,7 +105,12 @@ class Geography:
     @property
     def n_blocks(self) -> int:
         """Number of blocks B."""
-        return len(self.blocks)
+        return len(self.block_codes)
+
+    @property
+    def blocks(self) -> Codes:
+        """Block codes in order, ndarray of str objects of shape (B,), made anew each time."""
+        return self.block_codes.to_numpy(zero_copy_only=False)
 
     @cached_property
     def _indexes(self) -> dict[int, CodeIndex]:
@@ -117,15 +123,15 @@ class Geography:
         return {}
 
     @property
-    def _codes(self) -> tuple[Codes, ...]:
-        return (*self.unit_codes, self.blocks, *(part.codes for part in self.non_nesting_areas.values()))
+    def _codes(self) -> tuple[Codes | pa.Array, ...]:
+        return (*self.unit_codes, self.block_codes, *(part.codes for part in self.non_nesting_areas.values()))
 
     def __getstate__(self) -> dict[str, object]:
         # The hash indexes are rebuilt where they are needed rather than sent to every Dask worker.
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_indexes", "_units", "block_codes", "external_blocks")
+            if name not in ("_indexes", "_units", "external_blocks")
         }
 
     def __repr__(self) -> str:
@@ -141,7 +147,7 @@ class Geography:
 
     def codes(self, level: str) -> Codes:
         """Return the codes of the units of `level` in block order, shape (U,)."""
-        return self._codes[self._position(level)]
+        return self.blocks if level == self.block_level else self._codes[self._position(level)]
 
     def starts(self, level: str) -> Int32:
         """Return the first block of each unit of `level`, not of non-nesting areas, int32 of shape (U,)."""
@@ -154,7 +160,7 @@ class Geography:
 
     def n_units(self, level: str) -> int:
         """Return the number of units of `level`."""
-        return len(self.codes(level))
+        return len(self._codes[self._position(level)])
 
     def number(self, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> Int32:
         """Return the block numbers of block codes.
@@ -230,11 +236,6 @@ class Geography:
         numbers = np.arange(self.n_blocks)
         first = self.starts(level)[self.unit_of(level, numbers)]
         return np.array_equal(self.unit_of(areas, numbers), self.unit_of(areas, first))
-
-    @cached_property
-    def block_codes(self) -> pa.Array:
-        """Block codes in order, as an Arrow array of strings, from which tables are made."""
-        return pa.array(self.blocks, type=pa.string())
 
     @cached_property
     def external_blocks(self) -> Int32:
@@ -378,7 +379,7 @@ def ordered_geography(
         codes.append(column.dictionary.to_numpy(zero_copy_only=False)[place[first]])
     geography = Geography(
         block_level=block_level,
-        blocks=blocks.to_numpy(),
+        block_codes=blocks.combine_chunks().cast(pa.string()),
         levels=tuple(units),
         unit_codes=tuple(codes),
         unit_starts=tuple(starts),

@@ -26,7 +26,7 @@ def last_at_most(
     wanted : ndarray of int, shape (n,)
         Not less than the first value of the stretch.
     first, stop : ndarray of int64, shape (n,)
-        The stretch of each entry, ``first:stop``; not empty.
+        The stretch of each entry, ``first:stop``; not empty. The value at `first` is not looked at.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -54,19 +54,30 @@ class OriginShares:
             raise ValueError("origin shares are at least 1 each")
         if self.unit.size and (self.unit.min() < 0 or self.unit.max() >= self.starts.size):
             raise ValueError("origin shares name a unit that there is not")
-        if np.any(np.diff(self._keys) < 1):
+        rises = np.diff(self.unit) > 0
+        between = self.offsets[(self.offsets > 0) & (self.offsets < self.unit.size)]
+        rises[between - 1] = True
+        if not rises.all():
             raise ValueError("units rise inside a row of origin shares")
         if self.row.min() < 0 or self.row.max() >= self.offsets.size - 1:
             raise ValueError("a domain names a row of origin shares that there is not")
 
     @cached_property
-    def _keys(self) -> NDArray[np.int64]:
-        row = np.repeat(np.arange(self.offsets.size - 1, dtype=np.int64), np.diff(self.offsets))
-        return row * self.starts.size + self.unit
-
-    @cached_property
     def _cumulative(self) -> NDArray[np.int64]:
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.share, dtype=np.int64)])
+
+    def for_domains(self, row: NDArray[np.int32]) -> OriginShares:
+        """Return the same shares for other domains, each with a row of them.
+
+        They are as large as the plan: neither they nor their running total are there twice.
+
+        Parameters
+        ----------
+        row : ndarray of int32, shape (n_domains,)
+        """
+        other = replace(self, row=row)
+        vars(other).update(_cumulative=self._cumulative, _units=self._units)
+        return other
 
     def in_copies(self, copies: int, n_blocks: int) -> OriginShares:
         """Return the shares of the units of several copies of all blocks, in each as in one.
@@ -126,14 +137,18 @@ class OriginShares:
         low = self._unit_of(first)
         several = np.flatnonzero(stop > ends[low])
         high = self._unit_of(stop[several] - 1)
-        base = self.row[domain[several]].astype(np.int64) * self.starts.size
-        begin = self._cumulative[np.searchsorted(self._keys, base + low[several])]
-        total = self._cumulative[np.searchsorted(self._keys, base + high, side="right")] - begin
-        several, begin, total = several[total > 0], begin[total > 0], total[total > 0]
-        if several.size == 0:
+        row = self.row[domain[several]]
+        # The last entry before a row may be of any unit, and is not looked at: "none" is before the first.
+        stretch = self.offsets[row] - 1, self.offsets[row + 1]
+        before, last = (last_at_most(self.unit, end, *stretch) for end in (low[several] - 1, high))
+        begin = self._cumulative[before + 1]
+        total = self._cumulative[last + 1] - begin
+        some = total > 0
+        if not some.any():
             return first, stop
-        place = begin + uniform_below(total, stream)
-        unit = self.unit[np.searchsorted(self._cumulative, place, side="right") - 1]
+        several = several[some]
+        place = begin[some] + uniform_below(total[some], stream)
+        unit = self.unit[last_at_most(self._cumulative, place, before[some] + 1, last[some] + 1)]
         first, stop = first.copy(), stop.copy()
         first[several] = np.maximum(first[several], self.starts[unit])
         stop[several] = np.minimum(stop[several], ends[unit])

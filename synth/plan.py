@@ -96,10 +96,9 @@ class Domains:
     @cached_property
     def strata_counts(self) -> NDArray[np.int64]:
         """Cells of each domain in each stratum, shape (n_domains, n_strata)."""
-        strata = int(self.stratum.max()) + 1
-        domain = np.repeat(np.arange(self.n_domains), self.n_cells)
-        flat = np.bincount(domain * strata + self.stratum, minlength=self.n_domains * strata)
-        return flat.reshape(self.n_domains, strata).astype(np.int64)
+        strata = range(int(self.stratum.max()) + 1)
+        first = self.offsets[:-1]  # no domain is empty
+        return np.stack([np.add.reduceat(self.stratum == s, first, dtype=np.int64) for s in strata], axis=1)
 
     def locate(self, domain: NDArray[np.int32], blocks: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the cell (number inside its domain) of each block.

@@ -296,7 +296,7 @@ def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.
     """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
     place = rows.groups.place[rows.groups.starts[:-1]] // plan.policy.n_parts
     row = np.searchsorted(plan.destinations, place).astype(np.int32)
-    return fit.domains(plan.n_origins), replace(plan.destination_shares, row=row)
+    return fit.domains(plan.n_origins), plan.destination_shares.for_domains(row)
 
 
 def draw_homes(

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 import synth
@@ -143,8 +144,7 @@ class MeasuredGroups:
         rest, part = np.divmod(self._keys, self._policy.n_parts)
         found: dict[str, list[str]] = {}
         if self._policy.n_parts > 1:
-            blocks = self._geography.blocks
-            found["home"] = [str(blocks[i]) for i in self._policy.parts[part].tolist()]
+            found["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
         for name, values in zip(reversed(self._choice.by), reversed(self._categories), strict=True):
             rest, code = np.divmod(rest, len(values))
             found[name] = [values[i] for i in code.tolist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -224,7 +224,7 @@ class ReleasePlan:
     @cached_property
     def destination_shares(self) -> synth.OriginShares:
         """The shares by destination unit in place of domain, as one domain may serve several."""
-        return replace(self.origin_shares, row=np.arange(self.destinations.size, dtype=np.int32))
+        return self.origin_shares.for_domains(np.arange(self.destinations.size, dtype=np.int32))
 
     @property
     def mechanism(self) -> synth.Mechanism:

@@ -5,8 +5,6 @@ A run hands them the confidential homes; simulated utility hands them homes draw
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -168,5 +166,5 @@ def draw_from_model(
     unit = plan.geography.unit_of(plan.level, places)
     domain = (np.searchsorted(plan.destinations, unit) * policy.n_parts + part).astype(np.int32)
     row = np.repeat(plan.destination_shares.row, policy.n_parts)
-    cells, shares = np.zeros(domain.size, np.int32), replace(plan.destination_shares, row=row)
+    cells, shares = np.zeros(domain.size, np.int32), plan.destination_shares.for_domains(row)
     return synth.draw_blocks(everywhere, domain, cells, plan.cumulative_weights, shares, stream)

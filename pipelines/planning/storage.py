@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -272,7 +272,8 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
         raise ValueError(f"blocks.parquet: {error}") from None
 
 
-def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
+def _tables(plan: ReleasePlan) -> Iterator[pa.Table]:
+    """Yield the tables of a plan one by one: those of a nation take gigabytes."""
     geography, numeric, pools = plan.geography, plan.numeric, plan.pools
     blocks = {geography.block_level: geography.block_codes}
     for level in geography.levels:
@@ -285,38 +286,46 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
         "longitude": pa.array(geography.longitude),
         "weight": pa.array(plan.weights),
     }
+    yield pa.table(blocks)
     offsets = pa.array(numeric.domains.offsets)
-    domains = {
-        "destination": _text(geography.codes(plan.level), plan.domain_unit),
-        "size": pa.array(plan.domain_size),
-        "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(numeric.domains.cuts)),
-        "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(numeric.domains.stratum)),
-    }
+    yield pa.table(
+        {
+            "destination": _text(geography.codes(plan.level), plan.domain_unit),
+            "size": pa.array(plan.domain_size),
+            "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(numeric.domains.cuts)),
+            "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(numeric.domains.stratum)),
+        }
+    )
+    starts = pa.array(plan.shares.offsets)
+    yield pa.table(
+        {
+            "destination": _text(geography.codes(plan.level), plan.destinations),
+            "unit": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.unit)),
+            "share": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.share)),
+        }
+    )
     categories = pools.slots.categories
-    table = {
-        "place": _block_codes(geography, pools.block),
-        "shared": pa.array(pools.shared),
-        **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
-        "n": pa.array(pools.n),
-        "m": pa.array(numeric.pools.m),
-        "domain": pa.array(numeric.pools.domain),
-        "class": pa.array(numeric.pool_class),
-    }
+    yield pa.table(
+        {
+            "place": _block_codes(geography, pools.block),
+            "shared": pa.array(pools.shared),
+            **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
+            "n": pa.array(pools.n),
+            "m": pa.array(numeric.pools.m),
+            "domain": pa.array(numeric.pools.domain),
+            "class": pa.array(numeric.pool_class),
+        }
+    )
     alike, times = pools.slots.counted()  # of one pool each, as slots of two pools differ
     pool = np.searchsorted(np.cumsum(pools.n), np.cumsum(times)).astype(np.int32)
-    slots = {
-        "pool": pa.array(pool),
-        "work": _block_codes(geography, alike.work),
-        **{name: _text(categories[name], codes) for name, codes in alike.attributes.items()},
-        "count": pa.array(times),
-    }
-    starts = pa.array(plan.shares.offsets)
-    shares = {
-        "destination": _text(geography.codes(plan.level), plan.destinations),
-        "unit": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.unit)),
-        "share": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.share)),
-    }
-    return tuple(pa.table(columns) for columns in (blocks, domains, shares, table, slots))
+    yield pa.table(
+        {
+            "pool": pa.array(pool),
+            "work": _block_codes(geography, alike.work),
+            **{name: _text(categories[name], codes) for name, codes in alike.attributes.items()},
+            "count": pa.array(times),
+        }
+    )
 
 
 def _text(codes: Any, positions: Any) -> pa.DictionaryArray:

@@ -341,10 +341,11 @@ class RunBatches:
                 pq.write_table(dated, piece.parquet, compression="zstd")
         if part.jobs is not None:
             columns: dict[str, Any] = {
-                "w_geocode": geography.blocks[slots.work[own]],
-                "h_geocode": geography.blocks[homes],
-                # Not by way of an array of texts of fixed width, which end at a NUL.
-                **{name: np.array(categories[name], object)[codes] for name, codes in attributes.items()},
+                "w_geocode": geography.block_codes.take(pa.array(slots.work[own])),
+                "h_geocode": geography.block_codes.take(pa.array(homes)),
+                **{
+                    name: pa.array(categories[name], pa.string()).take(pa.array(codes))
+                    for name, codes in attributes.items()
+                },
             }
-            jobs = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-            pq.write_table(jobs, part.jobs, compression="zstd")
+            pq.write_table(pa.table(columns), part.jobs, compression="zstd")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import assume, currently_in_test_context
 from numpy.typing import NDArray
 
@@ -35,7 +36,7 @@ def geography(
     n = sum(areas)
     return Geography(
         block_level="block",
-        blocks=np.array([f"b{i:04}" for i in range(n)], dtype=object),
+        block_codes=pa.array([f"b{i:04}" for i in range(n)]),
         levels=LEVELS,
         unit_codes=(
             np.array([f"r{i}" for i in range(len(regions))], dtype=object),

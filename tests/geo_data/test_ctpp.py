@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from geo_data import Geography, build_model, read_crosswalk, read_ctpp
@@ -74,7 +75,7 @@ def test_traffic_zones(write):
     zones = ["0300100000011", "0300100000012"]
     geography = Geography(
         block_level="block",
-        blocks=np.array([f"{zone}{i}" for zone in zones for i in range(2)], dtype=object),
+        block_codes=pa.array([f"{zone}{i}" for zone in zones for i in range(2)]),
         levels=("taz",),
         unit_codes=(np.array(zones, dtype=object),),
         unit_starts=(np.array([0, 2], np.int32),),

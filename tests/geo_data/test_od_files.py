@@ -7,6 +7,7 @@ import io
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,9 +23,8 @@ w_geocode,h_geocode,S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03,createdate
 
 
 def geography(blocks) -> Geography:
-    blocks = np.array(blocks, dtype=object)
     zeros = np.zeros(len(blocks))
-    return Geography("tabblk2010", blocks, (), (), (), zeros, zeros)
+    return Geography("tabblk2010", pa.array(blocks), (), (), (), zeros, zeros)
 
 
 def golden_jobs():

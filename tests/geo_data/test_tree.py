@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -121,7 +122,7 @@ def test_extremes() -> None:
 
 
 def test_without_levels_the_only_split_is_into_blocks() -> None:
-    places = Geography("block", np.array(["a", "b", "c"], dtype=object), (), (), (), np.zeros(3), np.zeros(3))
+    places = Geography("block", pa.array("abc"), (), (), (), np.zeros(3), np.zeros(3))
     tree = tree_of(places, [1, 1, 1], "block")
     assert cells(tree, [1.0, 2.0, 1.0], 4.0, 0.0) == [0, 1, 2]
     assert cells(tree, [1.0, 2.0, 1.0], 4.0, 2.0) == [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import geo_data
@@ -14,7 +15,7 @@ from pipelines.planning.utility import commutes
 def places() -> geo_data.Geography:
     return geo_data.Geography(
         block_level="block",
-        blocks=np.array(["a", "b", "c", "d"], dtype=object),
+        block_codes=pa.array("abcd"),
         levels=("area",),
         unit_codes=(np.array(["x", "y"], dtype=object),),
         unit_starts=(np.array([0, 2], np.int32),),

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import geo_data
@@ -35,7 +36,7 @@ def places(levels: int, areas: bool = False) -> geo_data.Geography:
     cut = Partition(np.array(["p", "q"], object), np.array([0, 0, 0, 1, 1, 1, 0, 1], np.int32))
     return geo_data.Geography(
         block_level="block",
-        blocks=np.array(list("abcdefgh"), dtype=object),
+        block_codes=pa.array("abcdefgh"),
         levels=names,
         unit_codes=tuple(
             np.array([f"{n}{i}" for i in range(s.size)], object) for n, s in zip(names, starts, strict=True)
@@ -166,7 +167,7 @@ def test_a_sample_tells_what_the_whole_loses() -> None:
     units = 400
     geography = geo_data.Geography(
         block_level="block",
-        blocks=np.array([f"{i:03}" for i in range(units)], object),
+        block_codes=pa.array([f"{i:03}" for i in range(units)]),
         levels=("area",),
         unit_codes=(np.array([f"u{i:03}" for i in range(units)], object),),
         unit_starts=(np.arange(units, dtype=np.int32),),

@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +76,7 @@ def test_variance_between_implicates() -> None:
 def test_add_up() -> None:
     geography = geo_data.Geography(
         block_level="block",
-        blocks=np.array(list("abcd"), dtype=object),
+        block_codes=pa.array("abcd"),
         levels=("area",),
         unit_codes=(np.array(["x", "y"], dtype=object),),
         unit_starts=(np.array([0, 3], np.int32),),
