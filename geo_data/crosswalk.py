@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from geo_data.arguments import path_of, texts_of
 from geo_data.errors import InputError, refuse_any
@@ -152,8 +153,9 @@ def read_crosswalk(
             )
             numbers = pd.Series(parent).astype("str")
             frame[level] = level + numbers.str.zfill(numbers.str.len().max())
-        else:
-            parent = pd.factorize(frame[level])[0]
+        # Each code of many blocks is kept, and from here on compared, once.
+        frame[level] = _shared_codes(frame[level])
+        parent = frame[level].cat.codes.to_numpy(np.int64)
     for coarse, fine in itertools.pairwise(levels):
         _check_nesting(path, frame, coarse, fine)
 
@@ -168,20 +170,20 @@ def read_crosswalk(
     shared = {name: _shared(path, frame[block], frame[name], longest) for name in non_nesting_areas}
     if areas:
         frame = _with_external(path, frame, block, levels, areas, shared)
-    frame = frame.sort_values([*levels, block])
+    frame = _sorted(frame, levels, block)
     unit_codes, unit_starts = [], []
     for level in levels:
-        codes = frame[level].to_numpy(dtype=object)
+        codes = frame[level].cat.codes.to_numpy()
         # Nested and sorted, so a unit begins where the code changes, and never comes back.
         starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]).astype(np.int32)
-        unit_codes.append(codes[starts])
+        unit_codes.append(frame[level].cat.categories.to_numpy(dtype=object)[codes[starts]])
         unit_starts.append(starts)
-    blocks = frame[block].to_numpy(dtype=object)
+    blocks = _texts(frame[block])
     known = {}
-    every_block = np.arange(len(blocks), dtype=np.int32)
-    for level, codes, starts in zip(
-        (*levels, block), (*unit_codes, blocks), (*unit_starts, every_block), strict=True
-    ):
+    named_units = dict(zip(levels, zip(unit_codes, unit_starts, strict=True), strict=True))
+    if block in named:
+        named_units[block] = frame[block].to_numpy(dtype=object), np.arange(len(frame), dtype=np.int32)
+    for level, (codes, starts) in named_units.items():
         if level in named:
             # In the order of the blocks; an external zone has no row in the file, and no name.
             known[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
@@ -197,7 +199,7 @@ def read_crosswalk(
             repairs.append(f"areas {name}: {several:,} have several names; most rows decide")
     return Geography(
         block_level=block,
-        block_codes=pa.array(blocks, pa.string()),
+        block_codes=blocks.cast(pa.string()),
         levels=levels,
         unit_codes=tuple(unit_codes),
         unit_starts=tuple(unit_starts),
@@ -239,7 +241,8 @@ def _with_external(
     shared: Mapping[str, int],
 ) -> pd.DataFrame:
     """Add a row for every external zone; places stay NaN."""
-    lengths = {name: int(frame[name].str.len().max()) for name in (*levels, *shared, block)}
+    plain = frame.astype(dict.fromkeys(levels, "str"))
+    lengths = {name: int(plain[name].str.len().max()) for name in (*levels, *shared, block)}
     added = pd.DataFrame(
         {name: [fill(area, n) for area in areas] for name, n in lengths.items()}, dtype="str"
     )
@@ -252,17 +255,46 @@ def _with_external(
     refuse_any(
         path,
         f"external zones are areas of the crosswalk, or of one another, at level {finest}",
-        int(added[finest].isin(frame[finest].unique()).sum()) + int(added[finest].duplicated().sum()),
+        int(added[finest].isin(plain[finest].unique()).sum()) + int(added[finest].duplicated().sum()),
         fix="name only areas of which the crosswalk has no block",
     )
-    return pd.concat([frame, added], ignore_index=True)
+    result = pd.concat([plain, added], ignore_index=True)
+    return result.assign(**{level: _shared_codes(result[level]) for level in levels})
+
+
+def _texts(column: pd.Series) -> pa.Array:
+    """Return a column of texts as one Arrow array."""
+    return pa.chunked_array(pa.array(column)).combine_chunks()
+
+
+def _shared_codes(codes: pd.Series) -> pd.Series:
+    """Return codes as a categorical, whose categories are sorted."""
+    encoded = _texts(codes).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    sorted_codes = pd.Index(encoded.dictionary.take(order), dtype="str")
+    numbers = place[encoded.indices.to_numpy()]
+    return pd.Series(pd.Categorical.from_codes(numbers, sorted_codes), codes.index)
+
+
+def _sorted(frame: pd.DataFrame, levels: Sequence[str], block: str) -> pd.DataFrame:
+    """Return the rows by units of each level, coarsest first, and blocks."""
+    codes = [frame[level].cat.codes.to_numpy() for level in levels]
+    order = pc.sort_indices(_texts(frame[block])).to_numpy()
+    for each in reversed(codes):
+        order = order[np.argsort(each[order], kind="stable")]
+    return frame.iloc[order]
 
 
 def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
+    texts = _texts(blocks)
+    ordered = texts.take(pc.sort_indices(texts))  # which most files are, and so quicker than hashes
+    repeated = pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py()
     refuse_any(
         path,
         "rows repeat a block that has a row already",
-        blocks.duplicated(),
+        blocks.duplicated() if repeated else 0,
         column=str(blocks.name),
         fix="keep one row per block",
     )
@@ -305,11 +337,13 @@ def _repair(
 
 
 def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: str, fine: str) -> None:
-    pairs = frame[[coarse, fine]].drop_duplicates()
+    inside, units = (frame[level].cat.codes.to_numpy(np.int64) for level in (coarse, fine))
+    pairs = np.unique(units * len(frame[coarse].cat.categories) + inside)
+    of_unit = np.bincount(pairs // len(frame[coarse].cat.categories))
     refuse_any(
         path,
         f"units lie in more than one unit of {coarse}",
-        pairs.loc[pairs[fine].duplicated(), fine].nunique(),
+        int((of_unit > 1).sum()),
         column=fine,
         fix="list the levels from the coarsest to the finest, and only levels that nest",
     )

@@ -280,7 +280,7 @@ def locate_blocks(
     Parameters
     ----------
     geography : Geography
-    codes : Series of str, shape (n,)
+    codes : Series of str, or categorical of str, shape (n,)
         Its index are the numbers of the rows of the file, from 0.
     path, column : str
         Named in errors.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ from synth.policy import FULL, Policy
 __all__ = ["MicrodataJobs"]
 
 _MAX_CATEGORIES = 1000
-_ROWS = 4_000_000  # of a file at a time: codes as text take many times the memory of numbers
+_ROWS = 4_000_000  # of a file at a time
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class MicrodataJobs:
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, some million rows at a time; else as `records`.
 
-        Rows of a worker are counted after the last. What is wrong with homes is counted in the rows at hand.
+        Rows of a worker are counted after the last.
 
         Parameters
         ----------
@@ -210,15 +211,17 @@ class MicrodataJobs:
                 del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
-            for start in range(0, len(frame), _ROWS):
+            work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work, others=others)
+            home = self._homes(frame[self.home], path)
+            del frame
+            for start in range(0, len(work), _ROWS):
                 rows = slice(start, start + _ROWS)
-                work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
                 codes = {name: column[rows] for name, column in hidden.items()}
-                blocks = self._homes(home, path)
+                blocks = home[rows]
                 yield JobRecords(
-                    work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
+                    work=work[rows],
                     home=self.policy.origins(blocks, codes, self.geography.n_blocks) if codes else blocks,
-                    attributes={name: codes[rows] for name, codes in coded.items()},
+                    attributes={name: column[rows] for name, column in coded.items()},
                 )
 
         refuse_any(
@@ -264,8 +267,8 @@ class MicrodataJobs:
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
             return self._code(values)
-        codes = pd.Index(categories, dtype="str").get_indexer(pd.Index(values))
-        return narrow(np.where(codes < 0, len(categories), codes), len(categories) + 1)
+        place = pd.Index(categories, dtype="str").get_indexer(values.cat.categories)
+        return narrow(np.where(place < 0, len(categories), place)[values.cat.codes], len(categories) + 1)
 
     def _read(
         self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
@@ -278,9 +281,13 @@ class MicrodataJobs:
         present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
         secret = self.policy.secret
         columns.update({name: "secret" if name in secret else "label" for name in labels})
+        # Identifiers of workers come once each, or nearly so.
+        read = partial(
+            read_table, path, present=present, shared=columns.keys() - {self.worker}, sha256=self.sha256
+        )
         if self.count is None:
-            return read_table(path, columns, present=present, sha256=self.sha256)
-        frame = read_table(path, {**columns, self.count: "number"}, present=present, sha256=self.sha256)
+            return read(columns)
+        frame = read({**columns, self.count: "number"})
         count = frame.pop(self.count)
         refuse_any(
             path,
@@ -293,7 +300,9 @@ class MicrodataJobs:
         return frame.loc[frame.index.repeat(count.astype(np.int64))]  # the index stays the number of the row
 
     def _code(self, values: pd.Series) -> AttributeCodes:
-        codes, categories = pd.factorize(values, sort=True)
+        values = values.cat.remove_unused_categories()
+        place, categories = pd.factorize(values.cat.categories, sort=True)
+        codes = place[values.cat.codes]
         self._refuse_many(str(values.name), categories)
         return narrow(codes, len(categories))
 

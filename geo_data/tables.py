@@ -57,7 +57,7 @@ Kind = Literal["code", "home", "label", "secret", "count", "number", "margin", "
 
 _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it
 # Each distinct count is looked at once: most rows of a table of jobs have one of a few.
-_COUNT = pa.dictionary(pa.int32(), pa.string())
+_TEXTS = pa.dictionary(pa.int32(), pa.string())
 _PARQUET = b"PAR1"
 _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
 _NO_ROWS = "the file is empty: it has a header and no rows"
@@ -74,6 +74,7 @@ def read_table(
     schema: Collection[str] | None = None,
     present: Collection[str] = (),
     optional: Mapping[str, Kind] | None = None,
+    shared: Collection[str] = (),
     sha256: dict[str, str] | None = None,
 ) -> pd.DataFrame:
     """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
@@ -90,6 +91,9 @@ def read_table(
         Further columns that the header must have; they are not parsed.
     optional : mapping of str to Kind
         Further columns that are read where the header has them.
+    shared : collection of str
+        Columns of codes and labels that come many times over, as in a table of jobs: each different text is
+        kept, and looked at, once.
     sha256 : dict, optional
         The SHA-256 of the file, hexadecimal, is entered under its path: of text, of the bytes as they are
         read.
@@ -98,8 +102,8 @@ def read_table(
     -------
     DataFrame
         One row per row of the file in its order, the columns in the order asked for: code, label and text as
-        pandas ``str``, name as a categorical of ``str``, count as int64 (>= 0), number as float64 (finite),
-        margin as float64 (>= 0, or NaN).
+        pandas ``str``, name, and what is shared, as a categorical of ``str``, count as int64 (>= 0), number
+        as float64 (finite), margin as float64 (>= 0, or NaN).
         At least one row.
 
     Raises
@@ -120,7 +124,7 @@ def read_table(
         header = _parquet_header(path)
         _check_header(path, header, wanted, schema)
         columns = _with(columns, optional, header)
-        table = _read_parquet(path, columns)
+        table = _read_parquet(path, columns, shared)
         if sha256 is not None:  # Parquet is not read from its beginning to its end
             with path.open("rb") as file:
                 sha256[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -128,11 +132,13 @@ def read_table(
         header = _csv_header(path)
         _check_header(path, header, wanted, schema)
         columns = _with(columns, optional, header)
-        table = _read_csv(path, columns, sha256)
+        table = _read_csv(path, columns, shared, sha256)
     if table.num_rows == 0:
         raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
     note_rows(path, table.num_rows)
-    return pd.DataFrame({name: _values(path, name, kind, table[name]) for name, kind in columns.items()})
+    return pd.DataFrame(
+        {name: _values(path, name, kind, table[name], name in shared) for name, kind in columns.items()}
+    )
 
 
 def _with(
@@ -206,10 +212,14 @@ def _check_header(
         )
 
 
-def _read_csv(path: Path, columns: Mapping[str, Kind], sha256: dict[str, str] | None) -> pa.Table:
-    """Return the columns as text, of which counts and names are dictionaries."""
-    shared = {"name": _NAME, "count": _COUNT}
-    types = {name: shared.get(kind, pa.string()) for name, kind in columns.items()}
+def _read_csv(
+    path: Path, columns: Mapping[str, Kind], shared: Collection[str], sha256: dict[str, str] | None
+) -> pa.Table:
+    """Return the columns as text, of which counts, names and what is shared are dictionaries."""
+    of_kind = {"name": _NAME, "count": _TEXTS}
+    types = {
+        name: _TEXTS if name in shared else of_kind.get(kind, pa.string()) for name, kind in columns.items()
+    }
     ragged: list[int] = []
 
     def skip(_: object) -> str:
@@ -253,10 +263,10 @@ def _read_csv(path: Path, columns: Mapping[str, Kind], sha256: dict[str, str] | 
     return table
 
 
-def _read_parquet(path: Path, columns: Mapping[str, Kind]) -> pa.Table:
+def _read_parquet(path: Path, columns: Mapping[str, Kind], shared: Collection[str]) -> pa.Table:
     try:
-        shared = [name for name, kind in columns.items() if kind == "name"]
-        table = pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=shared)
+        encoded = [name for name, kind in columns.items() if kind == "name" or name in shared]
+        table = pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=encoded)
         if table.num_rows == pyarrow.parquet.read_metadata(path).num_rows:
             return table
     except READ_FAULTS:
@@ -264,12 +274,12 @@ def _read_parquet(path: Path, columns: Mapping[str, Kind]) -> pa.Table:
     raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
 
 
-def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Series:
+def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: bool) -> pd.Series:
     """Return a column as its kind, after the checks that the kind promises."""
     type_ = column.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
-        column = column.cast(type_) if kind not in ("name", "count") else column
+        column = column if kind in ("name", "count") or shared else column.cast(type_)
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
     if kind in ("code", "home") and not is_text:
         raise InputError(
@@ -303,12 +313,23 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         return margins(path, name, text) if kind == "margin" else text
     if kind == "count":
         return _counts(path, name, column.dictionary_encode().unify_dictionaries())
-    missing = column.is_null()
+    index = None  # of each row in what is looked at
+    if shared:
+        column = column.cast(pa.string()) if is_number else column
+        column = column.dictionary_encode().unify_dictionaries()
+        index = pa.chunked_array([chunk.indices for chunk in column.chunks], pa.int32())
+        is_text, column = True, column.chunk(0).dictionary
+    missing = column.is_null() if index is None else index.is_null()
     if is_text:
         column = column.cast(pa.large_string())
-        distinct = pc.unique(column).drop_null()  # a geocode comes many times over
+        distinct = column if shared else pc.unique(column).drop_null()  # a geocode comes many times over
+
+        def having(found: pa.Array) -> pa.ChunkedArray:
+            rows = pc.is_in(column, found)
+            return rows if index is None else pc.fill_null(rows.take(index), False)
+
         blank = distinct.filter(pc.equal(pc.utf8_trim_whitespace(distinct), ""))
-        missing = pc.or_(missing, pc.is_in(column, blank))
+        missing = pc.or_(missing, having(blank)) if len(blank) else missing
     if pc.any(missing).as_py():
         _refuse_missing(path, name, missing.to_pandas(), kind)
     if kind == "number" and not is_text:
@@ -318,11 +339,13 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         refuse_any(
             path,
             "geocodes are written as decimal numbers",
-            pc.is_in(column, decimal).to_pandas() if len(decimal) else 0,
+            having(decimal).to_pandas() if len(decimal) else 0,
             column=name,
             fix="keep geocodes as text in the program that wrote the file",
         )
     text = column.cast(pa.large_string()).to_pandas().astype("str")
+    if index is not None:
+        return pd.Series(pd.Categorical.from_codes(index.to_numpy(), pd.Index(text)))
     return numbers(path, name, text) if kind == "number" else text
 
 

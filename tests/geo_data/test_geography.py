@@ -85,7 +85,7 @@ def test_unknown_codes_are_minus_one(demo_geography):
 def test_block_level_is_a_level(demo_geography):
     assert demo_geography.n_units("tabblk2010") == demo_geography.n_blocks == 120
     assert demo_geography.starts("tabblk2010").tolist() == list(range(120))
-    assert demo_geography.codes("tabblk2010") is demo_geography.blocks
+    assert demo_geography.codes("tabblk2010").tolist() == demo_geography.blocks.tolist()
 
 
 def test_unknown_level_is_refused_with_the_allowed_ones(demo_geography):
