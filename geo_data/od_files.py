@@ -118,8 +118,10 @@ def od_rows(
 ) -> pa.Table:
     """Count jobs as `od_table` does, with the same parameters and errors, and return an Arrow table."""
     pairs = count_pairs(geography, work, home, attributes, categories)
-    codes = geography.block_codes.cast(pa.large_string())
-    columns = {"w_geocode": codes.take(pa.array(pairs.work)), "h_geocode": codes.take(pa.array(pairs.home))}
+    columns = {
+        name: geography.block_codes.take(pa.array(blocks)).cast(pa.large_string())
+        for name, blocks in (("w_geocode", pairs.work), ("h_geocode", pairs.home))
+    }
     columns |= zip(all_counts(categories), map(pa.array, pairs.counts.T), strict=True)
     return pa.table(columns)
 

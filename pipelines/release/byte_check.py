@@ -8,7 +8,9 @@ and that nothing is beside it, but not every choice of how it is encoded; the ch
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -108,9 +110,12 @@ def _versions(here: Mapping[str, str]) -> str:
 def _check_table(folder: Path, name: str) -> Iterator[str]:
     """Check a Parquet file of data or a folder of them, and yield those that another pyarrow wrote."""
     path = folder / name
-    for part in sorted(path.iterdir()) if path.is_dir() else [path]:
-        if not check_parquet_bytes(part, partial(_write_groups, part)):
-            yield part.relative_to(folder).as_posix()
+    parts = sorted(path.iterdir()) if path.is_dir() else [path]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # pyarrow lets them run side by side
+        compared = threads.map(lambda part: check_parquet_bytes(part, partial(_write_groups, part)), parts)
+        for part, same in zip(parts, compared, strict=True):
+            if not same:
+                yield part.relative_to(folder).as_posix()
 
 
 def _write_groups(path: Path, target: io.RawIOBase) -> None:
