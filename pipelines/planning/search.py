@@ -39,6 +39,7 @@ __all__ = ["choose", "make_plan"]
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
+_FIRST_SIZE = 16.0  # T that is tried first where it is one for all pools
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
@@ -287,12 +288,14 @@ class _Search:
         """Return the candidate whose cells have a size, if it is worth a search.
 
         Counting in the units of a level costs nothing but noise, which estimates deal with: where units can
-        be measured at all, cells of a size are tried in small regions only.
+        be measured at all, cells of a size are tried in small regions only. Where they cannot, as there are
+        too many of them, one T is enough (`_rescaled` finds it): noise does not depend on the pool's size.
         """
         if not self._adaptive:
             return [self._fixed]
-        if self._measures and not self._whole and units and self.value(self._lowest(units)) < inf:
-            return []
+        if self._measures and not self._whole:
+            of_units = bool(units) and self.value(self._lowest(units)) < inf
+            return [] if of_units else [replace(self._fixed, thresholds=(_FIRST_SIZE,))]
         return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload)]
 
     def _best_of(self, starts: Sequence[Choices], ends: Sequence[_Sharing]) -> Choices:
