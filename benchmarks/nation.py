@@ -1,11 +1,11 @@
-"""Releasing a nation: time and memory of `odsynth plan`, of `odsynth run` with it, and of `odsynth verify`.
+"""Releasing a nation: what planning, running and verifying take as it grows, step by step.
 
-Usage: python benchmarks/nation.py [--workers 140000000] [--mechanism dirichlet] [--folder FOLDER]
+Usage: python benchmarks/nation.py [--jobs 1400000 --jobs 14000000 ...] [--mechanism dirichlet] [--write]
 
-Simulates a country of the size of the United States (`odsynth simulate`, not counted): 51 states, 3,142
-counties, 73,000 tracts, 7.7 million blocks, 2.3 million work blocks, 140 million jobs, a county table and a
-tract table of an earlier release. Then three commands run as a user starts them, whole, one after the other,
-for each mechanism:
+Simulates countries with the form of the United States (`odsynth simulate`, not counted): at 140 million jobs
+51 states, 3,142 counties, 73,000 tracts, 7.7 million blocks, 2.3 million work blocks, a file of jobs for each
+state, a county table, and a tract table of an earlier release; smaller ones have as many jobs less of each.
+Then three commands run as a user starts them, whole, one after the other, for each mechanism and size:
 
 - `odsynth plan` reads the public inputs, chooses, certifies, tries the plan on homes drawn from the public
   model, draws the picture, and writes plan and report;
@@ -13,143 +13,289 @@ for each mechanism:
   or resamples, writes, checks;
 - `odsynth verify` checks the public folder, as anybody may.
 
-Prints a table. A folder that is given is kept; a nation that is in it already is taken, whatever its size.
+Of each step stands beside what it took what pyarrow alone takes to read, or to write, the same columns of the
+same files: less than that no program could take that uses it.
+
+Results are kept in out/benchmarks/nation.json, a column for each mechanism and size, so that a long
+measurement can be made in parts; --write makes the page and the picture from it.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import click
-import processes
+import matplotlib
 import psutil
 import pyarrow.parquet as pq
-from report import table
+from matplotlib import pyplot as plt
+from processes import GB
+from report import fill, table
 
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "out" / "benchmarks" / "nation.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+PICTURE = ROOT / "docs" / "images" / "growth.svg"
+COMMAND = "python benchmarks/nation.py"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
-MECHANISMS = ("geometric", "dirichlet")  # the one with more steps first: rows are in its order
-PAUSE = 0.5  # seconds between two looks at the memory
+MECHANISMS = ("dirichlet", "geometric")
+JOBS = (1_400_000, 14_000_000, 140_000_000)
+ON_PAPER = 1_400_000_000
+PAUSE = 0.25  # seconds between two looks at memory and processor time
+
+
+@dataclass
+class Took:
+    """What a command took, all its processes together, and of its steps, in their order."""
+
+    wall: float = 0.0
+    processors: float = 0.0
+    gigabytes: float = 0.0
+    steps: dict[str, float] = field(default_factory=dict)
+    """Seconds of processors."""
 
 
 @click.command()
-@click.option("--workers", default=140_000_000)
-@click.option(
-    "--mechanism", "mechanisms", type=click.Choice(MECHANISMS), multiple=True, help="By default both."
-)
-@click.option("--folder", type=click.Path(path_type=Path), help="Kept; by default a temporary one.")
-def main(workers: int, mechanisms: tuple[str, ...], folder: Path | None) -> None:
-    """Simulate, plan, run, verify and print."""
-    mechanisms = mechanisms or MECHANISMS
-    with kept(folder) as where:
-        config = where / "nation.toml"
-        for out in (release(where, mechanism) for mechanism in mechanisms):
-            if out.exists():
-                raise click.ClickException(f"{out}: a release is there already; remove it")
-        if not config.exists():
-            simulate = [*ODSYNTH, "simulate", str(where), "--workers", str(workers)]
-            subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL)
-        columns = [dict(column(where, mechanism)) for mechanism in mechanisms]
-    names = dict.fromkeys(name for found in columns for name in found)
-    print(table(["", *mechanisms], ([name, *(found.get(name, "") for found in columns)] for name in names)))
+@click.option("--jobs", "sizes", type=int, multiple=True, default=JOBS, show_default=True)
+@click.option("--mechanism", "mechanisms", type=click.Choice(MECHANISMS), multiple=True, default=MECHANISMS)
+@click.option("--write", is_flag=True, help=f"Only write {PAGE.name} and the picture, from what is kept.")
+def main(sizes: tuple[int, ...], mechanisms: tuple[str, ...], write: bool) -> None:
+    """Simulate, plan, run, verify, keep, and print."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    for jobs in () if write else sizes:
+        with tempfile.TemporaryDirectory() as name:
+            where = Path(name)
+            simulate = [*ODSYNTH, "simulate", str(where), "--workers", str(jobs)]
+            subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for mechanism in mechanisms:
+                found = column(where, mechanism, jobs)
+                kept = [one for one in kept if (one["mechanism"], one["jobs"]) != (mechanism, jobs)] + [found]
+                RESULTS.parent.mkdir(parents=True, exist_ok=True)
+                RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    text = "\n\n".join(described(sorted(kept, key=lambda one: one["jobs"])))
+    print(text)
+    if write:
+        draw_picture(kept)
+        fill(PAGE, COMMAND, text)
 
 
-def release(where: Path, mechanism: str) -> Path:
-    """Return the output folder of a mechanism."""
-    return where / f"release-{mechanism}"
-
-
-def column(where: Path, mechanism: str) -> Iterator[tuple[str, str]]:
-    """Make the release of a mechanism, and yield what is said of it, by row."""
-    config, out = where / f"{mechanism}.toml", release(where, mechanism)
+def column(where: Path, mechanism: str, jobs: int) -> dict[str, object]:
+    """Make a release, and return what is said of it."""
+    config, out = where / f"{mechanism}.toml", where / f"release-{mechanism}"
     said = (where / "nation.toml").read_text(encoding="utf-8")
     here = f'out = "{out.name}"\nmechanism = "{mechanism}"'
     config.write_text(said.replace('out = "release"', here), encoding="utf-8")
-    took = {
-        name: measured([*ODSYNTH, *command])
-        for name, command in {
-            "plan": ["plan", str(config)],
-            "run --plan": ["run", str(config), "--plan", f"{out}-plan"],
-            "verify": ["verify", str(out / "public")],
-        }.items()
+    load = os.getloadavg()[0]
+    commands = {
+        "plan": ["plan", str(config)],
+        "run --plan": ["run", str(config), "--plan", f"{out}-plan"],
+        "verify": ["verify", str(out / "public")],
     }
-    yield from sizes(out)
-    for name, (seconds, gigabytes) in took.items():
-        yield f"`odsynth {name}`: whole", f"{seconds / 60:.1f} minutes"
-        yield f"`odsynth {name}`: peak memory, all processes together", f"{gigabytes:.2f} GB"
-    yield from steps(out)
+    return {
+        "mechanism": mechanism,
+        "jobs": jobs,
+        "load": load,
+        "took": {name: asdict(measured([*ODSYNTH, *command])) for name, command in commands.items()},
+        "sizes": dict(sizes_of(out)),
+        "least": dict(least(where, out)),
+    }
 
 
-@contextmanager
-def kept(folder: Path | None) -> Iterator[Path]:
-    """Give a folder to work in, a temporary one by default."""
-    if folder is not None:
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-def measured(command: list[str]) -> tuple[float, float]:
-    """Run a command.
-
-    Returns
-    -------
-    tuple of float
-        Wall seconds, and the peak of its resident memory in GB: of the process as the kernel counts it, or of
-        the process and all that it started, added up twice a second, if that is more. What they share is
-        counted in each.
-    """
-    peak = 0
+def measured(command: Sequence[str]) -> Took:
+    """Run a command, and look at it and all that it starts while it runs."""
+    took, begin, earlier = Took(), time.perf_counter(), of_children()
+    title, before, said = "", 0.0, list[str]()
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(processes.measured, command)
-        while not running.done():
-            peak = max(peak, sum(map(resident, psutil.Process().children(recursive=True))))
+        reading, seen = thread.submit(said.extend, process.stderr), 0
+        while True:
+            ended = reading.done()
+            resident, took.processors = looked_at(process, took.processors)
+            took.gigabytes = max(took.gigabytes, resident / GB)
+            for line in said[seen:]:
+                if line.rstrip().endswith("..."):
+                    if title:
+                        took.steps[title] = took.processors - before
+                    title, before = line.rstrip(" .\n"), took.processors
+                seen += 1
+            if ended:
+                break
             time.sleep(PAUSE)
-    usage = running.result()
-    if usage.status:
-        raise click.ClickException(f"{' '.join(command)} ended with status {usage.status}: {usage.errors}")
-    return usage.seconds, max(peak / processes.GB, usage.gigabytes)
+    if process.wait():
+        raise click.ClickException(f"{' '.join(command)} ended with status {process.returncode}: {said[-1:]}")
+    took.wall, took.processors = time.perf_counter() - begin, of_children() - earlier
+    if title:
+        took.steps[title] = took.processors - before
+    return took
 
 
-def resident(process: psutil.Process) -> int:
-    """Return the resident memory of a process in bytes, 0 if it has ended."""
+def of_children() -> float:
+    """Return the seconds of processors of all processes that this one has waited for, and of theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def looked_at(process: psutil.Process, before: float) -> tuple[int, float]:
+    """Return the resident bytes of a process and its children, and their seconds of processors.
+
+    What they share is counted in each. The time is that of before where they have just ended.
+    """
     try:
-        return int(process.memory_info().rss)
+        every = [process, *process.children(recursive=True)]
+        times = [(one.memory_info().rss, one.cpu_times()) for one in every]
     except psutil.NoSuchProcess:
-        return 0
+        return 0, before
+    # Of children that have ended, as the kernel adds them up.
+    ended = times[0][1]
+    total = sum(t.user + t.system for _, t in times) + ended.children_user + ended.children_system
+    return sum(rss for rss, _ in times), max(before, total)
 
 
-def sizes(out: Path) -> Iterator[tuple[str, str]]:
+def sizes_of(out: Path) -> Iterator[tuple[str, str]]:
     """Yield how large everything is."""
     public = out / "public"
     totals = json.loads((public / "certificate.json").read_text(encoding="utf-8"))["totals"]
     blocks = pq.read_metadata(public / "plan" / "blocks.parquet").num_rows
-    (od,) = (path for path in public.glob("*_od_main_*") if path.is_dir())
-    yield "jobs", f"{totals['records']:,}"
     yield "blocks of the domain", f"{blocks:,}"
     yield "pools; domains; cells", "; ".join(f"{totals[name]:,}" for name in ("pools", "domains", "cells"))
-    yield "tasks that draw", f"{sum(1 for _ in od.iterdir()):,}"
-    yield "size of the plan; of the release with it", f"{size(public / 'plan')}; {size(public)}"
+    yield "size of the plan; of the release with it", f"{megabytes(public / 'plan')}; {megabytes(public)}"
 
 
-def size(folder: Path) -> str:
+def megabytes(folder: Path) -> str:
     """Return the size of all files in a folder."""
     return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e6:,.0f} MB"
 
 
-def steps(out: Path) -> Iterator[tuple[str, str]]:
-    """Yield the time of each step of the run, as it is kept inside the agency."""
-    log = (out / "confidential" / "run.json").read_text(encoding="utf-8")
-    for name, seconds in json.loads(log)["seconds"].items():
-        yield f"of the run: {name[0].lower()}{name[1:]}", f"{seconds:.0f} s"
+def least(where: Path, out: Path) -> Iterator[tuple[str, float]]:
+    """Yield the seconds of processors that pyarrow takes for what a step must read or write."""
+    jobs, public = sorted((where / "jobs").iterdir()), out / "public"
+    released = sorted(path for folder in public.glob("*_main_*") for path in folder.iterdir())
+    plan = sorted((public / "plan").glob("*.parquet"))
+    tables = [where / f"{name}.parquet" for name in ("xwalk", "county", "tract", "population")]
+    yield "Reading public inputs", seconds_of(jobs, ["work"]) + seconds_of(tables)
+    yield "Reading the plan", seconds_of(plan)
+    yield "Reading the confidential origins", seconds_of(jobs, ["home", "work"])
+    both = seconds_of(released, write=True)
+    yield "Drawing synthetic workers", both - seconds_of(released)
+    yield "Checking the release", both + seconds_of(plan)
+
+
+def seconds_of(files: Sequence[Path], columns: list[str] | None = None, *, write: bool = False) -> float:
+    """Return the seconds of processors of reading columns of Parquet files, and of writing them again."""
+    begin = time.process_time()
+    for path in files:
+        found = pq.read_table(path, columns=columns)
+        if write:
+            pq.write_table(found, io.BytesIO(), compression="zstd")
+    return time.process_time() - begin
+
+
+def described(kept: Sequence[dict]) -> Iterator[str]:
+    """Yield the parts of the page."""
+    memory = psutil.virtual_memory().total / GB
+    yield f"{os.cpu_count()} cores, {memory:.0f} GB. Memory is the peak of all processes of a command."
+    for mechanism in MECHANISMS:
+        found = [one for one in kept if one["mechanism"] == mechanism]
+        if not found:
+            continue
+        yield f"**{mechanism}**"
+        header = ["", *(f"{one['jobs']:,} jobs" for one in found), f"{ON_PAPER:,}, on paper"]
+        yield table(header, rows_of(found))
+        last = found[-1]
+        yield f"Of {last['jobs']:,} jobs, by step, in seconds of processors:"
+        yield table(["", "takes", "at least, by pyarrow", "times the least"], steps_of(last))
+
+
+def rows_of(found: Sequence[dict]) -> Iterator[list[str]]:
+    """Yield the rows of a mechanism."""
+    yield ["load of the machine before", *(f"{one['load']:.1f}" for one in found), ""]
+    for name in found[0]["sizes"]:
+        yield [name, *(one["sizes"][name] for one in found), ""]
+    of = {
+        "by the clock": ("wall", "s"),
+        "seconds of processors": ("processors", "s"),
+        "peak memory": ("gigabytes", "GB"),
+    }
+    for name in found[0]["took"]:
+        for words, (key, unit) in of.items():
+            values = [one["took"][name][key] for one in found]
+            row = [f"`odsynth {name}`: {words}", *(number(value, unit) for value in values)]
+            yield [*row, number(extrapolated([one["jobs"] for one in found], values), unit)]
+    sums = [sum(one["took"][name]["wall"] for name in ("plan", "run --plan")) for one in found]
+    yield ["plan and run together, by the clock", *(number(one, "s") for one in sums), ""]
+
+
+def extrapolated(jobs: Sequence[int], values: Sequence[float]) -> float | None:
+    """Return what the line through the last two sizes says of 1.4 billion jobs."""
+    if len(jobs) < 2:
+        return None
+    slope = (values[-1] - values[-2]) / (jobs[-1] - jobs[-2])
+    return values[-1] + slope * (ON_PAPER - jobs[-1])
+
+
+def number(value: float | None, unit: str) -> str:
+    """Return a number of seconds, minutes from two hundred on, or gigabytes."""
+    if value is None:
+        return ""
+    if unit == "s" and value >= 200:
+        return f"{value / 60:,.1f} min"
+    return f"{value:.2f} GB" if unit == "GB" else f"{value:.1f} s"
+
+
+def steps_of(one: dict) -> Iterator[list[str]]:
+    """Yield the steps of planning and running, beside the least."""
+    for name in ("plan", "run --plan"):
+        took = one["took"][name]
+        for title, seconds in took["steps"].items():
+            floor = one["least"].get(title)
+            ratio = "" if floor is None else f"{seconds / floor:.1f}"
+            yield [
+                f"{name}: {title[0].lower()}{title[1:]}",
+                number(seconds, "s"),
+                number(floor, "s"),
+                ratio,
+            ]
+        rest = took["processors"] - sum(took["steps"].values())
+        yield [f"{name}: starting", number(max(rest, 0.0), "s"), "", ""]
+
+
+def draw_picture(kept: Sequence[dict]) -> None:
+    """Draw time and memory against jobs, a line a command and mechanism."""
+    matplotlib.rcParams["svg.hashsalt"] = "odsynth"
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    colours = {"plan": "#0072b2", "run --plan": "#d55e00", "verify": "#009e73"}
+    styles = {"dirichlet": "-", "geometric": "--"}
+    for axis, key, label in zip(
+        axes, ("processors", "gigabytes"), ("seconds of processors", "peak memory, GB"), strict=True
+    ):
+        for mechanism, style in styles.items():
+            found = sorted((one["jobs"], one["took"]) for one in kept if one["mechanism"] == mechanism)
+            for name, colour in colours.items():
+                values = [took[name][key] for _, took in found]
+                axis.plot([jobs for jobs, _ in found], values, style, color=colour, marker="o", markersize=3)
+        axis.set(xscale="log", yscale="log", xlabel="jobs", ylabel=label)
+        axis.grid(alpha=0.3)
+    for name, colour in colours.items():
+        axes[0].plot([], [], color=colour, label=name)
+    for mechanism, style in styles.items():
+        axes[0].plot([], [], style, color="black", label=mechanism)
+    linear = [min(JOBS), max(JOBS)]
+    axes[0].plot(
+        linear, [4 * one / linear[0] for one in linear], ":", color="#999999", label="linear in jobs"
+    )
+    axes[0].legend(fontsize=8)
+    figure.savefig(PICTURE, metadata={"Date": None})
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from geo_data.arguments import path_of, texts_of
 from geo_data.errors import InputError, refuse_any
@@ -155,7 +156,7 @@ def read_crosswalk(
             frame[level] = level + numbers.str.zfill(numbers.str.len().max())
         # Each code of many blocks is kept, and from here on compared, once.
         frame[level] = _shared_codes(frame[level])
-        parent = frame[level].cat.codes.to_numpy(np.int64)
+        parent = frame[level].cat.codes.to_numpy().astype(np.int64)
     for coarse, fine in itertools.pairwise(levels):
         _check_nesting(path, frame, coarse, fine)
 
@@ -171,18 +172,19 @@ def read_crosswalk(
     if areas:
         frame = _with_external(path, frame, block, levels, areas, shared)
     frame = _sorted(frame, levels, block)
-    unit_codes, unit_starts = [], []
+    unit_codes: list[NDArray[np.object_]] = []
+    unit_starts: list[NDArray[np.int32]] = []
     for level in levels:
-        codes = frame[level].cat.codes.to_numpy()
+        number = frame[level].cat.codes.to_numpy()
         # Nested and sorted, so a unit begins where the code changes, and never comes back.
-        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]).astype(np.int32)
-        unit_codes.append(frame[level].cat.categories.to_numpy(dtype=object)[codes[starts]])
+        starts = np.flatnonzero(np.r_[True, number[1:] != number[:-1]]).astype(np.int32)
+        unit_codes.append(np.asarray(frame[level].cat.categories, object)[number[starts]])
         unit_starts.append(starts)
     blocks = _texts(frame[block])
     known = {}
     named_units = dict(zip(levels, zip(unit_codes, unit_starts, strict=True), strict=True))
     if block in named:
-        named_units[block] = frame[block].to_numpy(dtype=object), np.arange(len(frame), dtype=np.int32)
+        named_units[block] = np.asarray(frame[block], object), np.arange(len(frame), dtype=np.int32)
     for level, (codes, starts) in named_units.items():
         if level in named:
             # In the order of the blocks; an external zone has no row in the file, and no name.
