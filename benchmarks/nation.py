@@ -25,6 +25,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -127,7 +128,7 @@ def measured(command: Sequence[str]) -> Took:
                 if line.rstrip().endswith("..."):
                     if title:
                         took.steps[title] = took.processors - before
-                    title, before = line.rstrip(" .\n"), took.processors
+                    title, before = re.sub(r"[\d,]+ ", "", line.rstrip(" .\n")), took.processors
                 seen += 1
             if ended:
                 break
@@ -231,7 +232,8 @@ def rows_of(found: Sequence[dict]) -> Iterator[list[str]]:
         for words, (key, unit) in of.items():
             values = [one["took"][name][key] for one in found]
             row = [f"`odsynth {name}`: {words}", *(number(value, unit) for value in values)]
-            yield [*row, number(extrapolated([one["jobs"] for one in found], values), unit)]
+            paper = None if key == "wall" else extrapolated([one["jobs"] for one in found], values)
+            yield [*row, number(paper, unit)]
     sums = [sum(one["took"][name]["wall"] for name in ("plan", "run --plan")) for one in found]
     yield ["plan and run together, by the clock", *(number(one, "s") for one in sums), ""]
 
