@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from geo_data import InputError
 from geo_data.tables import read_table
 
 COLUMNS = {"id": "code", "kind": "label", "n": "count", "x": "number"}
@@ -54,6 +55,52 @@ def test_parquet_labels_may_be_integers_or_dictionaries(tmp_path):
     assert frame["worker"].tolist() == ["12", "7"]
     assert frame["age"].tolist() == ["b", "a"]
     assert frame["f"].tolist() == [1.0, 2.0]
+
+
+def dictionaries(rows, words):
+    """Return texts in two pieces whose dictionaries differ, and have a word that no row has."""
+    words = [word for word in words if word is not None]
+    half = len(rows) // 2
+    pieces = (rows[:half], [*words, "x1"]), (rows[half:], ["x2", *reversed(words)])
+    at = [[None if row is None else some.index(row) for row in part] for part, some in pieces]
+    return pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), some)
+            for numbers, (_, some) in zip(at, pieces, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "text", "dictionary"])
+@pytest.mark.parametrize(
+    ("words", "kind", "rule"),
+    [
+        (["01", "02", "10"], "code", None),
+        (["b", "a", "c d"], "label", None),
+        (["01", "02", " "], "code", "values are missing or blank"),
+        (["01", "02", None], "home", "values are missing or blank"),
+        (["01", "02", "1e+2"], "code", "decimal numbers"),
+    ],
+)
+def test_what_is_shared_is_the_same_and_refused_alike(tmp_path, form, words, kind, rule):
+    rows = [words[i % 3] for i in range(20)]
+    path = tmp_path / f"t.{form}"
+    if form.startswith("csv"):
+        pd.DataFrame({"id": rows, "n": 1}).to_csv(path, index=False)
+    else:
+        column = dictionaries(rows, words) if form == "dictionary" else pa.array(rows)
+        pa.parquet.write_table(pa.table({"id": column}), path, row_group_size=7)
+    found = []
+    for shared in ((), ("id",)):
+        try:
+            frame = read_table(path, {"id": kind}, shared=shared)
+        except InputError as error:
+            found.append(str(error))
+        else:
+            assert isinstance(frame["id"].dtype, pd.CategoricalDtype) == bool(shared)
+            found.append(frame["id"].astype("str").tolist())
+    assert found[0] == found[1]
+    assert (rule in found[0]) if rule else (found[0] == rows)
 
 
 def test_absent_file(tmp_path, refused):
