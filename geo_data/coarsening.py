@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -280,20 +281,29 @@ def coarsen(
         )
 
     made = in_batches(cells_of, needed.size)
-    lengths, cuts, strata, listed = zip(*made, strict=True)
+    lengths, cuts, strata, listed = map(list, zip(*made, strict=True))
+    counts, units, shares = map(list, zip(*listed, strict=True))
+    del made, listed  # so that only one of the arrays of a nation is there twice, while it is put together
     return Coarsening(
         offsets=np.append(0, np.cumsum(np.concatenate(lengths))),
-        cuts=np.concatenate(cuts),
-        stratum=np.concatenate(strata),
+        cuts=_taken(cuts),
+        stratum=_taken(strata),
         retention=retention,
         domain=domain.astype(np.int32),
         unit=unit,
         size=size,
         row=np.searchsorted(needed, unit).astype(np.int32),
-        share_offsets=np.append(0, np.cumsum(np.concatenate([counts for counts, _, _ in listed]))),
-        share_unit=np.concatenate([units for _, units, _ in listed]),
-        share=np.concatenate([shares for _, _, shares in listed]),
+        share_offsets=np.append(0, np.cumsum(np.concatenate(counts))),
+        share_unit=_taken(units),
+        share=_taken(shares),
     )
+
+
+def _taken(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return pieces as one array, and leave none in the list."""
+    whole = np.concatenate(pieces)
+    pieces.clear()
+    return whole
 
 
 def _of_part(tree: Tree, shares: Float64, first: int, stop: int) -> Float64:
