@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from geo_data.arguments import path_of, texts_of
+from geo_data.code_index import has_repeats
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import fill, find_external_zones
 from geo_data.geography import Geography, Partition
@@ -290,13 +291,10 @@ def _sorted(frame: pd.DataFrame, levels: Sequence[str], block: str) -> pd.DataFr
 
 
 def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
-    texts = _texts(blocks)
-    ordered = texts.take(pc.sort_indices(texts))  # which most files are, and so quicker than hashes
-    repeated = pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py()
     refuse_any(
         path,
         "rows repeat a block that has a row already",
-        blocks.duplicated() if repeated else 0,
+        blocks.duplicated() if has_repeats(_texts(blocks)) else 0,
         column=str(blocks.name),
         fix="keep one row per block",
     )

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from geo_data.code_index import CodeIndex
+from geo_data.code_index import CodeIndex, has_repeats
 from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
 __all__ = ["Geography", "Partition", "ordered_geography"]
@@ -358,7 +358,8 @@ def ordered_geography(
         not on earth, an external zone is not there, or a block of no external zone is in no area; nothing is
         repaired.
     """
-    if len(blocks) == 0 or blocks.null_count or pc.count_distinct(blocks).as_py() < len(blocks):
+    block_codes = blocks.combine_chunks().cast(pa.string())
+    if len(blocks) == 0 or blocks.null_count or has_repeats(block_codes):
         raise ValueError("there are no blocks, or one comes twice or has no code")
     codes: list[Codes] = []
     starts: list[Int32] = []
@@ -379,7 +380,7 @@ def ordered_geography(
         codes.append(column.dictionary.to_numpy(zero_copy_only=False)[place[first]])
     geography = Geography(
         block_level=block_level,
-        block_codes=blocks.combine_chunks().cast(pa.string()),
+        block_codes=block_codes,
         levels=tuple(units),
         unit_codes=tuple(codes),
         unit_starts=tuple(starts),

@@ -89,7 +89,8 @@ def keep_homes(
             some = (pool < pools.n.size) & (group < groups.table.n.size)
             count += count_cells(groups.table, group[some], records.home[some])
         batch = np.searchsorted(first, pool, side="right") - 1
-        order = np.argsort(batch, kind="stable")
+        # Numbers of two bytes, as those of batches mostly are, are sorted ten times as fast.
+        order = np.argsort(batch.astype(np.min_scalar_type(first.size)), kind="stable")
         if not known:
             order = order[pool[order] < pools.n.size]
         homes = np.stack([pool[order].astype(np.int32), records.work[order], records.home[order]])
