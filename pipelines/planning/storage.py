@@ -416,8 +416,8 @@ def _load_pools(
     count = slots["count"].to_numpy()
     if not (count > 0).all() or count.astype(float).sum() > MOST:
         raise ValueError(f"slots.parquet: counts below 1, or of more than {MOST:,} jobs together")
-    place = 2 * geography.number(table["place"]).astype(np.int64) + table["shared"].to_numpy()
-    block = geography.number(slots["work"])
+    place = 2 * _numbers(geography, table["place"]).astype(np.int64) + table["shared"].to_numpy()
+    block = _numbers(geography, slots["work"])
     work = np.repeat(block, count)
     n = table["n"].to_numpy()
     said = document["pooling"]
@@ -465,6 +465,11 @@ def _check_fit(
         raise ValueError("pools.parquet: a work block's slots are in a pool of another place")
     if np.any(np.diff(pool.astype(np.int64) * geography.n_blocks + block) < 0):
         raise ValueError("slots.parquet: slots are not in the order of pools and work blocks")
+
+
+def _numbers(geography: Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Return the block numbers of codes, as text or a dictionary of it; -1 where there is no such block."""
+    return geography.number(column.cast(pa.string()))
 
 
 def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
