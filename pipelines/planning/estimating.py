@@ -40,6 +40,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _MOST_KEPT = 2**26  # expected jobs of one place, rows by cells, that are held for tables that are kept
+_MOST_ROUNDED = 2**33  # the same of all places: rounding more takes hours
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class JobLayout:
         That of the pools, then the further ones.
     kept : tuple of TableChoice
         Tables of the workload that nobody measures: rounding keeps them too, as far as one place's expected
-        jobs fit into memory then.
+        jobs fit into memory then, and those of all places do not take hours.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
@@ -191,8 +192,9 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
         jobs = np.bincount(geography.unit_of(plan.level, slots.work))
         blocks = np.bincount(geography.unit_of(plan.level, np.unique(slots.work)))
         kinds = int(np.prod([len(slots.categories[name]) for name in names], dtype=np.int64))
-        rows = int(np.minimum(jobs[: blocks.size], blocks * kinds).max())
-        if rows * geography.n_units(table.home) * plan.policy.copies <= _MOST_KEPT:
+        rows = np.minimum(jobs[: blocks.size], blocks * kinds)
+        wide = geography.n_units(table.home) * plan.policy.copies
+        if int(rows.max()) * wide <= _MOST_KEPT and int(rows.sum()) * wide <= _MOST_ROUNDED:
             found.append(TableChoice(table.work, public, table.home, Fraction(0)))
     return tuple(dict.fromkeys(found))
 
