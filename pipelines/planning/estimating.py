@@ -194,7 +194,9 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
         kinds = int(np.prod([len(slots.categories[name]) for name in names], dtype=np.int64))
         rows = np.minimum(jobs[: blocks.size], blocks * kinds)
         wide = geography.n_units(table.home) * plan.policy.copies
-        if int(rows.max()) * wide <= _MOST_KEPT and int(rows.sum()) * wide <= _MOST_ROUNDED:
+        # Of all units, as a plan is tried on some of them, and then must keep what the whole can.
+        every = float(rows[rows > 0].mean()) * geography.n_units(plan.level)
+        if int(rows.max()) * wide <= _MOST_KEPT and every * wide <= _MOST_ROUNDED:
             found.append(TableChoice(table.work, public, table.home, Fraction(0)))
     return tuple(dict.fromkeys(found))
 
