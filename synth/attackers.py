@@ -349,7 +349,7 @@ def _mean(
     return mean / total
 
 
-@lru_cache(maxsize=16)  # all attackers ask it of a class
+@lru_cache(maxsize=8192)  # all attackers ask it of each class
 def _of_coins(
     c: PoolClass,
     retention: tuple[Fraction, ...],
