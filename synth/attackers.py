@@ -29,7 +29,15 @@ from synth.rationals import decimal_up
 from synth.record import pure_gain
 from synth.tails import Arithmetic, rigorous, upper_fraction
 
-__all__ = ["KNOWLEDGE", "Attackers", "Change", "best_share", "largest_change", "largest_changes", "some_exact"]
+__all__ = [
+    "KNOWLEDGE",
+    "Attackers",
+    "Change",
+    "best_share",
+    "largest_change",
+    "largest_changes",
+    "some_exact",
+]
 
 KNOWLEDGE: dict[str, Callable[[int], int]] = {
     "all but one job": lambda others: others,
