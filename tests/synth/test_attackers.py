@@ -21,6 +21,7 @@ import synth
 from synth import attackers
 from synth.attackers import KNOWLEDGE, Attackers, best_share, largest_change, largest_changes
 from synth.losses import PoolClass
+from synth.parameters import DirichletParameters
 from synth.record import pure_gain
 from synth.tails import rigorous, upper_fraction
 
@@ -177,9 +178,9 @@ def test_the_most_of_several_classes_is_that_of_one_of_them(retention: Fraction)
     domains = synth.Domains(12, np.array([0, 12]), cells, np.zeros(12, np.uint8))
     pools = synth.Pools(n, n, np.zeros(n.size, np.int32))
     plan = synth.Dirichlet().calibrate(pools, domains, (retention,), F(8), F(1, 1000))
-    classes = [plan.parameters.classes[number] for number in plan.pool_class]  # type: ignore[union-attr]
+    assert isinstance(plan.parameters, DirichletParameters)
+    classes, q = [plan.parameters.classes[i] for i in plan.pool_class], plan.parameters.denominator
     everybody = [Attackers(knowledge, sure) for knowledge in KNOWLEDGE for sure in (None, F(1), F(100))]
-    q = plan.parameters.denominator  # type: ignore[union-attr]
     for who in everybody:
         with rigorous() as balls:
             each = [upper_fraction(largest_change(c, (retention,), q, who, balls)) for c in classes]
