@@ -62,7 +62,7 @@ class Case:
     @property
     def bound(self) -> Fraction:
         """The largest change of odds for the class."""
-        [[change]] = synth.largest_changes(self.plan, [self.attackers])
+        [change] = synth.largest_changes(self.plan, [self.attackers])
         return change.odds
 
     def found(self, runs: int, seed: int | None = None) -> Fraction:

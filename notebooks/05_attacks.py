@@ -212,7 +212,7 @@ stubbornness = [10**power for power in range(6)]
 figure, axis = plt.subplots(figsize=(5.5, 3.6))
 for knowledge, marker in zip(synth.KNOWLEDGE, "os^v", strict=True):
     classes = [synth.Attackers(knowledge, Fraction(sure)) for sure in stubbornness]
-    odds = [float(change.odds) for [change] in synth.largest_changes(plan, classes)]
+    odds = [float(change.odds) for change in synth.largest_changes(plan, classes)]
     axis.plot(stubbornness, odds, marker=marker, label=f"knows {knowledge}")
 axis.axhline(np.exp(2), color="0.3", ls="--", lw=1, label="ε = 2, but for δ")
 axis.set(xscale="log", yscale="log", xlabel="stubbornness, in homes seen", ylabel="odds change by at most")

@@ -17,7 +17,10 @@ from functools import lru_cache
 from typing import Any
 
 import flint
+import numpy as np
+from numpy.typing import NDArray
 
+from synth.calibration import alike_classes
 from synth.losses import PoolClass
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
@@ -26,7 +29,15 @@ from synth.rationals import decimal_up
 from synth.record import pure_gain
 from synth.tails import Arithmetic, rigorous, upper_fraction
 
-__all__ = ["KNOWLEDGE", "Attackers", "Change", "best_share", "largest_change", "largest_changes"]
+__all__ = [
+    "KNOWLEDGE",
+    "Attackers",
+    "Change",
+    "best_share",
+    "largest_change",
+    "largest_changes",
+    "some_exact",
+]
 
 KNOWLEDGE: dict[str, Callable[[int], int]] = {
     "all but one job": lambda others: others,
@@ -37,6 +48,7 @@ KNOWLEDGE: dict[str, Callable[[int], int]] = {
 """What may be known of a pool besides public tables: how many homes, of how many other jobs."""
 
 _KNOWN_WHOLE = 2  # pools of more jobs have some that nobody of the other classes knows
+_ONE = Fraction(1)
 _SMALL = 32  # in pools of at most so many slots and draws means are summed, for every number of draws
 
 
@@ -98,42 +110,78 @@ class Change:
         return f"<Change: odds by a factor of at most {decimal_up(self.odds, 6)}{near}>"
 
 
-def largest_changes(plan: Plan, attackers: Sequence[Attackers]) -> list[list[Change]]:
-    """Return what attackers can gain in the pools of each class of a plan.
+def largest_changes(
+    plan: Plan, attackers: Sequence[Attackers], pools: NDArray[np.bool_] | None = None
+) -> list[Change]:
+    """Return the most that attackers can gain in some pools of a plan.
 
     Parameters
     ----------
     plan : Plan
         Of Dirichlet resampling, with public numbers of records.
     attackers : sequence of Attackers
+    pools : ndarray of bool, shape (n_pools,), optional
+        Which pools; by default all.
 
     Returns
     -------
-    list of list of Change
-        For each attackers one for each class of the plan; proved, and rounded up.
+    list of Change
+        For each attackers one; proved, and rounded up.
 
     Raises
     ------
     ValueError
         If the plan is of another kind, or a pool is outside its class.
     """
+    parameters = _parameters(plan)
+    numbers = np.unique(plan.pool_class if pools is None else plan.pool_class[pools]).tolist()
+    alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
+    classes = tuple(parameters.classes[number] for number in numbers)
+    found = []
+    for one in attackers:
+        odds, where = _largest(classes, parameters.retention, parameters.denominator, one)
+        exact = alike[numbers[where]] and _exact(classes[where], parameters.retention, one)
+        found.append(Change(odds, exact))
+    return found
+
+
+def some_exact(plan: Plan, attackers: Sequence[Attackers]) -> bool:
+    """Say whether in pools of any class what any of the attackers can gain is known exactly.
+
+    Parameters
+    ----------
+    plan, attackers
+        As for `largest_changes`.
+    """
+    parameters = _parameters(plan)
+    alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
+    return any(
+        same and _exact(c, parameters.retention, one)
+        for c, same in zip(parameters.classes, alike, strict=True)
+        for one in attackers
+    )
+
+
+def _parameters(plan: Plan) -> DirichletParameters:
     parameters = plan.parameters
     if not isinstance(parameters, DirichletParameters) or plan.record_range is not None:
         raise ValueError("attackers are bounded for resampling from pools whose numbers of jobs are public")
     check_membership(plan, parameters)
-    retention, q = parameters.retention, parameters.denominator
-    found: list[list[Change]] = [[] for _ in attackers]
-    for number, c in enumerate(parameters.classes):
-        alike = bool((plan.pools.m[plan.pool_class == number] == c.m_max).all())
-        for one, changes in zip(attackers, found, strict=True):
-            changes.append(Change(_odds(c, retention, q, one), alike and _exact(c, retention, one)))
-    return found
+    return parameters
 
 
-@lru_cache(maxsize=8192)  # a run says this of its plan, and then checks what it wrote
-def _odds(c: PoolClass, retention: tuple[Fraction, ...], denominator: int, attackers: Attackers) -> Fraction:
+@lru_cache(maxsize=512)  # a run says this of its plan, and then checks what it wrote
+def _largest(
+    classes: tuple[PoolClass, ...], retention: tuple[Fraction, ...], denominator: int, attackers: Attackers
+) -> tuple[Fraction, int]:
+    """Return the largest change of odds in any of some classes, and the place of the first that has it."""
+    most, where = Fraction(1), 0
     with rigorous() as balls:
-        return upper_fraction(largest_change(c, retention, denominator, attackers, balls))
+        for place, c in enumerate(classes):
+            odds = upper_fraction(largest_change(c, retention, denominator, attackers, balls, most))
+            if odds > most:
+                most, where = odds, place
+    return most, where
 
 
 def best_share(odds: Fraction, candidates: int) -> Fraction:
@@ -160,6 +208,7 @@ def largest_change(
     denominator: int,
     attackers: Attackers,
     arithmetic: Arithmetic,
+    most: Fraction = _ONE,
 ) -> Any:
     """Bound by how much attackers can change the odds between two homes of a job, in any pool of a class.
 
@@ -170,32 +219,36 @@ def largest_change(
     pool_class, retention, denominator, arithmetic
         As for `synth.losses.failure_bound`.
     attackers : Attackers
+    most : Fraction
+        What they can change in other pools, at least 1: a class where it is no more takes less time.
 
     Returns
     -------
     float or flint.arb
-        At least 1. Of those who know all other jobs of a pool it is `synth.record.pure_gain`.
+        At least `most`. Of those who know all other jobs of a pool it is `synth.record.pure_gain`.
     """
     c = pool_class
-    worst = arithmetic.number(1)
+    worst = arithmetic.number(most)
     if sum(c.cells) == 1:  # nothing that is drawn depends on the home
         return worst
     if not attackers.unknown(c.n_min):
-        worst = pure_gain(c, retention, denominator, arithmetic)
+        pure = pure_gain(c, retention, denominator, arithmetic)
+        worst = worst if pure <= worst else arithmetic.larger(worst, pure)
         sizes = range(c.n_min, min(c.n_max, _KNOWN_WHOLE + 1) + 1)
         fewest = next((n for n in sizes if attackers.unknown(n)), None)
         if fewest is None:
             return worst
         c = replace(c, n_min=fewest)
-    gain = arithmetic.number(1)
+    coins = _of_coins(c, retention, denominator, arithmetic, flint.ctx.prec)
     present = [
         _Cells(number, flint.fmpq(a, denominator), flint.fmpq(f.numerator, f.denominator))
         for number, a, f in zip(c.cells, c.prior, retention, strict=True)
         if number
     ]
+    before = gain = worst / coins
     for cells in present:
         gain = _gain(c, cells, _Others.of(c, present, cells, attackers), gain, arithmetic)
-    return arithmetic.larger(worst, gain * _of_coins(c, retention, denominator, arithmetic, flint.ctx.prec))
+    return worst if gain is before else arithmetic.larger(worst, gain * coins)
 
 
 @dataclass(frozen=True)
@@ -257,7 +310,7 @@ class _Others:
 def _gain(c: PoolClass, cell: _Cells, others: _Others, most: Any, arithmetic: Arithmetic) -> Any:
     """Bound the mean of g(x) = 1 + s/(x + a), over f for x = 0, for any number s of draws from a cell.
 
-    It is `most` where no mean is larger.
+    It is `most`, the same object, where no mean is larger.
     """
     a, f, u = cell.prior, cell.retention, others.unknown
     small = max(c.n_max, c.m_max) <= _SMALL
@@ -271,6 +324,10 @@ def _gain(c: PoolClass, cell: _Cells, others: _Others, most: Any, arithmetic: Ar
         return 1 + (weight + s + (1 - f) * a * (weight / u + 1)) / (u + a)
 
     draws = range(1, c.m_max + 1)
+    few = max(int(arithmetic.lower((most * arithmetic.number(f) - 1) * arithmetic.number(a))), 0)
+    # With so many or fewer g(0) is not above `most`, and with more no mean is if it is not with one more.
+    if few >= c.m_max or arithmetic.number(among(few + 1)) <= most:
+        return most
     first = bisect_left(draws, True, key=lambda s: alone(s) > among(s))
     for bound, nearest_first in ((alone, draws[:first][::-1]), (among, draws[first:])):
         for s in nearest_first:
@@ -280,7 +337,8 @@ def _gain(c: PoolClass, cell: _Cells, others: _Others, most: Any, arithmetic: Ar
                 most = largest
                 break
             weight = max(others.weight(s), least)
-            most = arithmetic.larger(most, _mean(s, u, weight, a, f, arithmetic))
+            mean = _mean(s, u, weight, a, f, arithmetic)
+            most = most if mean <= most else arithmetic.larger(most, mean)
     return most
 
 
@@ -299,7 +357,7 @@ def _mean(
     return mean / total
 
 
-@lru_cache(maxsize=16)  # all attackers ask it of a class
+@lru_cache(maxsize=8192)  # all attackers ask it of each class
 def _of_coins(
     c: PoolClass,
     retention: tuple[Fraction, ...],

@@ -80,10 +80,10 @@ FLOAT = Arithmetic(float, math.lgamma, _float_exp, math.log, max, Fraction)
 
 BALL = Arithmetic(
     _ball,
-    lambda x: x.lgamma(),
-    lambda x: x.exp(),
-    lambda x: x.log(),
-    lambda x, y: x.max(y),
+    flint.arb.lgamma,
+    flint.arb.exp,
+    flint.arb.log,
+    flint.arb.max,
     lambda x: _exact_fraction(x.lower()),
 )
 """Rigorous (Arb balls through python-flint); use inside `rigorous`."""

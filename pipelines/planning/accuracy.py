@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.planning.measured import table_in_words
-from pipelines.planning.utility import cell_counts, count_variation
+from pipelines.planning.utility import cell_counts, cell_variation, count_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload
 
 __all__ = [
@@ -228,13 +228,17 @@ def expected_accuracy(
         one = Workload((table,), workload.geography, workload.level)
         # Of jobs of some units the numbers of larger areas would be too small.
         whole = share >= 1 or not one.gathers(table)
-        counts = cell_counts(*np.split(one.cells(table, (true, released)), [len(true)])) if whole else None
-        sizes = [] if counts is None else _sizes(*counts)
-        if of_workload and losses is not None:
-            found = next(losses)
-        else:
-            lost = count_variation(*counts) if counts else one.losses(true, released, share)[0]
-            found = (lost, one.losses(true, public, share)[0])
+        found = next(losses) if of_workload and losses is not None else None
+        sizes = []
+        if whole:
+            sides = (true, released) if found else (true, released, public)
+            ends = np.cumsum([len(side) for side in sides])[:-1]
+            own, *others = np.split(one.cells(table, sides), ends)
+            counts = cell_counts(own, others[0])
+            sizes = _sizes(*counts)
+            found = found or (count_variation(*counts), cell_variation(own, others[1]))
+        elif found is None:
+            found = (one.losses(true, released, share)[0], one.losses(true, public, share)[0])
         loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in found)
         tables.append(
             ExpectedTable(

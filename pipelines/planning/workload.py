@@ -197,7 +197,8 @@ class Workload:
             if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
                 present, cells = np.unique(cells, return_inverse=True)
                 span = present.size
-            cells = cells * wide + part
+            cells *= wide  # in place: memory that is new costs as much as the sum
+            cells += part
             span *= wide
         return cells
 

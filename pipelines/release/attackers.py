@@ -21,6 +21,7 @@ from pipelines.release.certificate import (
     population_in_words,
 )
 from pipelines.release.promises import odds_in_words, presence_in_words
+from synth.attackers import some_exact
 
 __all__ = [
     "ATTACKERS_FILE",
@@ -59,14 +60,11 @@ class AttackersReport:
         Of the plan, with what it promises against everybody.
     attackers : tuple of synth.Attackers
         The classes of attackers; the first knows all other jobs. None where such are not bounded.
-    changes : tuple of list of synth.Change
-        Of each class of attackers, the largest change of odds by class of pools.
     """
 
     plan: ReleasePlan
     certificate: Certificate
     attackers: tuple[synth.Attackers, ...]
-    changes: tuple[list[synth.Change], ...]
 
     def __repr__(self) -> str:
         name = self.plan.configuration["release"]["name"]
@@ -118,8 +116,7 @@ class AttackersReport:
 
     def odds(self, pools: NDArray[np.bool_]) -> list[synth.Change]:
         """Return the largest change of odds in some pools, for each class of attackers."""
-        classes = np.unique(self.plan.numeric.pool_class[pools]).tolist()
-        return [max((changes[c] for c in classes), key=lambda one: one.odds) for changes in self.changes]
+        return synth.largest_changes(self.plan.numeric, self.attackers, pools)
 
     def _of_candidates(self) -> str:
         certificate, where = self.certificate, []
@@ -229,7 +226,7 @@ class AttackersReport:
         return ", but for what coins of empty cells may add, which the other rows count"
 
     def _exactness(self) -> str:
-        if any(change.exact for changes in self.changes for change in changes):
+        if some_exact(self.plan.numeric, self.attackers):
             return (
                 "Factors with a star are exact: some of these attackers come as near to them as one likes. "
                 "All others are upper bounds."
@@ -262,7 +259,7 @@ def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[synth.Atta
 def describe_attackers(
     plan: ReleasePlan, certificate: Certificate, attackers: tuple[synth.Attackers, ...]
 ) -> AttackersReport:
-    """Compute what attackers can gain from a release of a plan.
+    """Return what attackers can gain from a release of a plan.
 
     Parameters
     ----------
@@ -280,8 +277,8 @@ def describe_attackers(
     """
     numeric = plan.numeric
     if numeric.mechanism != "dirichlet" or numeric.record_range is not None or plan.implicates.runs > 1:
-        return AttackersReport(plan, certificate, (), ())
-    return AttackersReport(plan, certificate, attackers, tuple(synth.largest_changes(numeric, attackers)))
+        return AttackersReport(plan, certificate, ())
+    return AttackersReport(plan, certificate, attackers)
 
 
 def surety_in_words(one: synth.Attackers) -> str:

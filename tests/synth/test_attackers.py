@@ -21,6 +21,7 @@ import synth
 from synth import attackers
 from synth.attackers import KNOWLEDGE, Attackers, best_share, largest_change, largest_changes
 from synth.losses import PoolClass
+from synth.parameters import DirichletParameters
 from synth.record import pure_gain
 from synth.tails import rigorous, upper_fraction
 
@@ -167,6 +168,28 @@ def test_large_pools_have_the_formula_of_the_lemma() -> None:
         known, unknown = who.known(n), who.unknown(n)
         formula = 1 + ((k - 1) * a + known + n) / (unknown + a)
         assert 0 <= bound(pool_class, (F(1),), who) - formula < F(1, 10**40)
+
+
+@pytest.mark.parametrize("retention", [F(1), F(1, 2)])
+def test_the_most_of_several_classes_is_that_of_one_of_them(retention: Fraction) -> None:
+    """Classes that cannot gain more are left out; what is left is the same, and the first that has it."""
+    n = np.array([1, 2, 2, 3, 8, 15, 40, 41, 60, 400])
+    cells = np.arange(12, dtype=np.int32)
+    domains = synth.Domains(12, np.array([0, 12]), cells, np.zeros(12, np.uint8))
+    pools = synth.Pools(n, n, np.zeros(n.size, np.int32))
+    plan = synth.Dirichlet().calibrate(pools, domains, (retention,), F(8), F(1, 1000))
+    assert isinstance(plan.parameters, DirichletParameters)
+    classes, q = [plan.parameters.classes[i] for i in plan.pool_class], plan.parameters.denominator
+    everybody = [Attackers(knowledge, sure) for knowledge in KNOWLEDGE for sure in (None, F(1), F(100))]
+    for who in everybody:
+        with rigorous() as balls:
+            each = [upper_fraction(largest_change(c, (retention,), q, who, balls)) for c in classes]
+        for some in (n > 0, n > 1, n < 40, n == 41):
+            [change] = largest_changes(plan, [who], some)
+            [first] = largest_changes(plan, [who], np.arange(n.size) == each.index(max(np.array(each)[some])))
+            assert change.odds == max(np.array(each)[some])
+            assert change.exact == first.exact
+    assert attackers.some_exact(plan, everybody) == (retention == 1)
 
 
 def test_where_there_is_one_cell_there_is_nothing_to_learn() -> None:
