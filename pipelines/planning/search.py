@@ -39,7 +39,7 @@ __all__ = ["choose", "make_plan"]
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
-_FIRST_SIZE = 16.0  # T that is tried first where it is one for all pools
+_FIRST = 4  # T is 2^4 or more at first where it is one for all pools
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
@@ -295,7 +295,9 @@ class _Search:
             return [self._fixed]
         if self._measures and not self._whole:
             of_units = bool(units) and self.value(self._lowest(units)) < inf
-            return [] if of_units else [replace(self._fixed, thresholds=(_FIRST_SIZE,))]
+            sizes = [replace(self._fixed, thresholds=(2.0**e,)) for e in range(_FIRST, _LARGEST + 1)]
+            can_be = (one for one in sizes if self.value(one) < inf)
+            return [] if of_units else [next(can_be, sizes[-1])]
         return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload)]
 
     def _best_of(self, starts: Sequence[Choices], ends: Sequence[_Sharing]) -> Choices:

@@ -553,3 +553,28 @@ def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean
     assert config_of(change=ONTHEMAP).privacy.epsilon == Fraction("8.6")  # what is said holds
     with pytest.raises(pipelines.ConfigError, match=r"privacy\.epsilon: missing"):
         config_of(None, silent | {"plan.retention_min": "0.2"})  # other pruning, other cost
+
+
+def test_where_units_are_too_many_to_measure_one_size_of_cells_is_searched(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a nation: 24 pools of 24 units are too many, and noise does not depend on the size of a pool."""
+    for module in (search, trials):
+        monkeypatch.setattr(module, "SAMPLE_JOBS", 3_000)
+    monkeypatch.setattr(trials, "_MOST_MEASURED", 400)
+    monkeypatch.setattr(search, "_thresholds", pytest.fail)
+    pure = {"release.mechanism": "geometric", "privacy.delta": "0"}
+    config = config_of("2", {**pure, **NO_PRUNING, "workload": [FLOWS]})
+    inputs = read_public_inputs(config)
+    chosen = choose(config, inputs)
+    assert chosen.cell_level is None
+    (size,) = chosen.thresholds
+    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
+    workload = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    sample = draw_sample(inputs, jobs, jobs > 0, 3_000, workload)
+    least, *others = (
+        expected_loss(config, inputs, sample, replace(chosen, thresholds=(size * times,)))
+        for times in (1, 0.5, 2)
+    )
+    assert least < np.inf
+    assert least <= min(others)
