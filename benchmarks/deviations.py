@@ -83,9 +83,7 @@ def rows() -> list[tuple[str, str, str]]:
     total, q = size[parent[np.unique(finer, return_index=True)[1]]], np.bincount(finer, part)
     # The squares of Dirichlet-multinomial counts, as in `geo_data.attribute_concentrations`.
     between = ((x - e) ** 2 - e * (1 - q)).sum() / (total * (total - 1) * q * (1 - q)).sum()
-    result.append(
-        ("homes of units by next finer unit", f"{1 / between - 1:,.0f}", f"{assumed.finer:,.0f}")
-    )
+    result.append(("homes of units by next finer unit", f"{1 / between - 1:,.0f}", f"{assumed.finer:,.0f}"))
     many = (np.bincount(parent)[parent] > 1) & (expected > 0)
     value = relative_variance(lived[many], expected[many], expected[many])
     concentration = 1 / value / float(np.average(part[many], weights=expected[many] ** 2))

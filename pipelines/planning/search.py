@@ -42,7 +42,7 @@ _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
-_MORE_JOBS = 4 * SAMPLE_JOBS  # for those that resample: quick to try, and what residents lose is less by chance
+_MORE_JOBS = 4 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]

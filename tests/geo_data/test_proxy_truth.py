@@ -58,7 +58,7 @@ def agree(hits: NDArray[np.bool_], probability: float) -> bool:
 
 
 def coincide(shares: NDArray[np.float64], deviation: Deviation) -> float:
-    """Return how often two draws coincide from shares with lognormal factors of the variance of a deviation."""
+    """Return how often two draws coincide from shares with lognormal factors of a deviation's variance."""
     rng, spread = np.random.default_rng(8), np.log1p(1 / deviation.shape(shares))
     found = []
     for _ in range(2000):
@@ -199,7 +199,7 @@ def test_homes_differ_most_between_finer_units() -> None:
 
 
 def test_factors_have_the_mean_and_the_variance_that_are_asked_for() -> None:
-    """And, as lognormal ones, the median: gammas of that variance would leave far more pairs without anybody."""
+    """And, as lognormal ones, the median: gammas of that variance would leave more pairs without anybody."""
     for variance in (0.05, 1.0, 3.0):
         drawn = _factors(np.random.default_rng(3), np.full(1_000_000, 1 / variance))
         assert drawn.mean() == pytest.approx(1, rel=0.01)
