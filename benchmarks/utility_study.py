@@ -66,7 +66,7 @@ def study(
     epsilons: Sequence[str],
     repetitions: int,
     python: str | None = None,
-    methods: Iterable[str] = tuple(METHODS),
+    methods: Iterable[str] | None = None,
 ) -> None:
     """Append a row a draw to a file of results: of every method, at every epsilon, that it does not have."""
     records = subject.records
@@ -76,7 +76,7 @@ def study(
         pd.DataFrame(columns=columns).to_csv(results, index=False, lineterminator="\n")
     known = pd.read_csv(results, dtype="str")
     done = {*zip(known["epsilon"], known["method"], strict=True)}
-    wanted = [*itertools.product(epsilons, methods), *itertools.product(epsilons, GOALS)]
+    wanted = [*itertools.product(epsilons, methods or METHODS), *itertools.product(epsilons, GOALS)]
     for epsilon, method in wanted:
         if (epsilon, method) in done:
             continue
