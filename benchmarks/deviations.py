@@ -4,7 +4,7 @@ Usage: python benchmarks/deviations.py
 
 Counts the homes of Rhode Island (LODES plays the truth) and prints, beside what proxy truth assumes,
 how far they are from the public model: flows, work blocks from their unit, residents of units, homes inside
-units, and categories of residents.
+units, and categories of residents. The share of pairs without anybody is that of proxy truth itself.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ def rows() -> list[tuple[str, str, str]]:
         flows[large], np.broadcast_to(jobs, shares.shape)[large], shares[large]
     )
     result = [("flows between units, from the model", described(found), described(model.deviation))]
+    few = (jobs * shares >= 1) & (jobs * shares < 3)
+    proxy = model.units(geo_data.proxy_homes(model, records.work, seed=1))
+    drawn = np.bincount(work * n + proxy, minlength=n * n).reshape(n, n)
+    empty = [f"{(counts[few] == 0).mean():.2f}" for counts in (flows, drawn)]
+    result.append(("pairs of units without anybody where 1 to 3 are expected", empty[0], empty[1]))
 
     blocks, of = np.unique(records.work, return_inverse=True)
     own = np.bincount(of * n + home, minlength=blocks.size * n).reshape(-1, n).astype(np.float64)
@@ -72,6 +77,13 @@ def rows() -> list[tuple[str, str, str]]:
     weight, parent = model.weights.astype(np.float64), model.units(every)
     part = weight / np.bincount(parent, weight)[parent]
     expected = np.bincount(parent, lived)[parent] * part
+    inner = [*geography.levels, geography.block_level]
+    finer = geography.unit_of(inner[inner.index(model.level) + 1], every)
+    x, e, size = np.bincount(finer, lived), np.bincount(finer, expected), np.bincount(parent, lived)
+    total, q = size[parent[np.unique(finer, return_index=True)[1]]], np.bincount(finer, part)
+    # The squares of Dirichlet-multinomial counts, as in `geo_data.attribute_concentrations`.
+    between = ((x - e) ** 2 - e * (1 - q)).sum() / (total * (total - 1) * q * (1 - q)).sum()
+    result.append(("homes of units by next finer unit", f"{1 / between - 1:,.0f}", f"{assumed.finer:,.0f}"))
     many = (np.bincount(parent)[parent] > 1) & (expected > 0)
     value = relative_variance(lived[many], expected[many], expected[many])
     concentration = 1 / value / float(np.average(part[many], weights=expected[many] ** 2))

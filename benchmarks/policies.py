@@ -69,7 +69,7 @@ def main(epsilon: tuple[str, ...], repetitions: int, distances: bool, page: Path
         losses, words = {}, []
         for mechanism in sorted(synth.MECHANISMS):
             for name, subject in subjects.items():
-                plan = subject.planned(one, mechanism)
+                plan = subject.plan(one, mechanism)
                 losses[f"{mechanism}, {name}"] = lost(subject, plan, repetitions)
                 words.append(f"{mechanism}, {name}: {plan_in_words(plan)}")
         names = [*next(iter(losses.values()))]

@@ -39,7 +39,7 @@ class Subject:
 
     config: pipelines.ReleaseConfig
     inputs: PublicInputs
-    _plans: dict[tuple[str, str], pipelines.ReleasePlan] = field(default_factory=dict)
+    _plans: dict[str, pipelines.ReleasePlan] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: pipelines.ReleaseConfig) -> Subject:
@@ -61,12 +61,6 @@ class Subject:
             self.config.canonical(), model.geography, model.level, self.inputs.slots, secret
         )
 
-    def planned(self, epsilon: str, mechanism: str) -> pipelines.ReleasePlan:
-        """Return the plan that the planner makes with a mechanism, once for all that use it."""
-        if (epsilon, mechanism) not in self._plans:
-            self._plans[epsilon, mechanism] = self.plan(epsilon, mechanism)
-        return self._plans[epsilon, mechanism]
-
     def plan(
         self,
         epsilon: str,
@@ -78,12 +72,17 @@ class Subject:
     ) -> pipelines.ReleasePlan:
         """Return the plan that the planner makes, for other tables or with other settings if any are given.
 
-        Settings are those of a sweep (`pipelines.planning.sweep.changed`).
+        It is made once for all that use it. Settings are those of a sweep
+        (`pipelines.planning.sweep.changed`).
         """
+        key = repr((epsilon, mechanism, tables, preset, settings))
+        if key in self._plans:
+            return self._plans[key]
         config = changed(self.config, {"epsilon": epsilon, "mechanism": mechanism, **settings})
         update = {"workload": tuple(tables) or config.workload, "plan": preset or config.plan}
         config = config.model_copy(update=update)
-        return pipelines.make_plan(config, self.inputs)
+        self._plans[key] = pipelines.make_plan(config, self.inputs)
+        return self._plans[key]
 
     def tables(self, *kinds: str) -> list[WorkloadTable]:
         """Return tables by short names: T1, BG, T2 and R, as in the page."""
@@ -132,7 +131,7 @@ def _before(subject: Subject, epsilon: str, mechanism: str) -> Draft:
 
 
 def _paper(subject: Subject, epsilon: str) -> Draft:
-    own = subject.planned(epsilon, "dirichlet")
+    own = subject.plan(epsilon, "dirichlet")
     return Draft(with_priors(own, paper_priors(own)))
 
 
@@ -163,14 +162,14 @@ METHODS = {
         "(a) measured tables",
         "pure DP, certified",
         "the planner's for the workload",
-        lambda subject, epsilon: Draft(subject.planned(epsilon, "geometric")),
+        lambda subject, epsilon: Draft(subject.plan(epsilon, "geometric")),
         "#d62728 s-",
     ),
     "dirichlet": Method(
         "(b) resampling",
         "pDP, certified",
         "the planner's for the workload",
-        lambda subject, epsilon: Draft(subject.planned(epsilon, "dirichlet")),
+        lambda subject, epsilon: Draft(subject.plan(epsilon, "dirichlet")),
         "#1f77b4 o-",
     ),
     "geometric_before": Method(
@@ -208,21 +207,21 @@ METHODS = {
         "(i) public model alone",
         "sees no confidential home",
         "none",
-        lambda subject, epsilon: Draft(subject.planned(epsilon, "geometric"), _from_model),
+        lambda subject, epsilon: Draft(subject.plan(epsilon, "geometric"), _from_model),
         "#444444 :",
     ),
     "tables": Method(
         "(j) measured tables, no privacy",
         "**none**",
         "that of (a)",
-        lambda subject, epsilon: Draft(subject.planned(epsilon, "geometric"), draw_without_noise),
+        lambda subject, epsilon: Draft(subject.plan(epsilon, "geometric"), draw_without_noise),
         "#d62728 :",
     ),
     "resampling": Method(
         "(k) resampling, no privacy",
         "**none**",
         "that of (b)",
-        lambda subject, epsilon: Draft(subject.planned(epsilon, "dirichlet"), draw_without_noise),
+        lambda subject, epsilon: Draft(subject.plan(epsilon, "dirichlet"), draw_without_noise),
         "#1f77b4 :",
     ),
 }

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,12 @@ def main(
 
 
 def study(
-    subject: Subject, results: Path, epsilons: Sequence[str], repetitions: int, python: str | None = None
+    subject: Subject,
+    results: Path,
+    epsilons: Sequence[str],
+    repetitions: int,
+    python: str | None = None,
+    methods: Iterable[str] | None = None,
 ) -> None:
     """Append a row a draw to a file of results: of every method, at every epsilon, that it does not have."""
     records = subject.records
@@ -71,7 +76,7 @@ def study(
         pd.DataFrame(columns=columns).to_csv(results, index=False, lineterminator="\n")
     known = pd.read_csv(results, dtype="str")
     done = {*zip(known["epsilon"], known["method"], strict=True)}
-    wanted = [*itertools.product(epsilons, METHODS), *itertools.product(epsilons, GOALS)]
+    wanted = [*itertools.product(epsilons, methods or METHODS), *itertools.product(epsilons, GOALS)]
     for epsilon, method in wanted:
         if (epsilon, method) in done:
             continue

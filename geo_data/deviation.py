@@ -1,13 +1,15 @@
 """How far true shares are from expected ones: a relative variance that falls with the share.
 
 Of a destination whose workers are expected to live in u with the share p, the true share is taken to be
-p theta / sum(p theta), theta a gamma variable of mean 1 and relative variance
+p theta / sum(p theta), theta a variable of mean 1 and relative variance
 
     v(p) = common + 1 / (concentration p).
 
-With common = 0 that is a Dirichlet distribution. It alone does not do: one that is as uneven as real flows
-where shares are large leaves most small ones without anybody, and one that suits small ones is nearly even in
-large ones.
+With common = 0 and gamma variables that is a Dirichlet distribution. It alone does not do: one that is as
+uneven as real flows where shares are large leaves most small ones without anybody, and one that suits small
+ones is nearly even in large ones. `geo_data.proxy_truth` draws lognormal variables between units, as gamma
+variables of the same variance are 0 too often there, and gamma variables where a work block is compared with
+its unit.
 """
 
 from __future__ import annotations

@@ -43,11 +43,15 @@ class Assumptions:
         Relative variance, > 0, of the residents of a unit around what the model expects.
     homes : float
         Concentration, > 0, of the homes of a unit around the public weights of its blocks.
+    finer : float
+        The same around those of its units of the next finer level, where one lies between it and the block:
+        they differ more than so many blocks that have nothing in common would.
     """
 
     blocks: Deviation = _OF_BLOCKS
     residents: float = 0.02
     homes: float = 32.0
+    finer: float = 20.0
 
 
 def proxy_homes(
@@ -63,8 +67,9 @@ def proxy_homes(
     The shares of a destination unit deviate from the model's (`geo_data.deviation`) as the finest table
     shows, the less the more workers of a pair the table asked; all destinations have in common that some
     units have more residents than the model expects. Shares of a unit's work blocks deviate from the unit's,
-    and homes are draws from the block's. Inside a home unit they follow shares that are Dirichlet around the
-    public weights, the same for all destinations.
+    and homes are draws from the block's. Inside a home unit they follow shares of units of the next finer
+    level, and of the blocks in these, that are Dirichlet around the public weights, the same for all
+    destinations.
 
     The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to do
     with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
@@ -96,15 +101,15 @@ def proxy_homes(
     last = np.append(first[1:], work.size)
     begins = np.flatnonzero(np.append(True, np.diff(work[order]) != 0))
     ends = np.append(begins[1:], work.size)
-    residents = _gammas(generator, np.full(model.n_units, 1 / assumed.residents))
+    residents = _factors(generator, np.full(model.n_units, 1 / assumed.residents))
     home_units = np.empty(work.size, np.int64)
     for at in range(0, units.size, _AT_A_TIME):
         batch = slice(at, at + _AT_A_TIME)
         shares = model.shares(units[batch]) * residents
         certain = model.asked(units[batch])
-        own = shares * _gammas(generator, model.deviation.shape(shares) + certain)
+        own = shares * _factors(generator, model.deviation.shape(shares) + certain)
         total = own.sum(axis=1, keepdims=True)
-        own = np.where(total > 0, own, shares)  # gammas of tiny shapes may all underflow
+        own = np.where(total > 0, own, shares)  # those of tiny shapes may all underflow
         own /= own.sum(axis=1, keepdims=True)
         rows = slice(*np.searchsorted(begins, [first[batch][0], last[batch][-1]]))
         _draw_alike(
@@ -119,7 +124,7 @@ def proxy_homes(
             home_units,
         )
     homes = np.empty(work.size, np.int32)
-    homes[order] = _blocks(model, home_units, assumed.homes, generator)
+    homes[order] = _blocks(model, home_units, assumed, generator)
     if attributes and concentrations:
         _exchange(model, work, homes, attributes, concentrations, np.random.default_rng([seed, 1]))
     return homes
@@ -337,13 +342,26 @@ def _profiles(generator: np.random.Generator, concentration: float, around: Floa
 
 
 def _blocks(
-    model: PublicModel, home_units: NDArray[np.int64], concentration: float, generator: np.random.Generator
+    model: PublicModel, home_units: NDArray[np.int64], assumed: Assumptions, generator: np.random.Generator
 ) -> NDArray[np.int32]:
     """Draw a block of each unit, by shares that are Dirichlet around those of the public weights."""
-    starts = model.geography.starts(model.level).astype(np.int64)
-    ends = np.append(starts[1:], model.geography.n_blocks)
-    total = np.repeat(np.add.reduceat(model.weights, starts), ends - starts)
-    weight = np.maximum(generator.standard_gamma(concentration * model.weights / total), np.finfo(float).tiny)
+    geography, level = model.geography, model.level
+    starts = geography.starts(level).astype(np.int64)
+    ends = np.append(starts[1:], geography.n_blocks)
+
+    def around(weights: Int64, first: Int64, concentration: float) -> Float64:
+        total = np.add.reduceat(weights, first)
+        shape = concentration * weights / np.repeat(total, np.diff(np.append(first, weights.size)))
+        return np.maximum(generator.standard_gamma(shape), np.finfo(float).tiny)
+
+    weight = around(model.weights, starts, assumed.homes)
+    levels = [*geography.levels, geography.block_level]
+    between = levels[levels.index(level) + 1 : -1]
+    if between:
+        first = geography.starts(between[0]).astype(np.int64)
+        own = around(np.add.reduceat(model.weights, first), np.searchsorted(first, starts), assumed.finer)
+        part = own / np.add.reduceat(weight, first)
+        weight *= np.repeat(part, np.diff(np.append(first, weight.size)))
     running = np.append(0, np.cumsum(weight))
     before, after = running[starts[home_units]], running[ends[home_units]]
     drawn = before + generator.random(home_units.size) * (after - before)
@@ -351,10 +369,11 @@ def _blocks(
     return found.clip(starts[home_units], ends[home_units] - 1).astype(np.int32)
 
 
-def _gammas(generator: np.random.Generator, shape: Float64) -> Float64:
-    """Draw gamma variables of mean 1; of shape 0, 0."""
-    drawn: Float64 = generator.standard_gamma(shape) / np.where(shape > 0, shape, 1)
-    return drawn
+def _factors(generator: np.random.Generator, shape: Float64) -> Float64:
+    """Draw lognormal variables of mean 1 and variance 1 / shape; of shape 0, 0."""
+    variance = np.log1p(1 / np.where(shape > 0, shape, 1))
+    normal = generator.standard_normal(shape.shape)
+    return np.where(shape > 0, np.exp(np.sqrt(variance) * normal - variance / 2), 0.0)
 
 
 @numba.njit(cache=True, nogil=True)

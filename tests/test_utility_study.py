@@ -116,7 +116,7 @@ def test_a_goal_plans_for_its_tables(study: SimpleNamespace, subject: object) ->
 
 
 def test_the_papers_prior_is_in_every_cell_of_a_pool(study: SimpleNamespace, subject: object) -> None:
-    own = subject.planned("8.6", "dirichlet")
+    own = subject.plan("8.6", "dirichlet")
     plan = study.methods.METHODS["paper"].make(subject, "8.6").plan
     assert plan.pools is own.pools
     numeric = plan.numeric

@@ -43,6 +43,7 @@ _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
+_MORE_JOBS = 4 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
@@ -106,17 +107,20 @@ def choose(
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
     geography, level, secret = inputs.model.geography, inputs.model.level, inputs.policy.secret
     workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
-    sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
+
+    def search(name: str) -> _Search:
+        size = _MORE_JOBS if synth.MECHANISMS[name].resamples else SAMPLE_JOBS
+        sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(inputs.slots.attributes))
+        return _Search(config, inputs, sample, jobs, name, tried, side_by_side)
+
     # Those that resample last: they lose more, as a rule, and are not searched far then.
-    names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
-    if len(names) == 1:
-        return _Search(config, inputs, sample, jobs, names[0], tried, side_by_side).best()
-    found: dict[Choices, float] = {}
-    for name in names:
-        search = _Search(config, inputs, sample, jobs, name, tried, side_by_side)
-        best = search.best(_HOPELESS * min(found.values(), default=inf))
-        found[best] = search.value(best)
-    return min(found, key=found.__getitem__)
+    first, *others = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
+    common = search(first)  # on whose sample they are compared
+    best = common.best()
+    for name in others:
+        other = search(name).best(_HOPELESS * common.value(best))
+        best = min(best, other, key=common.value)
+    return best
 
 
 class _Tried:
@@ -204,7 +208,7 @@ class _Search:
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = "tables" in synth.MECHANISMS[mechanism].settings
-        self._whole = sample.share == 1  # small, so that more can be tried
+        self._whole = len(inputs.slots) <= SAMPLE_JOBS  # small, so that more can be tried
         self._by_size = settings.coarsening in (None, "balanced", "threshold")
         self._adaptive = self._by_size and settings.split_threshold is None
         self._strata = _strata(config, inputs)

@@ -27,7 +27,7 @@ from geo_data import (
     inside_share,
     proxy_homes,
 )
-from geo_data.proxy_truth import _draw_alike
+from geo_data.proxy_truth import _draw_alike, _factors
 
 from .plain import flows, geography
 
@@ -55,6 +55,16 @@ def agree(hits: NDArray[np.bool_], probability: float) -> bool:
     """Say whether independent hits have a probability, within five standard errors."""
     error = np.sqrt(probability * (1 - probability) / hits.size)
     return bool(abs(hits.mean() - probability) < 5 * error)
+
+
+def coincide(shares: NDArray[np.float64], deviation: Deviation) -> float:
+    """Return how often two draws coincide from shares with lognormal factors of a deviation's variance."""
+    rng, spread = np.random.default_rng(8), np.log1p(1 / deviation.shape(shares))
+    found = []
+    for _ in range(2000):
+        drawn = shares * rng.lognormal(-spread / 2, np.sqrt(spread))
+        found.append(float(((drawn / drawn.sum()) ** 2).sum()))
+    return float(np.mean(found))
 
 
 # 4000 areas of 3 blocks; a few heavy ones make coincidences likely.
@@ -99,10 +109,10 @@ def test_homes_inside_a_unit_follow_the_public_weights(many: PublicModel, homes:
     assert counts[2] <= expected[2] + 5 * np.sqrt(expected[2]) + 5
 
 
-def test_jobs_of_one_block_are_alike_as_two_levels_of_dirichlet_say(many: PublicModel, homes: Int32) -> None:
+def test_jobs_of_one_block_are_alike_as_two_levels_say(many: PublicModel, homes: Int32) -> None:
     """Two draws of a Dirichlet of concentration kappa coincide by copying, 1 / (1 + kappa), or by chance."""
     unit, square = many.units(homes), float((unit_shares(many) ** 2).sum())
-    of_unit = (1 + KAPPA * square) / (1 + KAPPA)
+    of_unit = coincide(unit_shares(many), DIRICHLET)
     of_block = (1 + KAPPA * of_unit) / (1 + KAPPA)
     assert of_block - of_unit > 0.08
     assert agree(unit[:, 0, 0] == unit[:, 1, 0], of_unit)
@@ -119,7 +129,7 @@ def test_later_jobs_of_a_block_are_alike_as_earlier_ones() -> None:
     model = flat_model(weights, 1, Deviation(0.0, 2.0))
     work = np.arange(3000, dtype=np.int32).repeat(5)
     unit = proxy_homes(model, work, seed=5, assumed=plain(model.deviation)).reshape(3000, 5)
-    of_unit = (1 + 2 / 3000) / 3
+    of_unit = coincide(unit_shares(model), model.deviation)
     for i, j in itertools.combinations(range(5), 2):
         assert agree(unit[:, i] == unit[:, j], (1 + 2 * of_unit) / 3)
 
@@ -173,6 +183,31 @@ def test_residents_and_homes_deviate_from_the_public_weights() -> None:
     assert shares.var() == pytest.approx(0.1 * 0.9 / 21, rel=0.15)
 
 
+def test_homes_differ_most_between_finer_units() -> None:
+    """Of 400 units of 2 areas of 10 blocks: an area's share of its unit, and a block's share of its area."""
+    places = geography([10] * 800, [2] * 400)
+    model = build_model(places, [], np.ones(8000, np.int64), np.ones(8000, np.int64), "region")
+    model = replace(model, deviation=Deviation(0.0, 1e9))
+    assumed = Assumptions(Deviation(0.0, 1e9), residents=1e-12, homes=1e6, finer=4.0)
+    homes = proxy_homes(model, np.arange(8000, dtype=np.int32).repeat(100), seed=4, assumed=assumed)
+    blocks = np.bincount(homes, minlength=8000).reshape(400, 2, 10)
+    areas = blocks.sum(axis=2)
+    # Dirichlet(2, 2): variance of a share.
+    assert (areas[:, 0] / areas.sum(axis=1)).var() == pytest.approx(0.5 * 0.5 / 5, rel=0.2)
+    inside = blocks / areas[:, :, None]
+    assert inside[areas > 500].var() < 0.0005
+
+
+def test_factors_have_the_mean_and_the_variance_that_are_asked_for() -> None:
+    """And, as lognormal ones, the median: gammas of that variance would leave more pairs without anybody."""
+    for variance in (0.05, 1.0, 3.0):
+        drawn = _factors(np.random.default_rng(3), np.full(1_000_000, 1 / variance))
+        assert drawn.mean() == pytest.approx(1, rel=0.01)
+        assert drawn.var() == pytest.approx(variance, rel=0.15)
+        assert np.median(drawn) == pytest.approx((1 + variance) ** -0.5, rel=0.01)
+    assert (_factors(np.random.default_rng(3), np.zeros(3)) == 0).all()
+
+
 def test_deviations_are_found_again() -> None:
     rng = np.random.default_rng(2)
     p = np.repeat(10 ** rng.uniform(-4, -1, 40_000), 1)
@@ -216,7 +251,7 @@ def test_a_large_concentration_is_the_model_itself() -> None:
 
 
 def test_a_small_concentration_is_one_origin() -> None:
-    """Gammas of such shapes underflow; homes are still places of the geography."""
+    """Factors of such shapes are next to 0 but for one; homes are still places of the geography."""
     model = flat_model([1, 2, 3, 4], 1, Deviation(0.0, 1e-12))
     homes = proxy_homes(model, np.zeros(100, np.int32), seed=1, assumed=plain(model.deviation))
     assert np.unique(homes).size == 1
