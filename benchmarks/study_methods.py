@@ -237,40 +237,35 @@ class Goal:
         Short names of its tables (`Subject.tables`).
     aims : mapping of str to tuple of float
         By short name, at epsilon 8.6, 4.6, 2 and 1; of R, for each of its tables.
-    by_hand : bool
-        Whether it is not the planner's, but one table of jobs by work block and home unit of the finer level.
     """
 
     kinds: tuple[str, ...]
     aims: Mapping[str, tuple[float, float, float, float]]
-    by_hand: bool = False
 
     @property
     def name(self) -> str:
         """What results call it."""
-        return f"for {', '.join(self.kinds)}{' by hand' if self.by_hand else ''}"
+        return f"for {', '.join(self.kinds)}"
 
     def draft(self, subject: Subject, epsilon: str) -> Draft:
         """Return the plan for the workload."""
-        (finer,) = subject.tables("BG")
-        one = PlanSettings(coarsening="units", cell_level=finer.home, pool_below=1, pool_by=())
-        preset = one if self.by_hand else None
-        return Draft(subject.plan(epsilon, "geometric", subject.tables(*self.kinds), preset=preset))
+        return Draft(subject.plan(epsilon, "geometric", subject.tables(*self.kinds)))
 
 
-BLOCK_GROUPS = {
-    "T1": (0.055, 0.105, 0.160, 0.195),
-    "BG": (0.088, 0.215, 0.325, 0.375),
-    "T2": (0.090, 0.240, 0.360, 0.410),
-}
 GOALS = {
     goal.name: goal
     for goal in (
         Goal(("T1",), {"T1": (0.003, 0.016, 0.054, 0.094)}),
         Goal(("T1", "R"), {"T1": (0.010, 0.031, 0.078, 0.132), "R": (0.004, 0.008, 0.018, 0.033)}),
         Goal(("T1", "T2"), {"T1": (0.032, 0.080, 0.130, 0.168), "T2": (0.043, 0.158, 0.300, 0.372)}),
-        Goal(("T1", "BG", "T2"), BLOCK_GROUPS),
-        Goal(("T1", "BG", "T2"), BLOCK_GROUPS, by_hand=True),
+        Goal(
+            ("T1", "BG", "T2"),
+            {
+                "T1": (0.055, 0.105, 0.160, 0.195),
+                "BG": (0.088, 0.215, 0.325, 0.375),
+                "T2": (0.090, 0.240, 0.360, 0.410),
+            },
+        ),
     )
 }
 

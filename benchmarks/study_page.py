@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from report import table
 from study_measures import MEAN, MEASURES
-from study_methods import GOALS, METHODS, Goal
+from study_methods import GOALS, METHODS
 
 from pipelines.views.evaluation.charts import STYLE
 
@@ -113,7 +112,6 @@ def render(results: Results, template: str | None = None) -> str:
         mean=lambda method, epsilon, *columns: float(
             np.mean([results.mean(method, epsilon, column) for column in columns])
         ),
-        by_hand=by_hand,
         each=lambda method, column: in_turn(
             f"{results.mean(method, e, column):.3f}" for e in results.epsilons if results.has(method, e)
         ),
@@ -215,21 +213,6 @@ def with_aims(losses: Sequence[float], aims: Sequence[float]) -> list[str]:
         text += f" ({aim:.3f})" if aim == aim else ""
         found.append(text if loss == loss else "")
     return found
-
-
-def by_hand(results: Results, epsilon: str) -> bool:
-    """Say whether the plan by hand meets all aims at an epsilon, and the planner's for its tables not."""
-    (hand,) = (goal for goal in GOALS.values() if goal.by_hand)
-    planned = replace(hand, by_hand=False)
-
-    def meets(goal: Goal) -> bool:
-        return all(
-            round(results.mean(goal.name, epsilon, name), 3) <= aims[AIMED.index(epsilon)]
-            for kind, aims in goal.aims.items()
-            for name in of_kind(results, kind)
-        )
-
-    return meets(hand) and not meets(planned)
 
 
 def of_kind(results: Results, kind: str) -> list[str]:

@@ -106,10 +106,12 @@ def test_plans_of_before_know_flows_alone(study: SimpleNamespace, subject: objec
 
 
 def test_a_goal_plans_for_its_tables(study: SimpleNamespace, subject: object) -> None:
-    assert [*study.methods.GOALS][:4] == ["for T1", "for T1, R", "for T1, T2", "for T1, BG, T2"]
-    assert [name for name, goal in study.methods.GOALS.items() if goal.by_hand] == ["for T1, BG, T2 by hand"]
-    plan = study.methods.GOALS["for T1, BG, T2 by hand"].draft(subject, "4").plan
-    assert [words for words, _ in plan.tables] == ["bgrp to tabblk2010"]
+    assert [*study.methods.GOALS] == ["for T1", "for T1, R", "for T1, T2", "for T1, BG, T2"]
+    plan = study.methods.GOALS["for T1, T2"].draft(subject, "4").plan
+    assert [(table["home"], table["work"]) for table in plan.configuration["workload"]] == [
+        ("trct", "trct"),
+        ("trct", "tabblk2010"),
+    ]
     assert {table.weight for table in subject.tables("T1", "BG", "T2", "R")} == {1}
     areas = [(table.home, table.work) for table in subject.tables("T1", "BG", "T2", "R")]
     assert areas == [(table.home, table.work) for table in subject.workload.tables[:-1]]

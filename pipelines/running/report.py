@@ -200,13 +200,14 @@ def plan(
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)
         _refuse_other(folder, digest)
-        del made  # two would be in memory
+        names, rows = inputs.names, inputs.rows
+        del made, inputs  # two plans, and all that the first was made from, would be in memory
         made = load_back(config, staging / PLAN_FOLDER, digest)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
         cost = run_cost(time.process_time(), kilobytes / 1e6, made.numeric.pools.n_records)
-        planned = PlanReport(made, guarantee, utility, *cost, folder, digest, inputs.rows)
-        _write(planned, inputs.names, staging)
+        planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
+        _write(planned, names, staging)
     return planned
 
 
