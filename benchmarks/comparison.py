@@ -12,7 +12,7 @@ jobs. Home and work are census tracts (at which general tools are at home) or ce
 published); a home in another state is that state; every home of the geography is possible, whether somebody
 lives there or not. Each tool is a whole process with the same input, the same epsilon and, if it needs one,
 the same delta, and the same limits of processor time and memory. Its time is that of the processors, as the
-system counts it for the process and its children, so that other programs on the machine hardly change it.
+system counts it for the process and its children: other programs change it less than time by the clock.
 """
 
 from __future__ import annotations
