@@ -96,7 +96,7 @@ TOOLS = {
         "OpenDP, geometric noise on each count",
         "geometric",
         "pure DP; exact",
-        "adds noise only, and rounds; each count is a Python object, and its noise drawn exactly bit by bit",
+        "adds noise only, and rounds; the noise of each count is drawn exactly, bit by bit",
     ),
     "inftda": Tool(
         "InfTDA, Gaussian noise on each count",
