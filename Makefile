@@ -10,6 +10,7 @@ UNFINISHED := $(VENV)/.unfinished
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 SBOM := pipelines/sbom.cdx.json
 LIBRARY := pipelines/views/maps/vendor/LICENSES-bundled.txt
+PEERS := out/peers/bin/python
 # What `make check` runs, below tests/: of every room what is quick and would notice most.
 QUICK := $(addprefix tests/,test_architecture.py test_docs.py test_public_api.py \
 	$(addprefix synth/test_,exact_numbers.py pairs.py composition.py domains.py geometric.py urn.py dirichlet.py) \
@@ -104,10 +105,20 @@ licences: $(STAMP)  ## Write docs/licences.md from the installed libraries
 	@$(BIN)/python building/sbom.py licences
 
 # "make bench PAGE=docs/benchmarks.md" also puts the figures into the page.
-bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time, memory, Dask tasks
+bench: $(STAMP) $(PEERS)  ## Measure sampler, planner, certifier, whole releases and peers: time, memory, Dask tasks
 	@mkdir -p out/benchmarks
 	@$(BIN)/python -m pytest -c benchmarks/pytest.ini benchmarks --benchmark-json=out/benchmarks/suite.json
 	@$(BIN)/python benchmarks/report.py out/benchmarks/suite.json $(if $(PAGE),--page $(PAGE))
+	@$(BIN)/python benchmarks/startup.py --config examples/rhode_island.toml $(if $(PAGE),--page $(PAGE))
+	@$(BIN)/python benchmarks/rhode_island.py $(if $(PAGE),--page $(PAGE))
+	@$(BIN)/python benchmarks/large_pools.py $(if $(PAGE),--page $(PAGE))
+	@$(BIN)/python benchmarks/comparison.py --python $(PEERS) $(if $(PAGE),--page $(PAGE))
+
+# Other tools, in an environment of their own: they want other versions of what odsynth uses.
+$(PEERS):
+	@$(PYTHON) -m venv --clear out/peers
+	@out/peers/bin/pip --disable-pip-version-check -qq install mbi==2.0.0 inf-tda==0.1 opendp==0.12.1 pyarrow || \
+		{ rm -rf out/peers; exit 1; }
 
 notebooks: $(STAMP)  ## Write notebooks/*.ipynb from the .py beside them, without outputs
 	@$(BIN)/python notebooks/pair.py

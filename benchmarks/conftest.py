@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import measured
+from report import surroundings
 
 import geo_data
 import pipelines
@@ -28,9 +28,8 @@ Measure = Callable[..., dict[str, object]]
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     """Keep what the figures depend on besides the processor."""
-    machine_info["gigabytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    machine_info["load"] = os.getloadavg()[0]
-    machine_info["versions"] = {name: version(name) for name in ("numpy", "numba", "dask")}
+    versions = {name: version(name) for name in ("numpy", "numba", "dask")}
+    machine_info.update(surroundings(versions))
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,17 @@ class Usage:
 
 
 def measured(
-    command: Sequence[str], *, seconds: float | None = None, gigabytes: float | None = None
+    command: Sequence[str],
+    *,
+    seconds: float | None = None,
+    processor: int | None = None,
+    gigabytes: float | None = None,
 ) -> Usage:
-    """Run a command to its end, or to a limit of wall time or of memory, and return what it took."""
-    with_limits = json.dumps([list(command), seconds, gigabytes])
+    """Run a command to its end, or to a limit of wall time, processor time or memory; return what it took.
+
+    Processor time and memory are limited for each process that the command starts by itself.
+    """
+    with_limits = json.dumps([list(command), seconds, processor, gigabytes])
     launcher = [sys.executable, "-I", "-S", __file__, with_limits]
     done = subprocess.run(launcher, check=True, capture_output=True, text=True)
     return Usage(*json.loads(done.stdout), done.stderr[-2000:].strip())
@@ -55,8 +62,14 @@ def completed(command: Sequence[str]) -> Usage:
     return usage
 
 
-def _launch(command: list[str], seconds: float | None, gigabytes: float | None) -> None:
+def _launch(
+    command: list[str], seconds: float | None, processor: int | None, gigabytes: float | None
+) -> None:
     def limit() -> None:
+        if processor is not None:
+            # The system ends it by a signal of its own at the first limit, and counts a little too fast.
+            resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 10))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if gigabytes is not None:
             most = int(gigabytes * GB)
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -68,9 +81,10 @@ def _launch(command: list[str], seconds: float | None, gigabytes: float | None) 
     signal.setitimer(signal.ITIMER_REAL, seconds or 0)
     status, usage = os.wait4(process.pid, 0)[1:]
     took = time.perf_counter() - begin
-    timed_out = seconds is not None and took >= seconds
-    processor, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / GB
-    print(json.dumps([took, processor, peak, os.waitstatus_to_exitcode(status), timed_out]))
+    used, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / GB
+    code = os.waitstatus_to_exitcode(status)
+    timed_out = (seconds is not None and took >= seconds) or code == -signal.SIGXCPU
+    print(json.dumps([took, used, peak, code, timed_out]))
 
 
 if __name__ == "__main__":

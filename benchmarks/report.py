@@ -9,8 +9,9 @@ by hand.
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,14 @@ def report(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def surroundings(versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return what figures depend on besides the processor, as `machine` takes it."""
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return {"gigabytes": gigabytes, "load": os.getloadavg()[0], "versions": dict(versions)}
+
+
 def machine(found: dict[str, Any]) -> str:
-    """Return where and when the suite ran."""
+    """Return where and when something was measured, and with what."""
     info = found["machine_info"]
     versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
     return (

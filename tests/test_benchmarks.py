@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import click
+import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +32,7 @@ processes, report, intervals = load("processes"), load("report"), load("interval
 sys.modules["report"] = report  # by the name that the other programs import it by
 sys.modules["processes"] = processes
 service_tests, nation = load("service_tests"), load("nation")
+comparison, tools = load("comparison"), load("comparison_tools")
 
 
 def python(code: str) -> list[str]:
@@ -53,6 +56,9 @@ def test_limits_hold() -> None:
     late = processes.measured(python("import time; time.sleep(60)"), seconds=0.5)
     assert late.timed_out
     assert late.seconds < 30
+    busy = processes.measured(python("while True: pass"), processor=1)
+    assert busy.timed_out
+    assert busy.processor < 5
     large = processes.measured(python("held = b'x' * 500_000_000"), gigabytes=0.2)
     assert not large.timed_out
     assert large.errors.endswith("MemoryError")
@@ -108,6 +114,40 @@ def test_a_page_is_filled_between_its_marks_and_nowhere_else(tmp_path: Path) -> 
         assert page.read_text(encoding="utf-8") == expected
     with pytest.raises(click.ClickException, match="marks"):
         report.fill(page, "y", "text")
+
+
+def usage(errors: str, *, timed_out: bool = False) -> object:
+    return processes.Usage(1.0, 1.0, 0.1, 1, timed_out, errors)
+
+
+def test_a_peer_that_does_not_finish_says_how_far_it_got() -> None:
+    steps = "0 of 8,505 work places\n7 of 8,505 work places"
+    assert comparison.how_far(usage(steps, timed_out=True)) == "not in 2 minutes: 7 of 8,505 work places"
+    assert comparison.how_far(usage(f"{steps}\nMemoryError")) == "not in 8 GB: 7 of 8,505 work places"
+    with pytest.raises(click.ClickException, match="no such thing"):
+        comparison.how_far(usage("ImportError: no such thing"))
+
+
+def test_counts_of_peers_add_up_to_the_public_numbers() -> None:
+    noisy = np.array([3, -2, 0, 9, 1])
+    counts = tools.fitted(noisy, 11)
+    assert counts.sum() == 11
+    assert (counts >= 0).all()
+    assert counts[1] == counts[2] == 0
+
+
+def test_peers_draw_each_work_place_by_itself() -> None:
+    table = pd.DataFrame({"home": [7, 5, 5, 7, 7], "work": [2, 1, 2, 2, 1]}).astype("category")
+    table["home"] = table["home"].cat.set_categories([5, 6, 7])
+    seen: list[list[int]] = []
+
+    def draw(counts: np.ndarray) -> np.ndarray:
+        seen.append(counts.tolist())
+        return counts[::-1]
+
+    drawn = tools.by_work(table, draw)
+    assert seen == [[1, 0, 1], [1, 0, 2]]
+    assert drawn.to_numpy().tolist() == [[5, 1], [7, 1], [5, 2], [5, 2], [7, 2]]
 
 
 def test_the_page_of_the_docs_has_the_marks_of_its_commands(tmp_path: Path) -> None:
