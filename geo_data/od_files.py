@@ -118,8 +118,11 @@ def od_rows(
 ) -> pa.Table:
     """Count jobs as `od_table` does, with the same parameters and errors, and return an Arrow table."""
     pairs = count_pairs(geography, work, home, attributes, categories)
+    codes = geography.block_codes
+    if pairs.work.size > len(codes):  # of a batch there are fewer, and each has a code
+        codes = codes.cast(pa.large_string())
     columns = {
-        name: geography.block_codes.take(pa.array(blocks)).cast(pa.large_string())
+        name: codes.take(pa.array(blocks)).cast(pa.large_string())
         for name, blocks in (("w_geocode", pairs.work), ("h_geocode", pairs.home))
     }
     columns |= zip(all_counts(categories), map(pa.array, pairs.counts.T), strict=True)
