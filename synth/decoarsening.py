@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -59,8 +60,7 @@ class OriginShares:
         rises[between - 1] = True
         if not rises.all():
             raise ValueError("units rise inside a row of origin shares")
-        if self.row.min() < 0 or self.row.max() >= self.offsets.size - 1:
-            raise ValueError("a domain names a row of origin shares that there is not")
+        self._check_rows(self.row)
 
     @cached_property
     def _cumulative(self) -> NDArray[np.int64]:
@@ -69,15 +69,25 @@ class OriginShares:
     def for_domains(self, row: NDArray[np.int32]) -> OriginShares:
         """Return the same shares for other domains, each with a row of them.
 
-        They are as large as the plan: neither they nor their running total are there twice.
+        They are as large as the plan: neither they nor their running total are there twice, or checked again.
 
         Parameters
         ----------
         row : ndarray of int32, shape (n_domains,)
+
+        Raises
+        ------
+        ValueError
+            If a domain names a row that there is not.
         """
-        other = replace(self, row=row)
-        vars(other).update(_cumulative=self._cumulative, _units=self._units)
+        self._check_rows(row)
+        other = copy(self)
+        vars(other).update(row=row, _cumulative=self._cumulative, _units=self._units)
         return other
+
+    def _check_rows(self, row: NDArray[np.int32]) -> None:
+        if row.min() < 0 or row.max() >= self.offsets.size - 1:
+            raise ValueError("a domain names a row of origin shares that there is not")
 
     def in_copies(self, copies: int, n_blocks: int) -> OriginShares:
         """Return the shares of the units of several copies of all blocks, in each as in one.

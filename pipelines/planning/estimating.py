@@ -183,16 +183,17 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     geography, slots = plan.geography, plan.pools.slots
     levels = [*geography.levels, geography.block_level]
     found = []
+    alike, times = slots.counted()
+    jobs = np.bincount(geography.unit_of(plan.level, alike.work), times)
+    blocks = np.bincount(geography.unit_of(plan.level, np.unique(alike.work)))
     for table in resolve_workload(plan.configuration, geography, plan.level, slots).tables:
         if table.home not in geography.levels or table.work not in (None, *levels):
             continue
         # Under a policy of attributes every table is by the secret ones, which rows of jobs do not have.
         public = tuple(name for name in table.attributes if name in slots.categories)
         names = dict.fromkeys((*plan.choices.pool_by, *public))
-        jobs = np.bincount(geography.unit_of(plan.level, slots.work))
-        blocks = np.bincount(geography.unit_of(plan.level, np.unique(slots.work)))
         kinds = int(np.prod([len(slots.categories[name]) for name in names], dtype=np.int64))
-        rows = np.minimum(jobs[: blocks.size], blocks * kinds)
+        rows = np.minimum(jobs, blocks * kinds)
         wide = geography.n_units(table.home) * plan.policy.copies
         # Of all units, as a plan is tried on some of them, and then must keep what the whole can.
         every = float(rows[rows > 0].mean()) * geography.n_units(plan.level)
