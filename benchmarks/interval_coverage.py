@@ -239,10 +239,10 @@ def in_words(found: pd.DataFrame) -> str:
 
 def replace_rows(found: pd.DataFrame) -> None:
     """Put the rows of a release into the file of results, in place of those that it has of it."""
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    found = found.assign(
-        commit=subprocess.run(git, capture_output=True, check=True, text=True).stdout.strip()
-    )
+    code = Path(pipelines.__file__).parents[1]  # which is measured, and need not be the checkout of this file
+    git = ["git", "-C", str(code), "log", "-1", "--format=%h", "--", "synth", "geo_data", "pipelines"]
+    commit = subprocess.run(git, capture_output=True, check=True, text=True).stdout.strip()
+    found = found.assign(commit=commit)
     kept = pd.read_csv(RESULTS, dtype=str)
     of = ["case", "mechanism", "epsilon"]
     same = kept.set_index(of).index.isin(found.set_index(of).index)

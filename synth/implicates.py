@@ -42,7 +42,7 @@ _FLOORS = (1e-3, 1e-2, 1e-1, 2e-1)  # shares of jobs that follow no place's prof
 # A survey asks few people of a zone outside the region, or none: a model has such a zone in few places only.
 # Jobs that count beside its own ones there, spread over places as all jobs are; and jobs that it has beside.
 _SPREADS = (100.0, 1000.0, 10000.0)
-_UNASKED = (3.0, 10.0, 30.0)
+_UNASKED = (3.0, 10.0)
 _EQUAL = 0.03  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
