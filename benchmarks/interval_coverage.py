@@ -7,8 +7,13 @@ are made from its public folder alone (`pipelines.write_intervals`). Every count
 its areas, has an interval of 90 %. Found is how often it holds the truth: by lot
 (`synth.intervals.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers.
 Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth are left out.
-With --write a row for each table and size goes into docs/interval-coverage.csv, and from that file, as with
---page alone, tables and picture into docs/intervals.md.
+With --write a row for each table and size goes into docs/interval-coverage.csv after each release, in place
+of older rows of it, with the commit that was measured; and from that file, as with --page alone, tables and
+picture into docs/intervals.md.
+
+With --drawn the truth is the first posterior draw of a release of the case, released in turn: a truth of
+which the model of the draws is right. If intervals hold less of it than 90 %, the way they are drawn is
+wrong; if they hold less of the real truth than of this one, the model is.
 
 The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region; the
 simulated nation and Leeds (a census plays the truth) were looked at when it was done.
@@ -17,6 +22,7 @@ simulated nation and Leeds (a census plays the truth) were looked at when it was
 from __future__ import annotations
 
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +31,11 @@ import click
 import matplotlib
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from report import table
+from scipy.stats import binom
 
 import geo_data
 import pipelines
@@ -60,12 +68,18 @@ COLOURS = dict(zip(SIZES, ("#999999", "#56b4e9", "#0072b2", "#d55e00"), strict=T
 Ints = NDArray[np.int64]
 
 
-def configuration(name: str, mechanism: str, epsilon: str, folder: Path) -> ReleaseConfig:
-    """Return the configuration of a case, with another mechanism and epsilon; cells are never left out."""
+def configuration(
+    name: str, mechanism: str, epsilon: str, folder: Path, jobs: Path | None = None
+) -> ReleaseConfig:
+    """Return the configuration of a case, with another mechanism and epsilon; cells are never left out.
+
+    Microdata of Rhode Island may be another file of jobs.
+    """
     examples = ROOT / "examples"
     if name == "Rhode Island":
         before, after = (examples / "rhode_island.toml").read_text(encoding="utf-8").split("[jobs]\n")
-        text = before + MICRODATA + after.split("[geography]\n")[1]
+        micro = MICRODATA if jobs is None else re.sub(r"(?m)^file = .*", f'file = "{jobs}"', MICRODATA)
+        text = before + micro + after.split("[geography]\n")[1]
     elif name == CUT:
         text = (examples / "rhode_island.toml").read_text(encoding="utf-8")
         text = text.replace("[geography]\n", '[geography]\nnon_nesting_areas = ["zcta"]\n')
@@ -158,10 +172,33 @@ def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, st
     yield "area to area", area, area, None
 
 
-def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> pd.DataFrame:
+def write_drawn(draws: pipelines.PosteriorDraws, path: Path) -> None:
+    """Write jobs of the first draw as microdata; blocks of a home unit have equal chances."""
+    geography, names = draws.release.geography, ["work", *draws.attributes]
+    held = pq.read_table(draws.path)
+    jobs, starts = held["jobs"].to_numpy(), geography.starts(draws.home_level)
+    unit = np.concatenate(
+        [homes[:n] for homes, n in zip(held["homes"].to_numpy(), jobs.tolist(), strict=True)]
+    ).astype(np.int64)
+    wide = np.diff(np.append(starts, geography.n_blocks))[unit]
+    block = starts[unit] + np.random.default_rng(1).integers(wide)
+    frame = held.select(names).to_pandas().loc[np.repeat(np.arange(jobs.size), jobs)]
+    frame["home"] = geography.block_codes.to_numpy(zero_copy_only=False)[block]
+    frame.to_csv(path, index=False)
+
+
+def measure_coverage(
+    name: str, mechanism: str, epsilon: str, draws: int, drawn: bool = False
+) -> pd.DataFrame:
     """Make a release and its draws; return a row for each table and size."""
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration(name, mechanism, epsilon, Path(scratch))
+        if drawn:
+            public = pipelines.run(config).public
+            pipelines.write_intervals(public, draws=draws)
+            path = Path(scratch) / "drawn.csv.gz"
+            write_drawn(pipelines.intervals(public), path)
+            config = configuration(name, mechanism, epsilon, Path(scratch) / "again", path)
         release = pipelines.run(config)
         pipelines.write_intervals(release.public, draws=draws)
         opened, plan = pipelines.intervals(release.public), release.plan
@@ -181,6 +218,40 @@ def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> pd.
         )
 
 
+def expected_inside(counts: pd.Series) -> float:
+    """Return how many of some sizes would be in 87 to 93 % if each count had a chance of 90 %."""
+    n = counts.to_numpy()
+    ends = (np.ceil(n * end) - 1 for end in (0.8695, 0.9295))  # shares are rounded to a tenth of a percent
+    low, high = (binom.cdf(end, n, 0.9) for end in ends)
+    return float((high - low).sum())
+
+
+def in_words(found: pd.DataFrame) -> str:
+    """Say how many sizes of tables are held as often as they should be, and how many chance alone allows."""
+    many = found[found["counts"] >= MANY]
+    inside = int(many["held"].between(87, 93, inclusive="left").sum())
+    below = int((many["held"] < 85).sum())
+    return (
+        f"{len(many)} sizes of {MANY} counts and more: {inside} in 87 to 93 %, {below} in less than 85 %; of "
+        f"exact intervals {expected_inside(many['counts']):.0f} would be in 87 to 93 %"
+    )
+
+
+def replace_rows(found: pd.DataFrame) -> None:
+    """Put the rows of a release into the file of results, in place of those that it has of it."""
+    code = Path(pipelines.__file__).parents[1]  # which is measured, and need not be the checkout of this file
+    git = ["git", "-C", str(code), "log", "-1", "--format=%h", "--", "synth", "geo_data", "pipelines"]
+    commit = subprocess.run(git, capture_output=True, check=True, text=True).stdout.strip()
+    found = found.assign(commit=commit)
+    kept = pd.read_csv(RESULTS, dtype=str)
+    of = ["case", "mechanism", "epsilon"]
+    same = kept.set_index(of).index.isin(found.set_index(of).index)
+    every = pd.concat([kept[~same], found.astype(str)])
+    rank = [[*CASES].index(case) for case in every["case"]]
+    order = np.lexsort([-every["epsilon"].astype(float), every["mechanism"] == "dirichlet", rank])
+    every.iloc[order].to_csv(RESULTS, index=False, lineterminator="\n")
+
+
 def described(results: pd.DataFrame) -> Iterator[str]:
     """Yield the lines of the page: of each case, the lowest and highest shares of all its releases."""
     many = results[results["counts"] >= MANY].copy()
@@ -192,10 +263,12 @@ def described(results: pd.DataFrame) -> Iterator[str]:
         held = found["held"]
         bounds = ((87, 93), (85, 95), (0, 85))
         shares = [f"{100 * held.between(*ends, inclusive='left').mean():.0f} %" for ends in bounds]
-        rows.append((case, str(found.groupby(["mechanism", "epsilon"]).ngroups), f"{len(held):,}", *shares))
-    yield table(
-        ["", "releases", "tables and sizes", "in 87 to 93 %", "in 85 to 95 %", "in less than 85 %"], rows
-    )
+        releases = found[["mechanism", "epsilon", "commit"]].drop_duplicates()["commit"].value_counts()
+        code = ", ".join(f"{n} of {commit}" for commit, n in releases.items())
+        exact = f"{100 * expected_inside(found['counts']) / len(held):.0f} %"
+        rows.append((case, code, f"{len(held):,}", shares[0], exact, *shares[1:]))
+    head = ["", "releases, and the commit of the code", "tables and sizes", "in 87 to 93 %"]
+    yield table([*head, "exact ones would be", "in 85 to 95 %", "in less than 85 %"], rows)
     yield ""
     yield "Lowest and highest of all releases of a case:"
     for case, found in many.groupby("case", sort=False):
@@ -244,6 +317,7 @@ def draw_picture(results: pd.DataFrame) -> None:
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
 @click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT]), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
+@click.option("--drawn", is_flag=True, help="The truth is a posterior draw; of Rhode Island only.")
 @click.option("--write", is_flag=True, help=f"Write {RESULTS.name}, and the page.")
 @click.option("--page", is_flag=True, help=f"Write the page from {RESULTS.name}; nothing is measured.")
 def main(
@@ -251,21 +325,26 @@ def main(
     epsilon: tuple[str, ...],
     cases: tuple[str, ...],
     mechanism: tuple[str, ...],
+    drawn: bool,
     write: bool,
     page: bool,
 ) -> None:
     """Measure and print, a table for each case, mechanism and epsilon."""
+    if write and CUT in cases:
+        raise click.UsageError(f"rows of {CUT} are not of the page")
+    if drawn and (write or cases != ("Rhode Island",)):
+        raise click.UsageError('--drawn goes with --case "Rhode Island", and writes nothing')
     if not page:
-        every = []
         for name in cases:
-            for which in mechanism:
-                for one in epsilon:
-                    every.append(measure_coverage(name, which, one, draws))
-                    click.echo(every[-1].to_string(index=False))
-        if write:
-            pd.concat(every).to_csv(RESULTS, index=False, lineterminator="\n")
+            for one in epsilon:
+                for which in mechanism:
+                    found = measure_coverage(name, which, one, draws, drawn)
+                    click.echo(found.to_string(index=False))
+                    click.echo(f"{name}, {which}, {one}: {in_words(found)}")
+                    if write:
+                        replace_rows(found)
     if write or page:
-        results = pd.read_csv(RESULTS, dtype={"epsilon": str})
+        results = pd.read_csv(RESULTS, dtype={"epsilon": str, "commit": str})
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         lines = "\n".join(described(results))
         PAGE.write_text(f"{before}{BEGIN}\n{lines}\n{END}{rest.split(END)[1]}", encoding="utf-8")

@@ -38,7 +38,11 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _GRID = 2.0 ** np.arange(0, 15)  # concentrations that are tried
-_FLOORS = (1e-3, 1e-2, 1e-1)  # shares of jobs that follow no place's profile
+_FLOORS = (1e-3, 1e-2, 1e-1, 2e-1)  # shares of jobs that follow no place's profile
+# A survey asks few people of a zone outside the region, or none: a model has such a zone in few places only.
+# Jobs that count beside its own ones there, spread over places as all jobs are; and jobs that it has beside.
+_SPREADS = (100.0, 1000.0, 10000.0)
+_UNASKED = (3.0, 10.0)
 _EQUAL = 0.03  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
@@ -246,19 +250,31 @@ class Implicates:
             parts.append(tuple(one.astype(np.float32) for one in total))
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
         up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
-        best, model = -np.inf, np.zeros(0)
-        for floor in _FLOORS:
-            mixed = []
-            for layout, share in zip(self._layouts, fine, strict=True):
-                common = np.diff(up_to[np.append(np.searchsorted(every, layout.cuts), every.size)])
-                common += _EQUAL / share.size
-                mixed.append((1 - floor) * share + floor * common / common.sum())
-            coarse = np.concatenate([np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)])
-            logs = self._log_likelihoods(coarse).sum(axis=0)
-            if logs.max() > best:
-                best, self.k_public, model = logs.max(), _likely(logs.tolist()), coarse
-                inside = mixed
-        del fine, mixed, coarse
+        common = [
+            np.diff(up_to[np.append(np.searchsorted(every, layout.cuts), every.size)])
+            for layout in self._layouts
+        ]
+        zone = [np.isin(layout.cuts, self._outside) for layout in self._layouts]
+        best, model, all_jobs = -np.inf, np.zeros(0), float(expected.sum())
+        chosen = better = [_FLOORS[0], 0.0, 0.0]
+        for which, settings in enumerate((_FLOORS, _SPREADS, _UNASKED)):
+            if which > 0 and not any(one.any() for one in zone):
+                break
+            for setting in settings:
+                tried = [*chosen[:which], setting, *chosen[which + 1 :]]
+                mixed = [
+                    _mixed(share, of_all, far, all_jobs, *tried)
+                    for share, of_all, far in zip(fine, common, zone, strict=True)
+                ]
+                coarse = np.concatenate(
+                    [np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)]
+                )
+                logs = self._log_likelihoods(coarse).sum(axis=0)
+                if logs.max() > best:
+                    best, self.k_public, model = logs.max(), _likely(logs.tolist()), coarse
+                    inside, better = mixed, tried
+            chosen = better
+        del fine, common, mixed, coarse
         value, variance, slope = (np.concatenate(one) for one in zip(*parts, strict=True))
         starts = np.concatenate(cuts)
         place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
@@ -701,6 +717,35 @@ def _likely(logs: list[float]) -> float:
     """Return the smallest concentration of the grid that is not much less likely than the best."""
     best = max(logs)
     return float(_GRID[next(i for i, one in enumerate(logs) if one > best - _TOLERANCE)])
+
+
+def _mixed(
+    share: Float64,
+    of_all: Float64,
+    far: NDArray[np.bool_],
+    all_jobs: float,
+    floor: float,
+    spread: float,
+    unasked: float,
+) -> Float64:
+    """Return the homes of a place as the public model has them, made smoother.
+
+    Parameters
+    ----------
+    share, of_all : ndarray of float64, shape (n_cells,)
+        Of the place's jobs, and of those of all places, as the public model has them.
+    far : ndarray of bool, shape (n_cells,)
+        Which cells are zones outside the region.
+    all_jobs : float
+    floor, spread, unasked : float
+        As of `_FLOORS`, `_SPREADS` and `_UNASKED`.
+    """
+    own, jobs = share.copy(), of_all[far] * all_jobs
+    own[far] = (share[far] * jobs + of_all[far] * spread) / np.maximum(jobs + spread, _TINY)
+    own[far] += unasked / all_jobs
+    other = of_all + _EQUAL / own.size
+    mixed: Float64 = (1 - floor) * own / own.sum() + floor * other / other.sum()
+    return mixed
 
 
 def _mixture(logs: Float64) -> Float64:

@@ -464,6 +464,26 @@ def test_factors_of_residents_are_of_the_mean_of_what_is_drawn_of_places() -> No
         np.testing.assert_allclose(profile, drawn, rtol=0.15)
 
 
+def test_zones_outside_of_which_a_survey_asked_few_are_drawn_where_all_jobs_are() -> None:
+    """The model has some zones in one place each and others nowhere; people of all come to every place."""
+    random = np.random.default_rng(8)
+    groups, homes, model = region(6, own_model=True)
+    zones = np.arange(BLOCKS - 8, BLOCKS)
+    model[:, zones] = 0
+    model[2, zones[:4]] = 0.02  # some thirty jobs in all, the others none
+    model /= model.sum(axis=1, keepdims=True)
+    far = random.random(homes.size) < 0.06
+    homes = np.where(far, random.choice(zones, homes.size), homes).astype(np.int32)
+    drawn = implicates(groups, homes, model, 40, Fraction(9, 10), measured=1, outside=zones.astype(np.int32))
+    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])[:, :, zones]
+    truth = rows_of(groups, [homes[np.newaxis]])[0][:, zones]
+    label = np.eye(PLACES, dtype=np.int64)[groups.place]
+    flows, true = np.einsum("rp,mrz->mpz", label, counts), label.T @ truth
+    assert 0.84 < held_by_lot(true, flows, random).mean() < 0.98
+    others = np.arange(PLACES) != 2
+    assert (flows.mean(axis=0).sum(axis=1) > true.sum(axis=1) / 3)[others].all()
+
+
 def test_nobody_is_sure_that_a_home_without_public_flows_is_empty() -> None:
     groups, homes, model = region(4, own_model=True)
     model[:, ::2] = 0
