@@ -128,7 +128,7 @@ def measured(command: Sequence[str]) -> Took:
                 if line.rstrip().endswith("..."):
                     if title:
                         took.steps[title] = took.processors - before
-                    title, before = re.sub(r"[\d,]+ ", "", line.rstrip(" .\n")), took.processors
+                    title, before = re.sub(r"\d[\d,]* ", "", line.rstrip(" .\n")), took.processors
                 seen += 1
             if ended:
                 break
