@@ -284,8 +284,8 @@ def test_large_plans_are_tried_in_part(config_of: Configs) -> None:
 
 def test_cost_of_a_run_is_forecast_from_that_of_planning() -> None:
     """Measured for the demo region and for Rhode Island, in processes of their own."""
-    assert np.allclose(run_cost(9.7, 0.42, 60_000), (9.3, 0.49), rtol=0.3)
-    assert np.allclose(run_cost(13.0, 0.54, 406_052), (17.0, 0.84), rtol=0.3)
+    assert np.allclose(run_cost(7.0, 0.51, 65_000), (7.6, 0.53), rtol=0.3)
+    assert np.allclose(run_cost(8.8, 0.89, 476_789), (9.4, 0.93), rtol=0.3)
 
 
 # --- sweeps
