@@ -117,8 +117,8 @@ def measured(command: Sequence[str]) -> Took:
     """Run a command, and look at it and all that it starts while it runs."""
     took, begin, earlier = Took(), time.perf_counter(), of_children()
     title, before, said = "", 0.0, list[str]()
-    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    with ThreadPoolExecutor(1) as thread:
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with psutil.Popen(command, text=True, **pipes) as process, ThreadPoolExecutor(1) as thread:
         reading, seen = thread.submit(said.extend, process.stderr), 0
         while True:
             ended = reading.done()
@@ -133,7 +133,7 @@ def measured(command: Sequence[str]) -> Took:
             if ended:
                 break
             time.sleep(PAUSE)
-    if process.wait():
+    if process.returncode:
         raise click.ClickException(f"{' '.join(command)} ended with status {process.returncode}: {said[-1:]}")
     took.wall, took.processors = time.perf_counter() - begin, of_children() - earlier
     if title:

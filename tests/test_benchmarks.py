@@ -67,11 +67,24 @@ def test_limits_hold() -> None:
 def test_memory_is_that_of_all_processes_together() -> None:
     child = "import time; held = b'x' * 100_000_000; time.sleep(2)"
     code = "import subprocess, sys; held = b'x' * 100_000_000; subprocess.run([sys.executable, '-c', {!r}])"
-    seconds, gigabytes = nation.measured(python(code.format(child)))
-    assert seconds > 2
-    assert 0.2 < gigabytes < 0.4
+    took = nation.measured(python(code.format(child)))
+    assert took.wall > 2
+    assert 0.2 < took.gigabytes < 0.4
     with pytest.raises(click.ClickException, match="ended with status 3"):
         nation.measured(python("raise SystemExit(3)"))
+
+
+def test_steps_take_the_time_between_their_titles() -> None:
+    """Titles are lines that end in dots; what is counted in them is left out, and other lines are none."""
+    busy = "end = time.process_time() + 1\nwhile time.process_time() < end: pass"
+    lines = ["Reading it ...", "a note", "Drawing 1,400 cells, and pools ..."]
+    say = [f"print({line!r}, file=sys.stderr, flush=True)" for line in lines]
+    took = nation.measured(
+        python("\n".join(["import sys, time", say[0], say[1], busy, say[2], "time.sleep(1)"]))
+    )
+    assert [*took.steps] == ["Reading it", "Drawing cells, and pools"]
+    assert took.steps["Reading it"] > 0.5 > took.steps["Drawing cells, and pools"]
+    assert took.processors >= sum(took.steps.values()) - 1e-9
 
 
 def found(**rows: tuple[float, str | None]) -> dict[str, object]:
