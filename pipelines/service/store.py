@@ -8,6 +8,8 @@ trail, unless by who owns the database, and may take its triggers away.
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -41,6 +43,7 @@ __all__ = [
     "utc_now",
 ]
 
+_PATIENCE = 30  # seconds for which SQLite waits for others
 _LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed
 metadata = MetaData()
 # As the first revision made them, with what later ones added.
@@ -214,8 +217,8 @@ def utc_now() -> str:
 
 def after(seconds: float) -> str:
     """Return the time that many seconds from now, as it is kept."""
-    time = datetime.now(UTC) + timedelta(seconds=seconds)
-    return time.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    moment = datetime.now(UTC) + timedelta(seconds=seconds)
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _sqlite(address: URL) -> Engine:
@@ -223,7 +226,7 @@ def _sqlite(address: URL) -> Engine:
         raise _unusable("names no file, and what it holds must outlive the service; name one")
     Path(str(address.database)).touch(mode=0o600)
     # Autocommit in the driver: it would begin a transaction only at the first change, too late for a claim.
-    engine = create_engine(address, connect_args={"timeout": 30, "isolation_level": None})
+    engine = create_engine(address, connect_args={"timeout": _PATIENCE, "isolation_level": None})
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
@@ -237,7 +240,17 @@ def _postgresql(address: URL) -> Engine:
 
 
 def _prepare(connection: Any, _: Any) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    # While a new file becomes one with a log, nobody else may look at it, and SQLite does not wait for that.
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+    for pragma in ("synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import DBAPIError
 
-from pipelines.service.store import ServiceError, Store, audit, list_audit, record, runs
+from pipelines.service.store import ServiceError, Store, _prepare, audit, list_audit, record, runs
 
 from .helpers import assert_append_only, at_once
 
@@ -22,6 +23,24 @@ def test_several_may_make_the_tables_at_once(database: str) -> None:
     assert all(store.alive() for store in opened)
     for store in opened:
         store.close()
+
+
+def test_a_new_file_that_others_look_at_is_waited_for() -> None:
+    """SQLite refuses at once to keep a log beside a file that others have open."""
+
+    class Busy:
+        left, said = 3, list[str]()
+
+        def execute(self, statement: str) -> None:
+            if "journal_mode" in statement and self.left:
+                self.left -= 1
+                raise sqlite3.OperationalError("database is locked")
+            self.said.append(statement)
+
+    connection = Busy()
+    _prepare(connection, None)
+    assert connection.said[0] == "PRAGMA journal_mode = WAL"
+    assert (connection.left, len(connection.said)) == (0, 3)
 
 
 def test_the_audit_trail_is_only_added_to(store: Store) -> None:
