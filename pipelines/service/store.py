@@ -246,8 +246,8 @@ def _prepare(connection: Any, _: Any) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             break
-        except sqlite3.OperationalError:
-            if time.monotonic() > until:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.01)
     for pragma in ("synchronous = FULL", "foreign_keys = ON"):

@@ -34,7 +34,9 @@ def test_a_new_file_that_others_look_at_is_waited_for() -> None:
         def execute(self, statement: str) -> None:
             if "journal_mode" in statement and self.left:
                 self.left -= 1
-                raise sqlite3.OperationalError("database is locked")
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
             self.said.append(statement)
 
     connection = Busy()
