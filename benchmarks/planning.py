@@ -137,7 +137,6 @@ def with_areas(text: str, name: str, folder: Path) -> str:
     Its flows between tracts are shared out to areas by public population and jobs. Like that table it shows
     pairs within counties only, of areas by where most of them lies, and nothing outside of any place.
     """
-    text = text.replace("\n[geography]\n", f'\n[geography]\nnon_nesting_areas = ["{name}"]\n')
     config = pipelines.parse_config(text, EXAMPLES, "areas")
     inputs = pipelines.read_public_inputs(config)
     geography = inputs.geography

@@ -29,6 +29,7 @@ Int64 = NDArray[np.int64]
 
 _UNIT = 2**24  # parts of a job in which amounts are held
 _PART = _UNIT - 1  # mask of what is not whole: amounts are never negative
+_ABOVE, _HELD, _CODE, _MARK = range(4)  # columns of a forest
 _FITS = 60  # rounds of fitting a matrix to its sums, at most
 
 
@@ -59,14 +60,7 @@ def round_flow(
     _in_parts(expected, n, mass)
     parts = np.array([*steps], np.int64).reshape(len(steps), rows)
     homes = np.array([*areas], np.int64).reshape(len(areas), width)
-    words = np.zeros(0, np.int64)
-    size = 64 + int(np.count_nonzero(mass & _PART)) * 3 // 2
-    while True:
-        words = np.concatenate([words, _words(stream, size)])
-        result = _flow(mass, parts, homes, words)
-        if result[0, 0] >= 0:
-            return np.asarray(result)
-        size = words.size
+    return _rounded(mass, parts, homes, 64, stream)
 
 
 def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream: WordStream) -> Int64:
@@ -92,14 +86,17 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
     """
     mass = _fitted(expected, np.exp(pull), n, counts)
     none = np.zeros((0, n.size), np.int64), np.zeros((0, counts.size), np.int64)
-    words = np.zeros(0, np.int64)
-    size = 16 + int(np.count_nonzero(mass & _PART)) * 3 // 2
+    return _rounded(mass, *none, 16, stream)
+
+
+def _rounded(mass: Int64, steps: Int64, areas: Int64, least: int, stream: WordStream) -> Int64:
+    """Round with so many words and more, and with twice as many each time that they do not suffice."""
+    words = _words(stream, least + int(np.count_nonzero(mass & _PART)) * 3 // 2)
     while True:
-        words = np.concatenate([words, _words(stream, size)])
-        result = _flow(mass, *none, words)
+        result = np.asarray(_flow(mass, steps, areas, words))
         if result[0, 0] >= 0:
-            return np.asarray(result)
-        size = words.size
+            return result
+        words = np.concatenate([words, _words(stream, words.size)])
 
 
 def _words(stream: WordStream, size: int) -> Int64:
@@ -122,16 +119,24 @@ def _in_parts(expected, n, mass):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _insert(new, tail, head, value, above, edge, seen, words, position):  # type: ignore[no-untyped-def]
-    """Add an edge to a forest of edges that are not whole, and cancel the cycle that it closes, if any.
+def _insert(tail, head, part, code, new, forest, whole, words, position):  # type: ignore[no-untyped-def]
+    """Add an edge that is not whole to a forest of such edges, and cancel the cycle that it closes, if any.
 
     Parameters
     ----------
+    tail, head : int
+        The nodes that the edge goes from and to.
+    part : int
+        Of its amount, that over a whole number; more than 0 and less than `_UNIT`.
+    code : int
+        Twice the number of the entry that it is; -1 for a sum of entries.
     new : int
-        Number of the edge; numbers rise from 0 from call to call.
-    tail, head, value : ndarray of int64, shape (n_edges,)
-    above, edge, seen : ndarray of int64, shape (n_nodes,)
-        The forest: the node above each, -1 at first, the edge to it, and a mark, -1 at first.
+        Of the edge; another one at each call.
+    forest : ndarray of int64, shape (n_nodes, 4)
+        For each node the node above it, -1 at first; of the edge to that, the part that flows upwards, and
+        its code, whose last bit is turned where the edge goes downwards; and a mark.
+    whole : ndarray of int64, shape (n_entries,)
+        Entries rounded down. Those that come out rounded up get one more.
     words : ndarray of int64
         Random words.
     position : int
@@ -142,49 +147,60 @@ def _insert(new, tail, head, value, above, edge, seen, words, position):  # type
     int
         The next position, or -1 when words run out.
     """
-    if value[new] & _PART == 0:
-        return position
-    first, last = tail[new], head[new]
-    node = last
-    while node >= 0:
-        seen[node] = new
-        node = above[node]
-    meeting = first
-    while meeting >= 0 and seen[meeting] != new:
-        meeting = above[meeting]
+    # Climb from both ends by turns, up to a node that is above both: with the edge, both ways are the cycle.
+    first, second, meeting = head, tail, -1
+    while first >= 0 or second >= 0:
+        if first >= 0:
+            if forest[first, _MARK] == new:
+                meeting = first
+                break
+            forest[first, _MARK] = new
+            first = forest[first, _ABOVE]
+        if second >= 0:
+            if forest[second, _MARK] == new:
+                meeting = second
+                break
+            forest[second, _MARK] = new
+            second = forest[second, _ABOVE]
     if meeting >= 0:
-        part = value[new] & _PART
         up, down = _UNIT - part, part
-        for side in range(2):
-            node = last if side == 0 else first
-            while node != meeting:
-                part = value[edge[node]] & _PART
-                # From the head up, and down to the tail.
-                if (tail[edge[node]] == node) == (side == 0):
-                    up, down = min(up, _UNIT - part), min(down, part)
-                else:
-                    up, down = min(up, part), min(down, _UNIT - part)
-                node = above[node]
+        node = head
+        while node != meeting:
+            held = forest[node, _HELD]
+            up, down = min(up, _UNIT - held), min(down, held)
+            node = forest[node, _ABOVE]
+        node = tail
+        while node != meeting:
+            held = forest[node, _HELD]
+            up, down = min(up, held), min(down, _UNIT - held)
+            node = forest[node, _ABOVE]
         drawn, position = _bounded(words, position, up + down)
         if drawn < 0:
             return -1
         move = up if drawn < down else -down
-        value[new] += move
-        for side in range(2):
-            node = last if side == 0 else first
+        part += move
+        for side in range(2):  # up from the head, and down to the tail
+            node = head if side == 0 else tail
             while node != meeting:
-                following = above[node]
-                value[edge[node]] += move if (tail[edge[node]] == node) == (side == 0) else -move
-                if value[edge[node]] & _PART == 0:
-                    above[node] = -1
+                following, of = forest[node, _ABOVE], forest[node, _CODE]
+                held = forest[node, _HELD] + move
+                forest[node, _HELD] = held
+                if held == 0 or held == _UNIT:
+                    forest[node, _ABOVE] = -1
+                    if of >= 0 and (held == 0) == (of & 1 == 1):
+                        whole[of >> 1] += 1
                 node = following
-    if value[new] & _PART != 0:
-        # Hang the tree of the tail, turned so that the tail is its root, under the head.
-        node, under, by = first, last, new
-        while node >= 0:
-            following, before = above[node], edge[node]
-            above[node], edge[node] = under, by
-            node, under, by = following, node, before
+            move = -move
+        if part == 0 or part == _UNIT:
+            if part != 0 and code >= 0:
+                whole[code >> 1] += 1
+            return position
+    # Hang the tree of the tail, turned so that the tail is its root, under the head.
+    node, under = tail, head
+    while node >= 0:
+        following, held, of = forest[node, _ABOVE], forest[node, _HELD], forest[node, _CODE]
+        forest[node, _ABOVE], forest[node, _HELD], forest[node, _CODE] = under, part, code
+        node, under, part, code = following, node, _UNIT - held, of ^ 1
     return position
 
 
@@ -199,29 +215,23 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
     # Nodes: one above all, areas by level, cells, parts in a cell by step; rows, areas of a row by level.
     first_area, first_part = np.empty(levels + 1, np.int64), np.empty(divisions + 1, np.int64)
     first_of_row = np.empty(levels + 1, np.int64)
-    nodes, edges = 1, rows * width + width
+    nodes = 1
     for i in range(levels):
         first_area[i] = nodes
         nodes += areas[i, -1] + 1
-        edges += (areas[i, -1] + 1) * (rows + 1)
     first_area[levels] = nodes
     nodes += width
     for j in range(divisions):
         first_part[j] = nodes
         nodes += (steps[j, -1] + 1) * width
-        edges += (steps[j, -1] + 1) * width
     row = nodes
     nodes += rows
     for i in range(levels):
         first_of_row[i] = nodes
         nodes += (areas[i, -1] + 1) * rows
-    tail, head, value = np.empty(edges, np.int64), np.empty(edges, np.int64), np.empty(edges, np.int64)
-    above, edge, seen = (
-        np.full(nodes, -1, np.int64),
-        np.full(nodes, -1, np.int64),
-        np.full(nodes, -1, np.int64),
-    )
-    number = np.full((rows, width), -1, np.int64)
+    forest = np.full((nodes, 4), -1, np.int64)
+    result = mass // _UNIT
+    whole = result.reshape(rows * width)
     of_part = np.zeros(divisions, np.int64)
     of_area, of_row = np.zeros(levels, np.int64), np.zeros((levels, rows), np.int64)
     failed = np.full((1, 1), -1, np.int64)
@@ -231,17 +241,15 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
         for r in range(rows):
             amount = mass[r, c]
             in_cell += amount
-            if amount & _PART != 0:
-                last = divisions - 1
-                tail[new] = (
-                    first_part[last] + steps[last, r] * width + c if divisions else first_area[levels] + c
-                )
-                head[new] = row + r
+            part = amount & _PART
+            if part != 0:
+                tail, head = first_area[levels] + c, row + r
+                if divisions:
+                    tail = first_part[divisions - 1] + steps[divisions - 1, r] * width + c
                 if levels:
-                    head[new] = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
-                value[new] = amount
-                number[r, c] = new
-                position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                    head = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
+                code = 2 * (r * width + c)
+                position = _insert(tail, head, part, code, new, forest, whole, words, position)
                 if position < 0:
                     return failed
                 new += 1
@@ -251,22 +259,22 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                 of_part[j] += amount
             for j in range(divisions - 1, -1, -1):
                 if r == rows - 1 or steps[j, r + 1] != steps[j, r]:
-                    if of_part[j] & _PART != 0:
-                        tail[new] = (
-                            first_part[j - 1] + steps[j - 1, r] * width + c if j else first_area[levels] + c
-                        )
-                        head[new] = first_part[j] + steps[j, r] * width + c
-                        value[new] = of_part[j]
-                        position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                    part = of_part[j] & _PART
+                    if part != 0:
+                        tail = first_area[levels] + c
+                        if j:
+                            tail = first_part[j - 1] + steps[j - 1, r] * width + c
+                        head = first_part[j] + steps[j, r] * width + c
+                        position = _insert(tail, head, part, -1, new, forest, whole, words, position)
                         if position < 0:
                             return failed
                         new += 1
                     of_part[j] = 0
-        if in_cell & _PART != 0:
-            tail[new] = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
-            head[new] = first_area[levels] + c
-            value[new] = in_cell
-            position = _insert(new, tail, head, value, above, edge, seen, words, position)
+        part = in_cell & _PART
+        if part != 0:
+            tail = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
+            head = first_area[levels] + c
+            position = _insert(tail, head, part, -1, new, forest, whole, words, position)
             if position < 0:
                 return failed
             new += 1
@@ -276,28 +284,24 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
             if c < width - 1 and areas[i, c + 1] == areas[i, c]:
                 continue
             for r in range(rows):
-                if of_row[i, r] & _PART != 0:
-                    tail[new] = first_of_row[i] + areas[i, c] * rows + r
-                    head[new] = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
-                    value[new] = of_row[i, r]
-                    position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                part = of_row[i, r] & _PART
+                if part != 0:
+                    tail = first_of_row[i] + areas[i, c] * rows + r
+                    head = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
+                    position = _insert(tail, head, part, -1, new, forest, whole, words, position)
                     if position < 0:
                         return failed
                     new += 1
                 of_row[i, r] = 0
-            if of_area[i] & _PART != 0:
-                tail[new] = first_area[i - 1] + areas[i - 1, c] if i else 0
-                head[new] = first_area[i] + areas[i, c]
-                value[new] = of_area[i]
-                position = _insert(new, tail, head, value, above, edge, seen, words, position)
+            part = of_area[i] & _PART
+            if part != 0:
+                tail = first_area[i - 1] + areas[i - 1, c] if i else 0
+                head = first_area[i] + areas[i, c]
+                position = _insert(tail, head, part, -1, new, forest, whole, words, position)
                 if position < 0:
                     return failed
                 new += 1
             of_area[i] = 0
-    result = np.empty((rows, width), np.int64)
-    for r in range(rows):
-        for c in range(width):
-            result[r, c] = (mass[r, c] if number[r, c] < 0 else value[number[r, c]]) // _UNIT
     return result
 
 
