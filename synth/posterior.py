@@ -26,6 +26,7 @@ Int64 = NDArray[np.int64]
 _GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
+_MULTIPLIED = 8  # counts up to which a rising factorial is multiplied out
 _NOTHING = 1e-13
 _LARGE = 1e200  # weights above are divided by it, with all that they were added to: floats end at 1e308
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
@@ -260,15 +261,16 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  #
 
 @_compiled
 def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of noisy counts, up to what the concentration leaves alone."""
+    """Return the log-likelihood of noisy counts, but for what no concentration changes."""
     result = 0.0
     for g in range(n.size):
         z = n[g] / (n[g] + concentration)
+        log_z, log_rest, log_none = math.log(z), math.log(1.0 - z), math.log(1.0 - z * p)
         for c in range(offsets[g], offsets[g + 1]):
             shape = concentration * max(expected[c], _LEAST) / n[g]
             y = noisy[c]
             if y <= 0:
-                result += shape * (math.log(1.0 - z) - math.log(1.0 - z * p))
+                result += shape * (log_rest - log_none)
                 continue
             total, weight, at_y, d = 1.0, 1.0, 1.0, 0
             divided = 0
@@ -289,8 +291,12 @@ def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ign
                     divided += 1
                 if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
                     break
-            result += math.lgamma(shape + y) - math.lgamma(shape) - math.lgamma(y + 1.0)
-            result += shape * math.log(1.0 - z) + y * math.log(z) + math.log(total)
+            if y <= _MULTIPLIED:
+                for x in range(y):
+                    total *= shape + x
+            else:
+                result += math.lgamma(shape + y) - math.lgamma(shape)
+            result += shape * log_rest + y * log_z + math.log(total)
             if divided:
                 result += divided * math.log(_LARGE)
     return result
