@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 from synth.measured import JobGroups, Layout, MeasuredTable, layouts
 from synth.plan import Domains, Table
-from synth.posterior import least_loss, likeliest_concentration, posterior, sampled_groups
+from synth.posterior import least_loss, likeliest_concentration, posterior, sampled_groups, with_background
 from synth.projection import offsets_of, project
 
 __all__ = ["Cells", "Estimate", "NewCells", "Prior", "Run", "estimate", "fit_factors", "restore"]
@@ -63,6 +63,7 @@ _PARTS = 4  # of the places, which threads add up side by side
 _MOST_SHARES = 2**22  # cells of places whose layouts and shares are kept, and not made anew each time
 _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
+_LEAST_SHARE = 1e-12  # of a place's jobs in a cell
 _NEAR = 2e-3  # part of the jobs that may be off their targets
 
 
@@ -325,7 +326,7 @@ class _Fit:
         concentration = self._concentration(k, noisy, expected)
         for part in self._parts[k]:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
-            own = expected[part.cells]
+            own = with_background(expected[part.cells], part.table.offsets, size)
             mean, variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
@@ -339,14 +340,9 @@ class _Fit:
         if kin is not None:  # what is in `target` by now is what to expect
             concentration = self._concentration(k, noisy, target)
             for part in self._parts[k]:
-                target[part.cells], variance[part.cells] = posterior(
-                    noisy[part.cells],
-                    part.table.offsets,
-                    target[part.cells],
-                    part.table.n,
-                    concentration,
-                    ratio,
-                )
+                counts, size = (noisy[part.cells], part.table.offsets), part.table.n
+                own = with_background(target[part.cells], part.table.offsets, size)
+                target[part.cells], variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
         return target, variance
 
     def _concentration(self, k: int, noisy: Cells, expected: Cells) -> float:
@@ -362,7 +358,8 @@ class _Fit:
                     cells = slice(*part.table.offsets[group : group + 2].tolist())
                     found.append((counts[cells].copy(), own[cells].copy()))
         some, means = map(np.concatenate, zip(*found, strict=True))
-        return likeliest_concentration(some, offsets_of(table.k[sample]), means, table.n[sample], table.ratio)
+        offsets, n = offsets_of(table.k[sample]), table.n[sample]
+        return likeliest_concentration(some, offsets, with_background(means, offsets, n), n, table.ratio)
 
     def agree(self, targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
         """Change the targets of earlier tables so that homes add up as in the last one.
@@ -431,7 +428,11 @@ def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> 
     if prior is None:
         return [np.ones(layout.cuts.size) for layout in parts]
     places = groups.place[groups.starts[:-1]].tolist()
-    return [prior(place, layout.cuts) for place, layout in zip(places, parts, strict=True)]
+    # No factor makes jobs of nothing, and counts may show somebody where the prior has nobody.
+    return [
+        np.maximum(prior(place, layout.cuts), _LEAST_SHARE)
+        for place, layout in zip(places, parts, strict=True)
+    ]
 
 
 def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:

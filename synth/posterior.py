@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["least_loss", "likeliest_concentration", "posterior", "sampled_groups"]
+__all__ = ["least_loss", "likeliest_concentration", "posterior", "sampled_groups", "with_background"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-_GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
+_GRID = (2.0 ** np.arange(-1, 15)).tolist()  # concentrations, and
+_BEGIN = 10  # the position of that which is tried first
+_BACKGROUND = 0.001  # the part of a group's jobs that is expected in all of its cells alike
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
 _MULTIPLIED = 8  # counts up to which a rising factorial is multiplied out
@@ -89,10 +91,35 @@ def sampled_groups(n: Int64, cells: int) -> Int64:
     return np.unique(np.searchsorted(cumulative, at, side="right"))
 
 
+def with_background(expected: Float64, offsets: Int64, n: Int64) -> Float64:
+    """Return what is expected if a small part of each group's jobs is anywhere.
+
+    What is expected is never quite right, least of all where hardly anybody is expected. Without this even
+    three jobs of noise would be likelier there than one that is real.
+
+    Parameters and shape are those of `posterior`.
+    """
+    k = np.diff(offsets)
+    return (1.0 - _BACKGROUND) * expected + np.repeat(_BACKGROUND * n / k, k)
+
+
 def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
-    """Return the concentration, of a grid, under which the noisy counts of some groups are likeliest."""
-    logs = [_log_likelihood(noisy, offsets, expected, n, c, ratio) for c in _GRID.tolist()]
-    return float(_GRID[int(np.argmax(logs))])
+    """Return the concentration, of a grid, under which the noisy counts of some groups are likeliest.
+
+    The likelihood is climbed up to a peak.
+    """
+    logs: dict[int, float] = {}
+
+    def log(at: int) -> float:
+        if at not in logs:
+            logs[at] = _log_likelihood(noisy, offsets, expected, n, _GRID[at], ratio)
+        return logs[at]
+
+    best, last = _BEGIN, -1
+    while best != last:
+        last = best
+        best = max((at for at in (last, last - 1, last + 1) if 0 <= at < len(_GRID)), key=log)
+    return _GRID[best]
 
 
 @_compiled

@@ -6,7 +6,9 @@ counted and get their noise in `pipelines.planning.sampling`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -207,8 +209,9 @@ def estimate_factors(
 ) -> list[Cells]:
     """Fit expected homes to noisy counts, from the public model on.
 
-    Only a run of pools is in memory, of the first table. Where it is the only one, the places of a run are
-    fitted as if there were no others; several tables are fitted together as a whole.
+    Only runs of pools are in memory, of the first table. Where it is the only one, the places of a run are
+    fitted as if there were no others, and a run by each processor; several tables are fitted together as a
+    whole.
 
     Parameters
     ----------
@@ -227,8 +230,13 @@ def estimate_factors(
     first = layout.tables[0]
     if not plan.further:
         factors = new("factors", int(first.offsets[-1]))
-        for part in batches(plan):
+
+        def fit(part: slice) -> None:
             (factors[_cells(first, part)],) = estimate_part(plan, layout, noisy, part)
+
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # most of it is compiled
+            for _ in threads.map(fit, batches(plan)):
+                pass
         return [factors]
     merged: list[JobGroups] = []
     runs: list[Run] = []

@@ -12,7 +12,7 @@ from synth.estimation import Run, estimate, fit_factors
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable, layouts, measure
 from synth.plan import Domains, Table
-from synth.posterior import likeliest_concentration, posterior
+from synth.posterior import likeliest_concentration, posterior, with_background
 from synth.projection import project
 from synth.randomness import RunKey
 from synth.rounding import Rounding
@@ -85,14 +85,27 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     (t,), (y,) = tables[1:], noisy[1:]
     cells = prior(0, np.array([0, 4, 8]))
     expected = np.concatenate([n * cells for n in t.n])
+    expected = with_background(expected, t.offsets, t.n)
     kappa = likeliest_concentration(y, t.offsets, expected, t.n, t.ratio)
     first, _ = posterior(y, t.offsets, expected, t.n, kappa, t.ratio)
     # What the other group shows, and the prior worth kappa jobs, are the prior of the second look.
     others = first.reshape(2, 3)[::-1]
-    profile = t.n[:, None] * (kappa * cells + others) / (kappa + t.n[::-1, None])
-    kappa = likeliest_concentration(y, t.offsets, profile.ravel(), t.n, t.ratio)
-    mean, _ = posterior(y, t.offsets, profile.ravel(), t.n, kappa, t.ratio)
+    around = (expected / np.repeat(t.n, 3)).reshape(2, 3)
+    profile = t.n[:, None] * (kappa * around + others) / (kappa + t.n[::-1, None])
+    profile = with_background(profile.ravel(), t.offsets, t.n)
+    kappa = likeliest_concentration(y, t.offsets, profile, t.n, t.ratio)
+    mean, _ = posterior(y, t.offsets, profile, t.n, kappa, t.ratio)
     assert every_row(fit, attributes.merged(1)).ravel() == pytest.approx(mean, rel=1e-9)
+
+
+def test_what_counts_show_where_nobody_was_expected_is_believed() -> None:
+    """Three jobs in a cell of which the prior has nobody: noise is that large in one of 8,000 counts."""
+    groups = JobGroups(np.array([40]), np.zeros(1, np.int32), np.zeros((1, 1), np.int32))
+    one = table(groups, 0, domains([0, 2, 4, 6, 8, 10]), GeometricParameters(1, 20))
+    shares = np.array([0.0, 0.4, 0.3, 0.2, 0.1, 0.0])
+    noisy = np.array([3, 15, 11, 7, 4, 0])
+    fit = estimate([one], [noisy], groups.merged(1), lambda _, cuts: shares)
+    assert every_row(fit, groups.merged(1)).ravel() == pytest.approx(noisy, abs=0.01)
 
 
 @settings(max_examples=20, deadline=None)

