@@ -23,7 +23,7 @@ __all__ = ["least_loss", "likeliest_concentration", "posterior", "sampled_groups
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-_GRID = (2.0 ** np.arange(-1, 15)).tolist()  # concentrations, and
+_GRID: list[float] = (2.0 ** np.arange(-1, 15)).tolist()  # concentrations, and
 _BEGIN = 10  # the position of that which is tried first
 _BACKGROUND = 0.001  # the part of a group's jobs that is expected in all of its cells alike
 _SAMPLE = 512  # groups, and
