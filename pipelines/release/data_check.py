@@ -6,10 +6,14 @@ Nothing is in memory but the plan and the rows of some destination units; so a n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +33,8 @@ from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count
 
 __all__ = ["DataError", "check_data"]
 
+_S = TypeVar("_S")
+_T = TypeVar("_T")
 _AT_A_TIME = 500_000  # jobs
 _ROWS = 2**19  # rows of a file that are read together
 
@@ -118,7 +124,7 @@ def _check(
     plan: ReleasePlan,
     createdate: str,
     kept: _Rows,
-    rounded: Callable[[slice], Rounded] | None,
+    rounded: Callable[[slice], Rounded | None] | None,
 ) -> str:
     """Compare the files of one implicate with the plan; `kept` is given its rows.
 
@@ -134,7 +140,8 @@ def _check(
     main, parts = names["od_parquet"], plan.policy.parts
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     pairs = blocks = 0
-    for pools in batches(plan) if rounded else batches(plan, _AT_A_TIME):  # as homes were estimated
+    runs = batches(plan) if rounded else batches(plan, _AT_A_TIME)  # as homes were estimated
+    for pools, estimated in zip(runs, _ahead(rounded or (lambda pools: None), runs), strict=True):
         own = slice(end[pools.start], end[pools.stop])
         work = slots.work[own]
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}
@@ -158,7 +165,6 @@ def _check(
                 raise DataError(f"{jobs.name} and the OD files hold different commutes")
             if plan.policy.secret:  # their combinations are in no count of a pair
                 at, origins = work, of_jobs
-        estimated = rounded and rounded(pools)
         if estimated is not None and not estimated.fits(at, origins):
             raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
@@ -168,6 +174,19 @@ def _check(
         rows.must_end()
     width = len(public_counts)
     return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {width} counts are the public ones"
+
+
+def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:
+    """Call a function with each item, on all processors, and no further ahead than these have to do."""
+    most = os.cpu_count() or 1
+    with ThreadPoolExecutor(most) as threads:
+        waiting: deque[Future[_T]] = deque()
+        for item in items:
+            waiting.append(threads.submit(function, item))
+            if len(waiting) > most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _origins(plan: ReleasePlan, od: PairCounts) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -126,12 +126,12 @@ class _StoredCounts:
             name: partial(_is, kind)
             for name, kind in zip(groups.column_names, groups.schema.types, strict=True)
         }
-        found = check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
+        found = self._metadata = check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
         rows = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         self._of_row_group: list[tuple[int, int]] = []  # its cells
         begin = 0
         for i, stop in enumerate(np.cumsum(rows).tolist()):
-            part = pq.ParquetFile(path).read_row_group(i)
+            part = pq.ParquetFile(path, metadata=found).read_row_group(i)
             noisy = part["noisy"].combine_chunks()
             own = part.drop_columns("noisy").combine_chunks()
             if noisy.null_count or noisy.values.null_count or own != groups[begin:stop].combine_chunks():
@@ -151,7 +151,8 @@ class _StoredCounts:
         found = [np.zeros(0, np.int64)]
         for i, (first, last) in enumerate(self._of_row_group):
             if first < stop and begin < last:
-                part = pq.ParquetFile(self._path).read_row_group(i, columns=["noisy"])
+                file = pq.ParquetFile(self._path, metadata=self._metadata)
+                part = file.read_row_group(i, columns=["noisy"])
                 counts = part["noisy"].combine_chunks().values.to_numpy()
                 found.append(counts[max(begin - first, 0) : stop - first])
         return np.concatenate(found)
