@@ -28,6 +28,7 @@ from synth.rounding import Rounding
 __all__ = [
     "JobLayout",
     "JobRows",
+    "count_expected",
     "draw_homes",
     "drawn_cells",
     "estimate_factors",
@@ -202,6 +203,14 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
         if int(rows.max()) * wide <= _MOST_KEPT and every * wide <= _MOST_ROUNDED:
             found.append(TableChoice(table.work, public, table.home, Fraction(0)))
     return tuple(dict.fromkeys(found))
+
+
+def count_expected(plan: ReleasePlan) -> int:
+    """Return about how many expected jobs, rows by cells, a run estimates and rounds; 0 if it resamples."""
+    if not plan.measures:
+        return 0
+    rows, _ = plan.pools.slots.counted()
+    return int(len(rows) * plan.numeric.domains.n_cells[plan.numeric.pools.domain].mean())
 
 
 def estimate_factors(

@@ -16,6 +16,7 @@ import numpy as np
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.estimating import count_expected
 from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import read_public_inputs
@@ -205,7 +206,8 @@ def plan(
         made = load_back(config, staging / PLAN_FOLDER, digest)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
-        cost = run_cost(time.process_time(), kilobytes / 1e6, made.numeric.pools.n_records)
+        used = time.process_time(), kilobytes / 1e6
+        cost = run_cost(*used, made.numeric.pools.n_records, count_expected(made))
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
         _write(planned, names, staging)
     return planned
@@ -326,7 +328,7 @@ def _totals_line(plan: ReleasePlan) -> str:
     return f"{line} (certified for {least} to {most} times as many)"
 
 
-def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]:
+def run_cost(seconds: float, gigabytes: float, jobs: int, expected: int = 0) -> tuple[float, float]:
     """Return the expected processor time and peak memory of a run that plans itself.
 
     Parameters
@@ -334,15 +336,17 @@ def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]
     seconds, gigabytes : float
         What this process has used to plan, as a run does again, and to try the plan.
     jobs : int
+    expected : int
+        Expected jobs, rows by cells (`pipelines.planning.estimating.count_expected`).
 
     Returns
     -------
     tuple of float
-        Seconds and gigabytes: with what reading, sorting, drawing, writing and checking the jobs take beyond,
-        as measured on the demo region, on Rhode Island and on a nation of 140 million jobs, resampled. Jobs
+        Seconds and gigabytes: with what reading, sorting, estimating, drawing, writing and checking the jobs
+        take beyond, as measured on the demo region, on Rhode Island and on a nation of 140 million jobs. Jobs
         are drawn in batches, so memory does not grow with them.
     """
-    return seconds + 0.5 + 1.2e-6 * jobs, gigabytes + 0.1
+    return seconds + 0.5 + 1.2e-6 * jobs + 3e-7 * expected, gigabytes + 0.1
 
 
 def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> None:
