@@ -68,7 +68,8 @@ class Arithmetic:
 
 
 def _ball(value: Fraction | flint.fmpq | int) -> flint.arb:
-    return flint.arb(flint.fmpq(value.numerator, value.denominator))
+    # Bounds ask for very many numbers, most of them whole or already flint's.
+    return flint.arb(flint.fmpq(*value.as_integer_ratio()) if isinstance(value, Fraction) else value)
 
 
 def _float_exp(value: float) -> float:

@@ -23,7 +23,7 @@ __all__ = [
     "total_variation",
 ]
 
-_FEW_TIMES = 2  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
+_FEW_TIMES = 8  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
 _LARGE = 100  # jobs from which a destination's mean commute is worth comparing
 
 
