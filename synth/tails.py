@@ -69,7 +69,9 @@ class Arithmetic:
 
 def _ball(value: Fraction | flint.fmpq | int) -> flint.arb:
     # Bounds ask for very many numbers, most of them whole or already flint's.
-    return flint.arb(flint.fmpq(*value.as_integer_ratio()) if isinstance(value, Fraction) else value)
+    if isinstance(value, (int, flint.fmpq)):
+        return flint.arb(value)
+    return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
 def _float_exp(value: float) -> float:
