@@ -184,8 +184,8 @@ class Workload:
         if table.work is not None:
             parts.append(np.concatenate([self.geography.unit_of(table.work, jobs.work) for jobs in sides]))
         parts += [np.concatenate([jobs.attributes[name] for jobs in sides]) for name in table.attributes]
-        cells, span = np.zeros(parts[0].size, np.int64), 1
-        for part in parts:
+        cells, span = parts[0].astype(np.int64), int(parts[0].max(initial=0)) + 1
+        for part in parts[1:]:
             wide = int(part.max(initial=0)) + 1
             if wide < part.size < span * wide:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
