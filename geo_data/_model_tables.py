@@ -23,6 +23,7 @@ Int = NDArray[np.integer]
 T = TypeVar("T")
 
 AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
+_FEW_BATCHES = 8
 _ROUNDS = 300  # of proportional fitting, at most; it converges geometrically
 _REACHED = 1e-9  # relative distance from the targets at which it ends
 FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
@@ -246,7 +247,7 @@ def in_batches(work: Callable[[slice], T], n: int) -> list[T]:
     The work is numpy and compiled code, which lets threads run side by side.
     """
     batches = [slice(at, min(at + AT_A_TIME, n)) for at in range(0, n, AT_A_TIME)]
-    if len(batches) <= 1:
+    if len(batches) <= _FEW_BATCHES:  # as of a trial: threads would wait for one interpreter
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, batches))

@@ -105,24 +105,33 @@ class Coarsening:
         return f"<Coarsening: {domains:,} domains, {cells:,} cells, {pools:,} pools>"
 
 
+@dataclass(frozen=True, eq=False)
+class _BySize:
+    """The rules "threshold" and "balanced": fine where at least T workers are expected."""
+
+    threshold: Callable[[float], float]
+    joined: bool
+
+    def limits(self, size: float) -> tuple[float, float]:
+        """Return `least` and `run` of `Tree.cut` for shares.
+
+        Sizes are powers of two: to divide by them changes the exponent of a number only.
+        """
+        least = self.threshold(size) / size
+        return least, least if self.joined else 0.0
+
+    def __call__(self, tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+        return tree.cut(shares, *self.limits(size))
+
+
 def by_threshold(threshold: Callable[[float], float]) -> Rule:
     """Return the rule "threshold"; `threshold` gives T for a pool size."""
-
-    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
-        least = threshold(size)
-        return tree.cut(shares * size, least, 0.0)
-
-    return rule
+    return _BySize(threshold, joined=False)
 
 
 def balanced(threshold: Callable[[float], float]) -> Rule:
     """Return the rule "balanced"; `threshold` gives T for a pool size."""
-
-    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
-        least = threshold(size)
-        return tree.cut(shares * size, least, least)
-
-    return rule
+    return _BySize(threshold, joined=True)
 
 
 def by_distance(model: PublicModel, kilometres: float) -> Rule:
@@ -262,7 +271,11 @@ def coarsen(
         for row, one, begin, end in zip(shares, needed[rows], first[rows], last[rows], strict=True):
             for s, p in zip(size[begin:end].tolist(), of_part[begin:end].tolist(), strict=True):
                 own = row if parts == 1 else _of_part(tree, row, int(policy.parts[p]), int(ends[p]))
-                cells = policy.within(rule(tree, int(one), own, float(s)), p)
+                if parts == 1 and isinstance(rule, _BySize):
+                    cells = tree.cut_once(int(one), own, *rule.limits(float(s)))
+                else:
+                    cells = rule(tree, int(one), own, float(s))
+                cells = policy.within(cells, p)
                 cuts.append(cells)
                 if len(retention) == 1:
                     strata.append(np.zeros(cells.size, np.uint8))

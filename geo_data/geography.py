@@ -229,7 +229,8 @@ class Geography:
                 sizes = np.diff(np.append(self.unit_starts[position], self.n_blocks))
                 of_block = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
             self._units[position] = np.append(of_block, np.int32(-1))  # which is what -1 finds
-        return self._units[position][numbers]
+        found: Int32 = self._units[position].take(numbers)  # planning asks very often: faster than indexing
+        return found
 
     def lie_within(self, level: str, areas: str) -> bool:
         """Say whether every unit of a level lies in one unit of another, or in one non-nesting area."""

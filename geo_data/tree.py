@@ -19,6 +19,8 @@ __all__ = ["Tree"]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
+_ROOM = 2**23  # cells of the cuts that a tree keeps
+
 
 class Tree:
     """Nodes of each depth, their children, and how a measure on the model's units falls on them.
@@ -60,6 +62,8 @@ class Tree:
         self._unit = np.searchsorted(units, self._starts, side="right").astype(np.int32) - 1
         weight = running[past] - running[units]
         self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
+        self._kept: dict[tuple[int, float, float], NDArray[np.int32]] = {}
+        self._room = _ROOM
 
     def up_to(self, measure: Float64, blocks: Int64) -> Float64:
         """Return the measure (of each unit) of all blocks before each block given, in [0, n_blocks]."""
@@ -98,3 +102,17 @@ class Tree:
                 len(self.starts) - 1 if deepest is None else deepest,
             )
         )
+
+    def cut_once(self, unit: int, shares: Float64, least: float, run: float) -> NDArray[np.int32]:
+        """Return the `cut` of the model's shares of a destination, kept where it was asked before.
+
+        Candidate plans have most of their cuts in common.
+        """
+        key = unit, least, run
+        cells = self._kept.get(key)
+        if cells is None:
+            cells = self.cut(shares, least, run)
+            if cells.size <= self._room:
+                self._kept[key] = cells
+                self._room -= cells.size
+        return cells

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -215,6 +215,7 @@ def calibrate_class(
         fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda *_: numerator, rough)
         return fixed if fixed and holds(fixed) else None
 
+    @cache
     def candidate(threshold: int) -> PoolClass | None:
         def prior_of(top: int, bottom: int) -> int:  # q t / (odds - 1), rounded up
             return -(-denominator * threshold * bottom // (top - bottom))
@@ -300,7 +301,7 @@ def _with_gain(
     # Logarithms of a density that is a power n + m: that many roundings.
     margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
-        gain = Fraction(f"{odds * (1 - margin):.9e}")  # a short decimal, below what the floats found
+        gain = _short(odds * (1 - margin))  # below what the floats found
         found = _priors(pool_class, retention, denominator, gain, prior_of)
         if found is None:
             return None
@@ -309,6 +310,11 @@ def _with_gain(
             return found
         odds = following
     return None
+
+
+@lru_cache(maxsize=64)  # without pruning it is the same every time
+def _short(value: float) -> Fraction:
+    return Fraction(f"{value:.9e}")
 
 
 def _priors(

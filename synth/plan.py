@@ -141,10 +141,13 @@ class Domains:
     @cached_property
     def cells_by_stratum(self) -> NDArray[np.int32]:
         """Cell numbers of each domain ordered by stratum, shape (n_cells,), at the same offsets."""
-        domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
-        # One number for both: in these there are long runs that rise, which a stable sort takes as they are.
-        order = np.argsort(domain * (int(self.stratum.max()) + 1) + self.stratum, kind="stable")
-        return (order - self.offsets[domain]).astype(np.int32)
+        order = np.arange(self.stratum.size)
+        if strata := int(self.stratum.max()):
+            domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
+            # One number for both: in these there are long runs that rise, which a stable sort takes as
+            # they are.
+            order = np.argsort(domain * (strata + 1) + self.stratum, kind="stable")
+        return (order - np.repeat(self.offsets[:-1], self.n_cells)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

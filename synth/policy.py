@@ -89,6 +89,8 @@ class Policy:
         n_blocks : int
             Blocks of one copy.
         """
+        if self.copies == 1:  # of every domain of every candidate plan
+            return starts.astype(np.int32)
         return (np.arange(self.copies)[:, np.newaxis] * n_blocks + starts).ravel().astype(np.int32)
 
     def origins(self, blocks: Int32, codes: Mapping[str, NDArray[np.integer]], n_blocks: int) -> Int32:

@@ -38,11 +38,17 @@ _CUT = 28.0  # ... and it is cut where the density is e^-28 of what it was
 _STEPS = 64  # of w towards an outermost maximum
 _AWAY = np.append(0.0, np.sqrt(2.0) ** np.arange(64))  # steps from there at which a cut is tried
 
-_Given = Any  # a Fraction, or, in a search, a float
+_Given = Any  # of flint, whose sums are quick, or, in a search, a float
 _Strata = tuple[tuple[_Given, _Given, int, int], ...]  # prior, retention, most and fewest cells
 _Coins = tuple[tuple[_Given, _Given], ...]  # prior and retention of the strata with retention below 1
 _Vector = NDArray[Any]  # of floats or of balls
 
+
+def _rational(value: float | Fraction) -> flint.fmpq:
+    return flint.fmpq(*value.as_integer_ratio())
+
+
+_NUMBERS: dict[Arithmetic, Callable[[float | Fraction], _Given]] = {FLOAT: float, BALL: _rational}
 _VECTORS: dict[Arithmetic, tuple[Callable[..., Any], Callable[..., Any]]] = {
     FLOAT: (np.exp, np.log),
     BALL: (np.frompyfunc(BALL.exp, 1, 1), np.frompyfunc(BALL.log, 1, 1)),
@@ -75,9 +81,9 @@ def pruning_gain(
     """
     if not pool_class.m_max or all(f == 1 for f, k in zip(retention, pool_class.cells, strict=True) if k):
         return arithmetic.number(1)
-    quick = arithmetic is FLOAT  # fractions would take most of the time of a search
+    quick = arithmetic is FLOAT
     strata: _Strata = tuple(
-        (a / denominator, float(f), most, fewest) if quick else (Fraction(a, denominator), f, most, fewest)
+        (a / denominator if quick else flint.fmpq(a, denominator), _NUMBERS[arithmetic](f), most, fewest)
         for a, f, most, fewest in zip(
             pool_class.prior, retention, pool_class.cells, pool_class.cells_min, strict=True
         )
@@ -142,8 +148,9 @@ def moment_ratios(m: int, coins: _Coins, pairs: list[_Pair], arithmetic: Arithme
     fewest, most = _extreme(pairs, min), _extreme(pairs, max)
     step, error = _step(m, _whole(most, coins) + max(a for a, _ in coins), arithmetic)
     first, last = _cuts(m, coins, pairs, fewest, most, step)
-    before, after = _tails(m, coins, fewest, most, Fraction(step), (first, last), arithmetic)
-    points = number(Fraction(step)) * np.arange(first, last + 1)
+    exact = _NUMBERS[arithmetic](step)
+    before, after = _tails(m, coins, fewest, most, exact, (first, last), arithmetic)
+    points = number(exact) * np.arange(first, last + 1)
     densities, powers = _log_densities(points, m, coins, pairs, arithmetic)
     ratios = []
     for pair, logs in zip(pairs, densities, strict=True):
@@ -155,9 +162,10 @@ def moment_ratios(m: int, coins: _Coins, pairs: list[_Pair], arithmetic: Arithme
     return ratios
 
 
-def _scaled(logs: _Vector, arithmetic: Arithmetic) -> tuple[_Vector, Fraction]:
+def _scaled(logs: _Vector, arithmetic: Arithmetic) -> tuple[_Vector, _Given]:
     """Return exponentials of which the largest is about 1, and the logarithm of what they were divided by."""
-    scale = Fraction(float(logs.max()) if arithmetic is FLOAT else max(map(float, logs)))
+    largest = float(logs.max()) if arithmetic is FLOAT else max(map(float, logs))
+    scale = _NUMBERS[arithmetic](largest)
     return _VECTORS[arithmetic][0](logs - arithmetic.number(scale)), scale
 
 
@@ -204,14 +212,14 @@ def _step(m: int, weight: _Given, arithmetic: Arithmetic) -> tuple[float, Any]:
         return m * log(number(1 + weight / m)) + number(weight) * log(number(1 + m / weight))
 
     near = entropy(FLOAT)
-    one: Any = float if arithmetic is FLOAT else Fraction  # fractions would take most of the time of a search
-    height = one(min(_STRIP, math.sqrt(2 * _ERROR / near)))
+    given = _NUMBERS[arithmetic]
+    height = given(min(_STRIP, math.sqrt(2 * _ERROR / near)))
     cosine = 1 - height**2 / 2  # at most the cosine
     room = _ERROR + math.log(4 / cosine) + float(1 - cosine) * near
     step = float(np.float32(2 * float(_PI) * float(height) / room))  # few bits: multiples are exact
     number, exp = arithmetic.number, arithmetic.exp
     strip = exp(number(1 - cosine) * entropy(arithmetic)) / number(cosine)
-    return step, 2 * strip / (exp(number(one(2 * _PI) * height / one(step))) - 1)
+    return step, 2 * strip / (exp(number(given(2 * _PI) * height / given(step))) - 1)
 
 
 def _weights(start: _Given, pair: _Pair, m: int, coins: _Coins, arithmetic: Arithmetic) -> Iterable[Any]:
@@ -256,7 +264,7 @@ def _tails(
     coins: _Coins,
     fewest: _Pair,
     most: _Pair,
-    step: Fraction,
+    step: _Given,
     cuts: tuple[int, int],
     arithmetic: Arithmetic,
 ) -> tuple[Any, Any]:
@@ -278,7 +286,7 @@ def _tails(
     # From here on outwards the logarithm of the density falls with at least half of its last slope.
     steep = log(number(base / (base + 2 * m))), log(number((2 * whole + m) / m))
     multiples = []
-    for distance, slope in ((first - steep[0], base / 2), (steep[1] - last, Fraction(m, 2))):
+    for distance, slope in ((first - steep[0], base / 2), (steep[1] - last, _NUMBERS[arithmetic](m / 2))):
         flat = arithmetic.larger(number(0), distance / number(step)) + 1
         multiples.append(flat + 1 / (1 - exp(-number(slope * step))))
     return multiples[0], multiples[1]

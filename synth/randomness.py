@@ -149,11 +149,9 @@ def uniform_below(bounds: NDArray[np.int64], stream: WordStream) -> NDArray[np.i
     mask = (bounds - 1).astype(np.uint64)
     for shift in (1, 2, 4, 8, 16, 32):
         mask |= mask >> np.uint64(shift)
-    values = np.empty(bounds.shape, np.int64)
-    todo = np.arange(bounds.size)
+    values = (stream.words(bounds.size) & mask).astype(np.int64)
+    todo = np.flatnonzero(values >= bounds)
     while todo.size:
-        drawn = (stream.words(todo.size) & mask[todo]).astype(np.int64)
-        accepted = drawn < bounds[todo]
-        values[todo[accepted]] = drawn[accepted]
-        todo = todo[~accepted]
+        values[todo] = (stream.words(todo.size) & mask[todo]).astype(np.int64)
+        todo = todo[values[todo] >= bounds[todo]]
     return values

@@ -104,14 +104,14 @@ def worst_cell_delta(stratum: Stratum, odds: Any, arithmetic: Arithmetic) -> Any
         That of x = 1 or, if urns with all workers in the cell may be lighter, of x = n_min if that is larger.
     """
     number, n_min = arithmetic.number, stratum.pool_class.n_min
-    worst = number(0)
+    worst = nothing = number(0)
     lighter = stratum.rest(n_min) + n_min < stratum.rest(1) + 1
     for x in (1, n_min) if lighter else (1,):
         base = number(x - 1 + stratum.prior)
         kept = number(stratum.retention) if x == 1 else number(1)
 
         def value(s: int, base: Any = base, kept: Any = kept) -> Any:
-            return arithmetic.larger(number(0), 1 - odds / ((1 + s / base) / kept))
+            return arithmetic.larger(nothing, 1 - odds / ((1 + s / base) / kept))
 
         threshold = bad_threshold(x, stratum.prior, stratum.retention, arithmetic.lower(odds))
         weight, rest = x + stratum.prior, stratum.rest(x)

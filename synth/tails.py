@@ -68,6 +68,9 @@ class Arithmetic:
 
 
 def _ball(value: Fraction | flint.fmpq | int) -> flint.arb:
+    # Bounds ask for very many numbers, most of them whole or already flint's.
+    if isinstance(value, (int, flint.fmpq)):
+        return flint.arb(value)
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 

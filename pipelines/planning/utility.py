@@ -23,7 +23,7 @@ __all__ = [
     "total_variation",
 ]
 
-_FEW_TIMES = 2  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
+_FEW_TIMES = 8  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
 _LARGE = 100  # jobs from which a destination's mean commute is worth comparing
 
 
@@ -107,8 +107,8 @@ def cell_counts(
     most = 1 + int(max(cells.max(), other_cells.max()))
     if most <= _FEW_TIMES * (cells.size + other_cells.size):
         counts = [np.bincount(one, minlength=most) for one in (cells, other_cells)]
-        either = (counts[0] > 0) | (counts[1] > 0)
-        return counts[0][either], counts[1][either]
+        either = np.flatnonzero((counts[0] | counts[1]) != 0)
+        return counts[0].take(either), counts[1].take(either)
     # Sorting is much faster than finding the inverse of numpy.unique, and that of narrow numbers the fastest.
     both: NDArray[Any] = np.concatenate([cells, other_cells]).astype("i4" if most < 2**30 else "i8") * 2
     both[cells.size :] += 1

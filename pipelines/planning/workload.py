@@ -82,11 +82,6 @@ class CountedJobs:
     def __len__(self) -> int:
         return len(self.work)
 
-    def where(self, rows: npt.NDArray[Any]) -> CountedJobs:
-        """Return some of the jobs."""
-        chosen = {name: codes[rows] for name, codes in self.attributes.items()}
-        return CountedJobs(self.work[rows], self.home[rows], chosen)
-
 
 def jobs_at(
     geography: Geography,
@@ -167,23 +162,21 @@ class Workload:
         jobs the loss is taken to be the root of b^2 + v / n; b and v follow from the loss of all jobs given
         and those of two halves of them.
         """
-        found = np.array([self._loss(table, true, synthetic) for table in self.tables])
-        gathers = [i for i, table in enumerate(self.tables) if self.gathers(table)]
-        if share >= 1 or not gathers:
-            return found
-        halves = self._halves(true, synthetic)
-        if len(halves) < 2:
-            return found
-        more = np.mean([len(true) / len(half) for half, _ in halves]) - 1  # of v / n, as halves are not equal
-        for i in gathers:
-            half = np.mean([self._loss(self.tables[i], *pair) ** 2 for pair in halves])
-            chance = min(max((half - found[i] ** 2) / more, 0.0), found[i] ** 2)
+        sides = true, synthetic
+        halves = self._halves(*sides) if share < 1 and any(map(self.gathers, self.tables)) else []
+        # Of v / n, as halves are not equal.
+        more = np.mean([len(true) / np.count_nonzero(own) for own, _ in halves]) - 1 if halves else 0.0
+        found = np.empty(len(self.tables))
+        for i, table in enumerate(self.tables):
+            cells = np.split(self.cells(table, sides), [len(true)])
+            found[i] = cell_variation(*cells)
+            if not (halves and self.gathers(table)):
+                continue
+            pairs = [[c[own] for c, own in zip(cells, half, strict=True)] for half in halves]
+            square = np.mean([cell_variation(*pair) ** 2 for pair in pairs])
+            chance = min(max((square - found[i] ** 2) / more, 0.0), found[i] ** 2)
             found[i] = (found[i] ** 2 - chance + chance * share) ** 0.5
         return found
-
-    def _loss(self, table: Table, true: CountedJobs, synthetic: CountedJobs) -> float:
-        cells = self.cells(table, (true, synthetic))
-        return cell_variation(*np.split(cells, [len(true)]))
 
     def cells(self, table: Table, sides: Sequence[CountedJobs]) -> NDArray[np.int64]:
         """Return the cell of a table that each job is in, of all sides, one side after the other."""
@@ -191,9 +184,13 @@ class Workload:
         if table.work is not None:
             parts.append(np.concatenate([self.geography.unit_of(table.work, jobs.work) for jobs in sides]))
         parts += [np.concatenate([jobs.attributes[name] for jobs in sides]) for name in table.attributes]
-        cells, span = np.zeros(parts[0].size, np.int64), 1
-        for part in parts:
+        cells, span = parts[0].astype(np.int64), int(parts[0].max(initial=0)) + 1
+        for part in parts[1:]:
             wide = int(part.max(initial=0)) + 1
+            if wide < part.size < span * wide:  # numbered anew, as few may occur, it may be counted whole
+                occurs = np.zeros(wide, bool)
+                occurs[part] = True
+                part, wide = (np.cumsum(occurs) - 1).take(part), int(occurs.sum())
             if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
                 present, cells = np.unique(cells, return_inverse=True)
                 span = present.size
@@ -207,18 +204,16 @@ class Workload:
         levels = [*self.geography.levels, self.geography.block_level]
         return table.work not in levels or levels.index(table.work) < levels.index(self.level)
 
-    def _halves(self, true: CountedJobs, synthetic: CountedJobs) -> list[tuple[CountedJobs, CountedJobs]]:
-        """Cut the jobs in two by work unit, every other unit."""
+    def _halves(self, true: CountedJobs, synthetic: CountedJobs) -> list[list[NDArray[np.bool_]]]:
+        """Cut the jobs in two by work unit, every other unit: say which jobs of either side are in each half.
+
+        There are none where a half would be empty.
+        """
         units = np.unique(self.geography.unit_of(self.level, true.work))
         odd = np.isin(np.arange(self.geography.n_units(self.level)), units[1::2])
-        sides = [
-            [
-                jobs.where(odd[self.geography.unit_of(self.level, jobs.work)] == half)
-                for jobs in (true, synthetic)
-            ]
-            for half in (False, True)
-        ]
-        return [(one, other) for one, other in sides if len(one) and len(other)]
+        other = [odd[self.geography.unit_of(self.level, jobs.work)] for jobs in (true, synthetic)]
+        halves = [[~side for side in other], other]
+        return halves if all(side.any() for half in halves for side in half) else []
 
 
 def resolve_workload(

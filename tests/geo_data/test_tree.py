@@ -190,3 +190,26 @@ def test_joined_cells_are_of_about_the_run(blocks: list[int], run: int) -> None:
     assert len(found) <= pieces
     for a, b in itertools.pairwise([*found, len(blocks)]):
         assert sum(blocks[a:b]) <= whole / pieces + largest
+
+
+def test_cuts_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tree_of(geography([2, 3], [2]), [1, 3, 1, 1, 4])
+    asked: list[float] = []
+    plain = Tree.cut
+
+    def counted(self: Tree, measure: np.ndarray, least: float, run: float) -> np.ndarray:
+        asked.append(least)
+        return plain(self, measure, least, run)
+
+    monkeypatch.setattr(Tree, "cut", counted)
+    for least, run in ((0.3, 0.3), (0.3, 0.0), (0.1, 0.1)):
+        for unit, shares in enumerate(np.array([[0.4, 0.6], [0.9, 0.1]])):
+            own = plain(tree, shares, least, run).tolist()
+            assert [tree.cut_once(unit, shares, least, run).tolist() for _ in range(2)] == [own, own]
+    assert len(asked) == 6, "each once"
+    tree._room = 0
+    shares = np.array([0.4, 0.6])
+    assert [tree.cut_once(0, shares, 0.2, 0.2).tolist() for _ in range(2)] == [
+        plain(tree, shares, 0.2, 0.2).tolist()
+    ] * 2
+    assert asked[6:] == [0.2, 0.2], "no more is kept"

@@ -231,6 +231,8 @@ def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean
     assert lines[-2] == "ok  for release: yes"
     assert lines[-1] == f"{public} passes every check; nobody has signed it."
     assert pipelines.UNSIGNED in lines[1], "what that means"
+    alone = odsynth("verify", public)
+    assert (alone.stdout, alone.stderr) == (checked.stdout, ""), "no library tells what is left at its end"
 
     (public / "README.md").write_text("other")
     failed = invoke("verify", public)
