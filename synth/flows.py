@@ -22,7 +22,7 @@ from synth._words import bounded as _bounded
 from synth._words import compiled as _compiled
 from synth.randomness import WordStream
 
-__all__ = ["round_flow", "share_out"]
+__all__ = ["divide", "round_flow", "share_out"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -61,6 +61,31 @@ def round_flow(
     parts = np.array([*steps], np.int64).reshape(len(steps), rows)
     homes = np.array([*areas], np.int64).reshape(len(areas), width)
     return _rounded(mass, parts, homes, 64, stream)
+
+
+def divide(counts: Int64, n: Int64, areas: Sequence[Int64], stream: WordStream) -> Int64:
+    """Divide whole counts of cells among rows of given sizes, in proportion to these.
+
+    Lemma 23 of docs/privacy.md.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_cells,)
+        At least 1 each; they add up to as much as `n`.
+    n : ndarray of int64, shape (n_rows,)
+    areas : sequence of ndarray of int64, shape (n_cells,) each
+        As for `round_flow`.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n_cells)
+        With both sums. Each entry, and each sum of a row over an area, is the whole number below or above its
+        part, which is its expectation, but for 2^-24 of a job for each cell.
+    """
+    mass = _whole_sums(np.outer(n / n.sum(), counts), n, counts.copy())
+    homes = np.array([*areas], np.int64).reshape(len(areas), counts.size)
+    return _rounded(mass, np.zeros((0, n.size), np.int64), homes, 16, stream)
 
 
 def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream: WordStream) -> Int64:

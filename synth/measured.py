@@ -129,12 +129,16 @@ class JobGroups:
 
     def merged(self, tables: int) -> JobGroups:
         """Return the groups that the first tables do not tell apart, without steps."""
+        return self.merge(tables)[0]
+
+    def merge(self, tables: int) -> tuple[JobGroups, Int64]:
+        """Return what `merged` does, and which of its rows each of these rows is in."""
         member = self.member[:tables]
         keys = np.concatenate([self.place[np.newaxis], member])
         _, index, row = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         n = np.zeros(index.size, np.int64)
         np.add.at(n, row.ravel(), self.n)
-        return JobGroups(n, self.place[index], member[:, index])
+        return JobGroups(n, self.place[index], member[:, index]), row.ravel()
 
     def check(self, tables: Sequence[Table]) -> None:
         """Refuse tables whose groups do not have the jobs of these rows, in the order of `member`.

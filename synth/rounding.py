@@ -7,6 +7,9 @@ whole number below or above it, with the right expectation (`synth.flows.round_f
 - the total of every part of the rows (`JobGroups.steps`) in every cell;
 - the jobs of every row in every cell and every such area.
 
+Where rows are many and some of them have the same expected shares, these are one row, and its whole jobs are
+divided among them afterwards (`synth.flows.divide`).
+
 Tables that do not fit in (attributes by home, over all work areas) are steered: parts are rounded first,
 then each shares out its whole jobs among its rows (`synth.flows.share_out`), and what earlier parts gave a
 cell of such a table too little or too much of makes it more or less likely in later ones.
@@ -21,7 +24,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.estimation import Estimate
-from synth.flows import round_flow, share_out
+from synth.flows import divide, round_flow, share_out
 from synth.projection import offsets_of, shuffled
 from synth.randomness import WordStream
 
@@ -82,10 +85,24 @@ class Rounding:
         )
         return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
 
-    def homes(self, position: int, stream: WordStream) -> Int32:
+    def homes(
+        self,
+        position: int,
+        stream: WordStream,
+        parts: Sequence[Int64] | None = None,
+        areas: Sequence[Int64] = (),
+    ) -> Int32:
         """Return the home cell of every job of a place, row after row, in random order inside each.
 
-        Parameters are those of `place`, which this calls.
+        Parameters
+        ----------
+        position, stream
+            As for `place`, which this calls.
+        parts : sequence of ndarray of int64, optional
+            By row, the jobs of parts that nothing tells apart, such as its work blocks. Whole jobs of the row
+            are divided among them (`synth.flows.divide`), and the order is random inside each part.
+        areas : sequence of ndarray of int64, shape (n_cells,) each
+            Nested areas of the cells, coarse ones first, of which each part is to have its share.
 
         Returns
         -------
@@ -93,8 +110,15 @@ class Rounding:
             Cells of the domain of that number in `synth.estimation.Estimate.domains`.
         """
         counts = self.place(position, stream)
-        n = self._estimate.groups.n[self._estimate.groups.rows(position)]
-        return shuffled(counts.ravel(), np.arange(n.size + 1) * counts.shape[1], n, stream)
+        if parts is None:
+            n = self._estimate.groups.n[self._estimate.groups.rows(position)]
+            return _in_random_order(counts, n, stream)
+        found = []
+        for own, sizes in zip(counts, parts, strict=True):
+            cells = np.flatnonzero(own).astype(np.int32)
+            within = [_numbered(area[cells]) for area in areas]
+            found.append(cells[_in_random_order(divide(own[cells], sizes, within, stream), sizes, stream)])
+        return np.concatenate(found)
 
     def _shared_out(
         self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream
@@ -131,7 +155,12 @@ def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
     return False
 
 
-def _numbered(values: Int32) -> Int64:
+def _in_random_order(counts: Int64, n: Int64, stream: WordStream) -> Int32:
+    """Return the cell of every job, row after row."""
+    return shuffled(counts.ravel(), np.arange(n.size + 1) * counts.shape[1], n, stream)
+
+
+def _numbered(values: Int32 | Int64) -> Int64:
     return np.cumsum(np.append(0, np.diff(values) > 0))
 
 

@@ -28,7 +28,6 @@ from synth.rounding import Rounding
 __all__ = [
     "JobLayout",
     "JobRows",
-    "count_expected",
     "draw_homes",
     "drawn_cells",
     "estimate_factors",
@@ -43,7 +42,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _MOST_KEPT = 2**26  # expected jobs of one place, rows by cells, that are held for tables that are kept
-_MOST_ROUNDED = 2**33  # the same of all places: rounding more takes hours
+_MOST_ROUNDED = 2**31  # the same of all places: rounding so many takes minutes
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +57,20 @@ class JobRows:
     chosen : tuple of ndarray of int64
         By measured table, the groups of the plan that these are.
     groups : JobGroups
-        By work block and by the attributes of the tables; places are units of the public model, each
-        divided by the part that homes are in.
+        By work block and by the attributes of the tables, or, of a nation, by measured groups alone; places
+        are units of the public model, each divided by the part that homes are in.
     slot : ndarray of int64, shape (n_slots,)
-        The slot of each job, row after row: its position among the slots of the pools.
+        The slot of each job, row after row, and inside a row part after part: its position among the slots of
+        the pools.
+    parts : tuple of ndarray of int64, optional
+        By row, the jobs of the work blocks in it, where these are not rows of their own.
     """
 
     tables: tuple[synth.Table, ...]
     chosen: tuple[Int64, ...]
     groups: JobGroups
     slot: Int64
+    parts: tuple[Int64, ...] | None = None
 
     @property
     def measured(self) -> tuple[MeasuredTable, ...]:
@@ -87,9 +90,12 @@ class JobLayout:
     ----------
     tables : tuple of MeasuredTable
         That of the pools, then the further ones.
+    whole_groups : bool
+        Whether measured groups are rounded as a whole, and their homes divided among their work blocks
+        afterwards: where there are so many of these that to round what is expected of each takes long.
     kept : tuple of TableChoice
-        Tables of the workload that nobody measures: rounding keeps them too, as far as one place's expected
-        jobs fit into memory then, and those of all places do not take hours.
+        Tables of the workload that nobody measures: else rounding keeps them too, as far as one place's
+        expected jobs fit into memory then, and those of all places do not take long.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
@@ -104,7 +110,12 @@ class JobLayout:
             MeasuredTable(table.n, table.domain, table.domains, ratio)
             for table, ratio in zip((first, *numeric.further), ratios, strict=True)
         )
-        self.kept = _kept(plan)
+        self.whole_groups = _count_apart(plan) > _MOST_ROUNDED
+        self.kept = () if self.whole_groups else _kept(plan)
+
+    def count_expected(self) -> int:
+        """Return about how many expected jobs, rows by cells, a run estimates and rounds."""
+        return int(self.tables[0].offsets[-1]) if self.whole_groups else _count_apart(self._plan)
 
     def rows(self, parts: Sequence[slice], *, kept: bool = True) -> JobRows:
         """Return the rows of runs of pools, which are all pools of some places.
@@ -161,7 +172,13 @@ class JobLayout:
             np.stack(member).astype(np.int32),
             tuple(_runs(place, geography.unit_of(level, slots.work[head])) for level in finer),
         )
-        return JobRows(tuple(tables), tuple(chosen), rows, order)
+        if not self.whole_groups:
+            return JobRows(tuple(tables), tuple(chosen), rows, order)
+        whole, row = rows.merge(len(tables))
+        sizes = rows.n[np.argsort(row, kind="stable")]
+        inside = tuple(np.split(sizes, np.cumsum(np.bincount(row))[:-1]))
+        order = order[np.argsort(np.repeat(row, rows.n), kind="stable")]
+        return JobRows(tuple(tables), tuple(chosen), whole, order, inside)
 
     def choose(self, rows: JobRows, values: Sequence[Cells]) -> list[NDArray[Any]]:
         """Return what the cells of some rows' groups have of one number for each cell of each table."""
@@ -180,6 +197,15 @@ def _runs(*keys: NDArray[np.integer]) -> Int32:
     """Number the runs of entries in which no key changes."""
     changed = np.any([np.diff(key) != 0 for key in keys], axis=0)
     return np.append(0, np.cumsum(changed)).astype(np.int32)
+
+
+def _count_apart(plan: ReleasePlan) -> int:
+    """Return about how many expected jobs, rows of work blocks by cells, there are in all units."""
+    numeric, alike = plan.numeric, plan.pools.slots.counted()[0]
+    units = np.unique(plan.geography.unit_of(plan.level, alike.work)).size
+    # A plan is tried on some of the units, and must do then what it does with all.
+    every = plan.geography.n_units(plan.level) / units
+    return int(len(alike) * every * numeric.domains.n_cells[numeric.pools.domain].mean())
 
 
 def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
@@ -203,14 +229,6 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
         if int(rows.max()) * wide <= _MOST_KEPT and every * wide <= _MOST_ROUNDED:
             found.append(TableChoice(table.work, public, table.home, Fraction(0)))
     return tuple(dict.fromkeys(found))
-
-
-def count_expected(plan: ReleasePlan) -> int:
-    """Return about how many expected jobs, rows by cells, a run estimates and rounds; 0 if it resamples."""
-    if not plan.measures:
-        return 0
-    rows, _ = plan.pools.slots.counted()
-    return int(len(rows) * plan.numeric.domains.n_cells[plan.numeric.pools.domain].mean())
 
 
 def estimate_factors(
@@ -321,6 +339,12 @@ def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.
     return fit.domains(plan.n_origins), plan.destination_shares.for_domains(row)
 
 
+def _units(plan: ReleasePlan, cuts: Int32) -> Int64:
+    """Number the units of the public model that cells begin in, along the cells."""
+    copy, block = np.divmod(cuts, plan.geography.n_blocks)
+    return _runs(copy, plan.geography.unit_of(plan.level, block)).astype(np.int64)
+
+
 def draw_homes(
     plan: ReleasePlan, rows: JobRows, fit: Estimate, key: synth.RunKey, batch: int, implicate: str = ""
 ) -> Int32:
@@ -344,7 +368,14 @@ def draw_homes(
         Slot after slot.
     """
     rounding, stream = Rounding(fit), key.stream(f"rounding{implicate}", batch)
-    cells = np.concatenate([rounding.homes(i, stream) for i in range(rows.groups.n_places)])
+    drawn = []
+    for i in range(rows.groups.n_places):
+        if rows.parts is None:
+            drawn.append(rounding.homes(i, stream))
+        else:
+            parts = rows.parts[rows.groups.rows(i)]
+            drawn.append(rounding.homes(i, stream, parts, [_units(plan, fit.layouts[i].cuts)]))
+    cells = np.concatenate(drawn)
     first = rows.groups.starts[:-1]
     place = np.repeat(np.arange(first.size, dtype=np.int32), np.add.reduceat(rows.groups.n, first))
     domains, shares = drawn_cells(plan, rows, fit)

@@ -16,7 +16,7 @@ import numpy as np
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.estimating import count_expected
+from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import read_public_inputs
@@ -207,7 +207,8 @@ def plan(
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
         used = time.process_time(), kilobytes / 1e6
-        cost = run_cost(*used, made.numeric.pools.n_records, count_expected(made))
+        expected = JobLayout(made).count_expected() if made.measures else 0
+        cost = run_cost(*used, made.numeric.pools.n_records, expected)
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
         _write(planned, names, staging)
     return planned
@@ -337,7 +338,7 @@ def run_cost(seconds: float, gigabytes: float, jobs: int, expected: int = 0) -> 
         What this process has used to plan, as a run does again, and to try the plan.
     jobs : int
     expected : int
-        Expected jobs, rows by cells (`pipelines.planning.estimating.count_expected`).
+        Expected jobs, rows by cells (`pipelines.planning.estimating.JobLayout.count_expected`).
 
     Returns
     -------

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.flows import _UNIT, _flow, round_flow, share_out
+from synth.flows import _UNIT, _flow, divide, round_flow, share_out
 from synth.randomness import RunKey
 
 from .measured_reference import subsets
@@ -96,6 +96,31 @@ def test_shares_of_what_fits_are_expected_unchanged() -> None:
     stream, draws = RunKey.from_seed(4).stream("round", 0), 4_000
     total = sum(share_out(counts, n, x, np.zeros(x.shape), stream) for _ in range(draws))
     assert np.abs(total / draws - x).max() < 0.05
+
+
+@settings(max_examples=100, deadline=None)
+@given(matrices())
+def test_whole_counts_are_divided_in_proportion(case: tuple) -> None:
+    """Both sums are exact, and each row has its part of every cell and area, up to one job."""
+    x, n, _, areas = case
+    counts = np.random.default_rng(int(n.sum())).multinomial(n.sum(), np.ones(x.shape[1]) / x.shape[1])
+    cells = counts > 0
+    area = numbered(areas[cells].tolist())
+    y = divide(counts[cells], n, [area], RunKey.from_seed(3).stream("round", 0))
+    assert y.min() >= 0
+    assert y.sum(axis=1).tolist() == n.tolist()
+    assert y.sum(axis=0).tolist() == counts[cells].tolist()
+    for own, size in zip(y, n, strict=True):
+        for of in (np.arange(area.size), area):
+            due = np.bincount(of, counts[cells]) * size / n.sum()
+            assert np.abs(np.bincount(of, own) - due).max() < 1 + 1e-5
+
+
+def test_divided_counts_are_expected_in_proportion() -> None:
+    n, counts, draws = np.array([1, 2, 4]), np.array([1, 4, 2]), 4_000
+    stream = RunKey.from_seed(4).stream("round", 0)
+    total = sum(divide(counts, n, [np.array([0, 0, 1])], stream) for _ in range(draws))
+    assert np.abs(total / draws - np.outer(n, counts) / 7).max() < 0.05
 
 
 def test_the_same_words_give_the_same_jobs() -> None:

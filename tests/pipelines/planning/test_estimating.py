@@ -11,6 +11,7 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from pipelines.planning import estimating
 from pipelines.planning.assembling import assemble
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.planning.measured import TableChoice
@@ -40,6 +41,14 @@ def made(
     return plan, inputs
 
 
+@pytest.fixture(params=[False, True], ids=["by work block", "whole groups"])
+def whole_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether groups are rounded as a whole, as in a nation."""
+    if request.param:
+        monkeypatch.setattr(estimating, "_MOST_ROUNDED", 0)
+    return bool(request.param)
+
+
 def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
     layout, key = JobLayout(plan), synth.RunKey.from_seed(seed)
     slots = plan.pools.slots
@@ -60,18 +69,30 @@ def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def test_rows_are_the_slots(made: tuple[Callable[[str], ReleasePlan], PublicInputs]) -> None:
+def test_rows_are_the_slots(
+    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+) -> None:
     plan = made[0]("4")
     rows = JobLayout(plan).rows([slice(0, plan.pools.n.size)])
     assert sorted(rows.slot.tolist()) == list(range(len(plan.pools.slots)))
     rows.groups.check(rows.tables)
     work = plan.pools.slots.work[rows.slot]
-    assert (np.diff(work) >= 0).all()
     assert rows.groups.n.sum() == work.size
+    if not whole_groups:
+        assert (np.diff(work) >= 0).all()
+        assert rows.parts is None
+        return
+    assert rows.parts is not None
+    assert [part.sum() for part in rows.parts] == rows.groups.n.tolist()
+    sizes = np.concatenate(rows.parts)
+    assert sizes.size > rows.groups.n.size
+    ends = np.cumsum(sizes)
+    assert (work[ends - sizes] == work[ends - 1]).all()
+    assert all(np.unique(own).size == 1 for own in np.split(work, ends[:-1]))
 
 
 def test_much_epsilon_keeps_every_measured_table(
-    made: tuple[Callable[[str], ReleasePlan], PublicInputs],
+    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
 ) -> None:
     """With next to no noise: flows between units, and residents by the attribute, but for rounding."""
     plan = made[0]("60")
@@ -95,7 +116,7 @@ def test_much_epsilon_keeps_every_measured_table(
 
 
 def test_less_epsilon_loses_more_and_a_key_gives_the_same_homes(
-    made: tuple[Callable[[str], ReleasePlan], PublicInputs],
+    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
 ) -> None:
     losses = []
     for epsilon in ("0.5", "8"):

@@ -24,6 +24,7 @@ import synth
 from helpers import forge, refused, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
+from pipelines.planning import estimating
 from pipelines.planning import plan as planned
 from pipelines.planning.assembling import assemble
 from pipelines.planning.estimating import JobLayout
@@ -90,6 +91,16 @@ def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
     assert document["classes"][0]["n_max"] == release.plan.numeric.pools.n.max()
     assert "no pool fails" in document["definition"]["delta_sharing"]
     assert not any("prior" in row for row in document["classes"])
+
+
+def test_groups_that_are_rounded_as_a_whole_pass_every_check(
+    config: Configs, clean_source: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a nation, where there are too many work blocks to round what is expected of each."""
+    monkeypatch.setattr(estimating, "_MOST_ROUNDED", 0)
+    made = run(config())
+    assert JobLayout(made.plan).whole_groups
+    assert [check.name for check in verify(made.public)][-1] == "for release"
 
 
 def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
