@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 from typing import Any
 
 import click
@@ -24,6 +25,7 @@ class _Verbs(click.Group):
         """Run a verb; whatever goes wrong in it is one clear error, and a signal ends it in order."""
         # Libraries that verbs load make many objects that stay: to look for rubbish among them takes time.
         gc.set_threshold(200_000)
+        atexit.register(_leave_rubbish)
         # The threads that work are our own; those of OpenBLAS would wait beside them at full speed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         with one_clear_error(), ending_on_signals():
@@ -35,16 +37,14 @@ class _Verbs(click.Group):
                 say(f"Stopped by {name}.")
                 raise click.exceptions.Exit(code) from None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a verb; one that makes or checks a release does not clear up what will end with it anyway."""
-        found = super().resolve_command(ctx, args)
-        if found[1] in RELEASES:
-            # At its end the interpreter looks through all objects several times, a tenth of a verification.
-            # Not so with the service: DuckDB tells users of what is left.
-            atexit.register(gc.freeze)
-        return found
+
+def _leave_rubbish() -> None:
+    """Let the interpreter not look through all objects at its end, a tenth of a verification.
+
+    DuckDB, which the service loads, would tell users of what is left.
+    """
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
