@@ -476,8 +476,8 @@ class _Mixture:
         kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum())
         self._chances = np.tile(_BEFORE[:kinds] / _BEFORE[:kinds].sum(), (2 * _SIZES, 1))
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
-        # Zones outside the region have jobs of nearly all places, so that what a place's noise hides is less
-        # likely to be nobody than kinds of factors have it: but for whole zones, noise counts as jobs.
+        # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
+        # many places have nobody of a zone where noise hides it: there noise still counts as jobs.
         self._counted = family.outside & (not family.far)
         self._kind = np.full(self._jobs.size, 2, np.uint8)
         self.value = np.ones(self._jobs.size)
