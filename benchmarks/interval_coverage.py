@@ -15,8 +15,9 @@ With --drawn the truth is the first posterior draw of a release of the case, rel
 which the model of the draws is right. If intervals hold less of it than 90 %, the way they are drawn is
 wrong; if they hold less of the real truth than of this one, the model is.
 
-The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region; the
-simulated nation and Leeds (a census plays the truth) were looked at when it was done.
+The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region, and
+what it makes of noise at the simulated nation; Leeds (a census plays the truth) was looked at when it was
+done, but for a choice between ways to treat noise.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ factor for each label of a family of labels stands for that, and one for each su
 near 1 and a few far from it, so each has one of several variances, how often which is found from the same
 sums: a single normal distribution would draw what is far from the model nearer to it than its counts say. A
 model may expect too few or too many jobs of nearly all zones far away: factors of one family may have other
-means. Sums count like Poisson counts of the same relative variance, so that one factor after another is drawn
-from a gamma distribution given the others (Gibbs), the shared ones without those of single sums.
+means. Sums count like Poisson counts of the same relative variance beside a background that stands for their
+noise. Given how many of them are of a factor, it is drawn from a gamma distribution, one after another given
+the others (Gibbs), the shared ones without those of single sums.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ _LEAST = 1e-4  # factor
 # expected; the others are of homes that the model has far too many jobs of, or too few.
 _MEANS = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.3, 3.0, 10.0, 30.0])
 _SCALES = np.array([0.03, 0.1, 0.3, 0.7, 1.5, 4.0, 0.7, 0.7, 0.7, 0.7, 0.7])
+# Labels that each kind counts for beforehand: few labels are no ground to take some of them for nobody.
+_BEFORE = np.array([0.5, 0.5, 0.5, 0.5, 0.1, 0.02, 0.5, 0.5, 0.5, 0.5, 0.5])
 _SIZES = 5  # classes of labels, by what is expected of them: below 1 job, 10, 100, 1,000, and more
 _SURE = 3.0  # standard deviations
 _FEW = 10.0  # expected jobs below which a label is the farther from them, the fewer they are
 _PULL = 5.0  # labels that the chances of all sizes count for in those of one size
 _TRIES = 4  # of a quick way to draw one of the variances, before the one that always ends
+_CLEAR = 1e-3  # noise, over the variance of a Poisson count, that is as good as none
+_LEAPS = 2  # factors that are tried in each turn as if nothing were known of them
 _HALF = 1e-7, 6e4  # what a float of 16 bits holds
 
 
@@ -279,14 +284,16 @@ def _about(known, wanted):  # type: ignore[no-untyped-def]
 
 @_compiled
 def _add_up(  # type: ignore[no-untyped-def]
-    starts, n, concentration, value, variance, slope, alone, label, now, over, about, known, wanted
+    starts, n, concentration, value, variance, slope, alone, label, now, over, about, known, wanted, noise
 ):  # fmt: skip
     """Add up, by label, what sums tell of factors that are about so large.
 
-    Like Poisson counts (wanted), and those that there would be if factors were 1 (known).
+    Sums weighted by their precision (wanted), what they would be if factors were 1 (known), which is their
+    variance too, and the part of that which they have whatever the factors are (noise).
     """
     known[:] = 0.0
     wanted[:] = 0.0
+    noise[:] = 0.0
     for o in range(n.size):
         each, wide = 1.0 / n[o], (n[o] + concentration) / (1.0 + concentration)
         for i in range(starts[o], starts[o + 1]):
@@ -295,6 +302,7 @@ def _add_up(  # type: ignore[no-untyped-def]
             weight = base * _weigh(base * about[j], n[o], each, wide, variance[i], slope[i], alone[i])
             known[j] += base * weight
             wanted[j] += value[i] * weight
+            noise[j] += weight * weight * variance[i]
 
 
 @_compiled
@@ -368,32 +376,76 @@ def _draw_one(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-de
 
 
 @_compiled
-def _draw(known, wanted, about, wider, size, up_to, random, found, variance, values):  # type: ignore[no-untyped-def]
+def _draw_next(  # type: ignore[no-untyped-def]
+    known, wanted, noise, about, wider, up_to, likely, random, kind, value
+):  # fmt: skip
+    """Draw a factor, and its kind, from those of the draw before, given what sums tell of it.
+
+    A sum has the variance of a count, and that of noise. It is taken for a Poisson count of the factor and of
+    a background: one of the mean that has the variance of the noise, which is taken off the estimate. So
+    where there is but noise a factor may be 0 whatever the noise is; as a count of the factor alone, any
+    positive noise would say that it is not, and a negative one would say no more than none.
+    """
+    own = max(known - noise, _CLEAR * known)  # the part of the variance that is in proportion to the factor
+    ratio = known * about / own
+    x, e, background = wanted * ratio, known * ratio, noise * ratio * ratio
+    if background < _CLEAR:
+        return _draw_one(max(x, 0.0), e, wider, up_to, likely, random)
+    x = max(x + background, 0.0)
+    for _ in range(_LEAPS):  # as if nothing were known: taken where noise hides what sums tell
+        j = _which(up_to, random)
+        shape = _shape(j, wider)
+        other = max(_gamma(shape, random) / shape * _MEANS[j], _LEAST)
+        gain = x * math.log((e * other + background) / (e * value + background)) - e * (other - value)
+        if gain >= 0.0 or random.random() < math.exp(gain):
+            kind, value = j, other
+    # Of whole counts those that are of the factor are drawn; what is left of x says whether a draw is taken.
+    whole = math.floor(x + 0.5)
+    before = e * value + background
+    counts = random.binomial(whole, e * value / before) if whole > 0 else 0
+    j, other = _draw_one(float(counts), e, wider, up_to, likely, random)
+    gain = (x - whole) * math.log((e * other + background) / before)
+    if gain >= 0.0 or random.random() < math.exp(gain):
+        kind, value = j, other
+    return kind, value
+
+
+@_compiled
+def _draw(  # type: ignore[no-untyped-def]
+    known, wanted, noise, about, wider, size, up_to, random, found, variance, kind, values
+):  # fmt: skip
     """Draw for each label one of its variances, and its factor."""
     likely = np.empty(_SCALES.size)
     for i in range(known.size):
-        x, e = max(wanted[i], 0.0) * about[i], known[i] * about[i]
-        j, values[i] = _draw_one(x, e, wider[i], up_to[size[i]], likely, random)
+        j, values[i] = _draw_next(
+            known[i], wanted[i], noise[i], about[i], wider[i], up_to[size[i]], likely, random, kind[i],
+            values[i],
+        )  # fmt: skip
+        kind[i] = j
         found[size[i], j] += 1.0
         variance[i] = _variance(j, wider[i])
 
 
 @_compiled
 def _draw_alone(  # type: ignore[no-untyped-def]
-    starts, n, concentration, value, variance, slope, now, wider, size, up_to, random, found, own, values
+    starts, n, concentration, value, variance, slope, now, counted, wider, size, up_to, random, found, own,
+    kind, values,
 ):  # fmt: skip
     """Draw the same for every single sum; `own` are the variances that are drawn."""
     likely = np.empty(_SCALES.size)
     for o in range(n.size):
         each, wide = 1.0 / n[o], (n[o] + concentration) / (1.0 + concentration)
         for i in range(starts[o], starts[o + 1]):
-            about, known, wanted = values[i], 0.0, 0.0
+            about, last, weight, known, wanted = values[i], 0.0, 0.0, 0.0, 0.0
             for _ in range(2):
                 weight = now[i] * _weigh(now[i] * about, n[o], each, wide, variance[i], slope[i], 0.0)
                 known, wanted, last = now[i] * weight, value[i] * weight, about
                 about = _about(known, wanted)
-            x, e = max(wanted, 0.0) * last, known * last
-            j, values[i] = _draw_one(x, e, wider[i], up_to[size[i]], likely, random)
+            noise = 0.0 if counted[i] else weight * weight * variance[i]
+            j, values[i] = _draw_next(
+                known, wanted, noise, last, wider[i], up_to[size[i]], likely, random, kind[i], values[i]
+            )
+            kind[i] = j
             found[size[i], j] += 1.0
             own[i] = _variance(j, wider[i])
 
@@ -422,8 +474,12 @@ class _Mixture:
         self._wider = _wider(self._jobs).astype(np.float32)
         # Families of which all may be far from the model would take each other's factors.
         kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum())
-        self._chances = np.full((2 * _SIZES, kinds), 1 / kinds)
+        self._chances = np.tile(_BEFORE[:kinds] / _BEFORE[:kinds].sum(), (2 * _SIZES, 1))
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
+        # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
+        # many places have nobody of a zone where noise hides it: there noise still counts as jobs.
+        self._counted = family.outside & (not family.far)
+        self._kind = np.full(self._jobs.size, 2, np.uint8)
         self.value = np.ones(self._jobs.size)
         self._noted = np.zeros(2)
 
@@ -444,22 +500,24 @@ class _Mixture:
         random : numpy.random.Generator
         """
         before = self.value.copy()
-        known, wanted, about = np.empty(before.size), np.empty(before.size), before
+        known, wanted, noise = np.empty((3, before.size))
+        about = before
         for look in range(2):
-            _add_up(*owners, *told, alone, self.label, now, 1 / before, about, known, wanted)
+            _add_up(*owners, *told, alone, self.label, now, 1 / before, about, known, wanted, noise)
             if look == 0:
                 about = _about_each(known, wanted)
+        noise[self._counted] = 0.0
         found, up_to = np.zeros(self._chances.shape), np.cumsum(self._chances, axis=1)
-        given = known, wanted, about, self._wider, self._size
-        _draw(*given, up_to, random, found, self.variance, self.value)
+        given = known, wanted, noise, about, self._wider, self._size
+        _draw(*given, up_to, random, found, self.variance, self._kind, self.value)
         _rescale(*owners[:2], now, self.label, self.value / before)
         self._draw_chances(found, random)
 
     def draw_alone(self, owners: _Owners, told: _Told, now: Float64, random: np.random.Generator) -> None:
         """Draw the factors of single sums; of what is expected, `now`, they are no part."""
         found, up_to = np.zeros(self._chances.shape), np.cumsum(self._chances, axis=1)
-        given = *owners, *told, now, self._wider, self._size
-        _draw_alone(*given, up_to, random, found, self.variance, self.value)
+        given = *owners, *told, now, self._counted, self._wider, self._size
+        _draw_alone(*given, up_to, random, found, self.variance, self._kind, self.value)
         self._draw_chances(found, random)
 
     def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
@@ -468,7 +526,7 @@ class _Mixture:
         found[0] += random.multinomial(self._family.unused, self._chances[0])
         for kind in (0, 1):
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
-            every = random.dirichlet(found[some].sum(axis=0) + 0.5)
+            every = random.dirichlet(found[some].sum(axis=0) + _BEFORE[: found.shape[1]])
             self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
         self._chances /= self._chances.sum(axis=1, keepdims=True)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _MEANS, _SCALES, Family, Sums, _which_given, draw_effects
+from synth.effects import _MEANS, _SCALES, Family, Sums, _draw_next, _which_given, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -236,6 +236,56 @@ def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> Non
     unknown = families[0].unknown(np.full(2000, 1000.0), np.zeros(2000, np.bool_), random)
     assert abs(unknown.mean() - 1) < 0.15
     assert unknown.std() > 1
+
+
+def test_sums_that_noise_hides_may_be_nobody() -> None:
+    """What noise adds says nothing of a factor; taken for counts of it, it makes each such sum have jobs."""
+    random, size = np.random.default_rng(0), 6000
+    truth = random.poisson(np.where(random.random(size) < 0.05, 20.0, 0.0))
+    n, none, deviation = float(truth.sum()), np.zeros(size), 5.0
+    value = truth + deviation * random.standard_normal(size)
+    sums = Sums(
+        value,
+        np.full(size, deviation**2),
+        none,
+        np.full(size, n / size),
+        np.full(size, n),
+        none.astype(np.int64),
+    )
+    family = Family(np.arange(size), size, none.astype(np.bool_))
+    effects = draw_effects(sums, 2.0**14, [family], 30, random)
+    hidden = value < 2 * deviation
+    drawn = np.stack([sums.times(one) for one in effects.factor])[:, hidden].sum(axis=1)
+    assert truth[hidden].sum() < 300 < sums.expected[hidden].sum() / 10
+    assert np.median(drawn) < 0.6 * sums.expected[hidden].sum()
+
+
+def test_factors_have_the_posterior_of_a_count_with_a_background() -> None:
+    random, wider, draws = np.random.default_rng(9), 1.0, 40_000
+    kinds = int((_MEANS == 1).sum())
+    chances, likely = np.full(kinds, 1 / kinds), np.empty(_SCALES.size)
+    f = np.exp(np.linspace(math.log(1e-4), math.log(200), 4000))
+    shape = 1 / _SCALES[:kinds, np.newaxis] ** 2
+    lost = np.array([[math.lgamma(s)] for s in shape[:, 0]])
+    # Densities of the logarithm of a factor; factors below the least one are as that.
+    prior = (chances[:, np.newaxis] * np.exp(shape * np.log(shape * f) - shape * f - lost)).sum(axis=0)
+    prior *= math.log(f[1] / f[0])
+    prior[0] += 1 - prior.sum()
+    # Mean of the count, its estimate, and the variance of the noise: of next to none, little and much.
+    for mean, estimate, noise in ((4.0, 9.0, 0.0), (2.0, 3.3, 1.5), (6.0, -4.0, 30.0), (6.0, 12.0, 30.0)):
+        # As `_add_up` has them where about is 1.
+        weight = mean / (noise + mean)
+        given = weight * mean, weight * estimate, weight**2 * noise
+        x = max(estimate + noise, 0.0)
+        exact = prior * np.exp(x * np.log(mean * f + noise) - mean * f - x * math.log(mean + noise))
+        exact /= exact.sum()
+        kind, value, found = 2, 1.0, np.empty(draws)
+        for i in range(draws):
+            kind, value = _draw_next(*given, 1.0, wider, np.cumsum(chances), likely, random, kind, value)
+            found[i] = value
+        for limit in (0.3, 0.8, 1.2, 2.5):
+            held = exact[f < limit].sum()
+            assert (found < limit).mean() == pytest.approx(held, abs=0.03), (mean, estimate, noise, limit)
 
 
 def region(seed: int, *, own_model: bool) -> tuple[JobGroups, NDArray[np.int32], NDArray[np.float64]]:
