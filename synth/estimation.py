@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 from synth.measured import JobGroups, Layout, MeasuredTable, layouts
 from synth.plan import Domains, Table
-from synth.posterior import least_loss, likeliest_concentration, posterior, sampled_groups, with_background
+from synth.posterior import expect_anywhere, least_loss, likeliest_concentration, posterior, sampled_groups
 from synth.projection import offsets_of, project
 
 __all__ = ["Cells", "Estimate", "NewCells", "Prior", "Run", "estimate", "fit_factors", "restore"]
@@ -326,7 +326,7 @@ class _Fit:
         concentration = self._concentration(k, noisy, expected)
         for part in self._parts[k]:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
-            own = with_background(expected[part.cells], part.table.offsets, size)
+            own = expect_anywhere(expected[part.cells], part.table.offsets, size)
             mean, variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
@@ -341,7 +341,7 @@ class _Fit:
             concentration = self._concentration(k, noisy, target)
             for part in self._parts[k]:
                 counts, size = (noisy[part.cells], part.table.offsets), part.table.n
-                own = with_background(target[part.cells], part.table.offsets, size)
+                own = expect_anywhere(target[part.cells], part.table.offsets, size)
                 target[part.cells], variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
         return target, variance
 
@@ -359,7 +359,7 @@ class _Fit:
                     found.append((counts[cells].copy(), own[cells].copy()))
         some, means = map(np.concatenate, zip(*found, strict=True))
         offsets, n = offsets_of(table.k[sample]), table.n[sample]
-        return likeliest_concentration(some, offsets, with_background(means, offsets, n), n, table.ratio)
+        return likeliest_concentration(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
 
     def agree(self, targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
         """Change the targets of earlier tables so that homes add up as in the last one.

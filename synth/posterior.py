@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["least_loss", "likeliest_concentration", "posterior", "sampled_groups", "with_background"]
+__all__ = ["expect_anywhere", "least_loss", "likeliest_concentration", "posterior", "sampled_groups"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _GRID: list[float] = (2.0 ** np.arange(-1, 15)).tolist()  # concentrations, and
 _BEGIN = 10  # the position of that which is tried first
-_BACKGROUND = 0.001  # the part of a group's jobs that is expected in all of its cells alike
+_ANYWHERE = 0.001  # the part of a group's jobs that is expected in all of its cells alike
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
 _MULTIPLIED = 8  # counts up to which a rising factorial is multiplied out
@@ -91,8 +91,8 @@ def sampled_groups(n: Int64, cells: int) -> Int64:
     return np.unique(np.searchsorted(cumulative, at, side="right"))
 
 
-def with_background(expected: Float64, offsets: Int64, n: Int64) -> Float64:
-    """Return what is expected if a small part of each group's jobs is anywhere.
+def expect_anywhere(expected: Float64, offsets: Int64, n: Int64) -> Float64:
+    """Return what is expected if a small part of each group's jobs may be anywhere.
 
     What is expected is never quite right, least of all where hardly anybody is expected. Without this even
     three jobs of noise would be likelier there than one that is real.
@@ -100,7 +100,7 @@ def with_background(expected: Float64, offsets: Int64, n: Int64) -> Float64:
     Parameters and shape are those of `posterior`.
     """
     k = np.diff(offsets)
-    return (1.0 - _BACKGROUND) * expected + np.repeat(_BACKGROUND * n / k, k)
+    return (1.0 - _ANYWHERE) * expected + np.repeat(_ANYWHERE * n / k, k)
 
 
 def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:

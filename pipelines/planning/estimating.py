@@ -113,10 +113,6 @@ class JobLayout:
         self.whole_groups = _count_apart(plan) > _MOST_ROUNDED
         self.kept = () if self.whole_groups else _kept(plan)
 
-    def count_expected(self) -> int:
-        """Return about how many expected jobs, rows by cells, a run estimates and rounds."""
-        return int(self.tables[0].offsets[-1]) if self.whole_groups else _count_apart(self._plan)
-
     def rows(self, parts: Sequence[slice], *, kept: bool = True) -> JobRows:
         """Return the rows of runs of pools, which are all pools of some places.
 

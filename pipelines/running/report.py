@@ -16,7 +16,6 @@ import numpy as np
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import read_public_inputs
@@ -207,8 +206,9 @@ def plan(
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
         used = time.process_time(), kilobytes / 1e6
-        expected = JobLayout(made).count_expected() if made.measures else 0
-        cost = run_cost(*used, made.numeric.pools.n_records, expected)
+        pools, domains = made.numeric.pools, made.numeric.domains
+        noisy = int(domains.n_cells[pools.domain].sum()) if made.measures else 0
+        cost = run_cost(*used, pools.n_records, noisy)
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
         _write(planned, names, staging)
     return planned
@@ -329,7 +329,7 @@ def _totals_line(plan: ReleasePlan) -> str:
     return f"{line} (certified for {least} to {most} times as many)"
 
 
-def run_cost(seconds: float, gigabytes: float, jobs: int, expected: int = 0) -> tuple[float, float]:
+def run_cost(seconds: float, gigabytes: float, jobs: int, noisy: int = 0) -> tuple[float, float]:
     """Return the expected processor time and peak memory of a run that plans itself.
 
     Parameters
@@ -337,8 +337,8 @@ def run_cost(seconds: float, gigabytes: float, jobs: int, expected: int = 0) -> 
     seconds, gigabytes : float
         What this process has used to plan, as a run does again, and to try the plan.
     jobs : int
-    expected : int
-        Expected jobs, rows by cells (`pipelines.planning.estimating.JobLayout.count_expected`).
+    noisy : int
+        Noisy counts of the largest table, where tables are measured.
 
     Returns
     -------
@@ -347,7 +347,7 @@ def run_cost(seconds: float, gigabytes: float, jobs: int, expected: int = 0) -> 
         take beyond, as measured on the demo region, on Rhode Island and on a nation of 140 million jobs. Jobs
         are drawn in batches, so memory does not grow with them.
     """
-    return seconds + 0.5 + 1.2e-6 * jobs + 3e-7 * expected, gigabytes + 0.1
+    return seconds + 0.5 + 1.2e-6 * jobs + 1.2e-6 * noisy, gigabytes + 0.1
 
 
 def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> None:

@@ -12,7 +12,7 @@ from synth.estimation import Run, estimate, fit_factors
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable, layouts, measure
 from synth.plan import Domains, Table
-from synth.posterior import likeliest_concentration, posterior, with_background
+from synth.posterior import expect_anywhere, likeliest_concentration, posterior
 from synth.projection import project
 from synth.randomness import RunKey
 from synth.rounding import Rounding
@@ -85,14 +85,14 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     (t,), (y,) = tables[1:], noisy[1:]
     cells = prior(0, np.array([0, 4, 8]))
     expected = np.concatenate([n * cells for n in t.n])
-    expected = with_background(expected, t.offsets, t.n)
+    expected = expect_anywhere(expected, t.offsets, t.n)
     kappa = likeliest_concentration(y, t.offsets, expected, t.n, t.ratio)
     first, _ = posterior(y, t.offsets, expected, t.n, kappa, t.ratio)
     # What the other group shows, and the prior worth kappa jobs, are the prior of the second look.
     others = first.reshape(2, 3)[::-1]
     around = (expected / np.repeat(t.n, 3)).reshape(2, 3)
     profile = t.n[:, None] * (kappa * around + others) / (kappa + t.n[::-1, None])
-    profile = with_background(profile.ravel(), t.offsets, t.n)
+    profile = expect_anywhere(profile.ravel(), t.offsets, t.n)
     kappa = likeliest_concentration(y, t.offsets, profile, t.n, t.ratio)
     mean, _ = posterior(y, t.offsets, profile, t.n, kappa, t.ratio)
     assert every_row(fit, attributes.merged(1)).ravel() == pytest.approx(mean, rel=1e-9)
