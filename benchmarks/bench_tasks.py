@@ -39,8 +39,8 @@ def stand_in(n: np.ndarray) -> pipelines.ReleasePlan:
         shared=np.zeros(n.size, bool),
         slots=SimpleNamespace(work=SimpleNamespace(size=int(n.sum()))),
     )
-    geography = SimpleNamespace(block_level="block", unit_of=lambda _, block: block)
-    return cast(pipelines.ReleasePlan, SimpleNamespace(pools=pools, geography=geography))
+    geography = SimpleNamespace(levels=(), block_level="block", unit_of=lambda _, block: block)
+    return cast(pipelines.ReleasePlan, SimpleNamespace(pools=pools, geography=geography, measures=False))
 
 
 def tasks(plan: Any, name: str, measure: Measure) -> None:

@@ -199,6 +199,18 @@ def test_every_benchmark_is_collected() -> None:
     assert all(path.name in done.stdout for path in BENCHMARKS.glob("bench_*.py"))
 
 
+def test_a_stand_in_for_a_nation_is_cut_into_tasks() -> None:
+    """In a process of its own: the conftest that it imports is that of the benchmarks."""
+    code = """
+import numpy as np
+from bench_tasks import batches, stand_in
+n = np.full(5_000, 60)
+print([int(n[one].sum()) for one in batches(stand_in(n))])
+"""
+    done = subprocess.run(python(code), cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+    assert done.stdout == "[100020, 100020, 99960]\n"
+
+
 def test_intervals_with_the_samplers_that_ship() -> None:
     """Noise on counts has no bias to speak of; pseudo-workers pull every implicate the same way."""
     held, bias = intervals.simulate("geometric", 2, "8.6", 3, 400)
