@@ -2,7 +2,8 @@
 
 Everything is drawn by seeded code from nothing real. At 140 million workers it has the size of the United
 States: 51 states, 3,142 counties, 73,000 tracts, 7.7 million blocks; fewer workers make fewer of each. Tables
-of flows are drawn with the same structure as the jobs, but not from them.
+of flows have what the jobs are drawn from, as it was in other years: last year's between the tracts of a
+county, and a survey between counties.
 """
 
 from __future__ import annotations
@@ -139,14 +140,19 @@ def simulate_nation(
     rng = np.random.default_rng(seed)
     say("Places ...")
     nation = _places(rng, folder, workers)
-    tracts, counties = nation.code.size, nation.fips.size
+    tracts = nation.code.size
     per_tract = np.bincount(nation.tract[nation.work], nation.jobs, tracts)
     say("Flows of other years ...")
     structure = _structure(rng, tracts)
-    last_year = structure[0], _perturbed(rng, structure[1])
-    _write_flows(folder / "tract.parquet", nation.code, last_year, per_tract * _SHOWN, nation.county)
-    per_county = np.bincount(nation.county, per_tract, counties)
-    _write_flows(folder / "county.parquet", nation.fips, _structure(rng, counties), per_county)
+    last_year = _flows(structure[0], _perturbed(rng, structure[1]), per_tract * _SHOWN)
+    inside = nation.county[last_year["h"]] == nation.county[last_year["w"]]
+    _write_flows(folder / "tract.parquet", nation.code, last_year[inside])
+    survey = _flows(structure[0], _perturbed(rng, structure[1]), per_tract)
+    _write_flows(
+        folder / "county.parquet",
+        nation.fips,
+        survey.assign(**{side: nation.county[survey[side]] for side in ("h", "w")}),
+    )
     for state in range(int(nation.state.max()) + 1):
         say(f"Jobs of state {state + 1} of {int(nation.state.max()) + 1} ...")
         _write_jobs(rng, folder / "jobs" / f"state_{state:02}.parquet", nation, structure, state)
@@ -218,26 +224,16 @@ def _perturbed(rng: np.random.Generator, share: Float64) -> Float64:
     return np.asarray(other / other.sum(axis=1, keepdims=True))
 
 
-def _write_flows(
-    path: Path,
-    code: NDArray[np.object_],
-    structure: tuple[Int64, Float64],
-    jobs: NDArray[np.number],
-    parent: Int64 | None = None,
-) -> None:
-    """Write a table of flows; with parents, of pairs inside one of them only, as real tables are."""
-    origin, share = structure
-    table = pd.DataFrame(
-        {
-            "h": origin.ravel(),
-            "w": np.repeat(np.arange(code.size), origin.shape[1]),
-            "flow": np.rint(share * jobs[:, None]).ravel(),
-        }
-    )
-    table = table[table["flow"] > 0]
-    if parent is not None:
-        table = table[parent[table["h"]] == parent[table["w"]]]
-    sums = table.groupby(["h", "w"])["flow"].sum().reset_index()
+def _flows(origin: Int64, share: Float64, jobs: NDArray[np.number]) -> pd.DataFrame:
+    """Return flows between numbers of tracts, of so many jobs at each: not in whole jobs."""
+    work = np.repeat(np.arange(jobs.size), origin.shape[1])
+    return pd.DataFrame({"h": origin.ravel(), "w": work, "flow": (share * jobs[:, None]).ravel()})
+
+
+def _write_flows(path: Path, code: NDArray[np.object_], flows: pd.DataFrame) -> None:
+    """Write a table of flows between areas in whole jobs, of those that have any."""
+    sums = flows.groupby(["h", "w"])["flow"].sum().round().reset_index()
+    sums = sums[sums["flow"] > 0]
     sums.assign(h=code[sums["h"]], w=code[sums["w"]]).to_parquet(path)
 
 

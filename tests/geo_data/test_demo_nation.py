@@ -41,17 +41,16 @@ def test_every_file_is_read_and_counts_agree(nation: Path) -> None:
         assert flows.flow.sum() > 10_000
 
 
-def test_last_years_table_is_like_the_jobs_but_not_from_them(nation: Path) -> None:
+@pytest.mark.parametrize(("level", "name"), [("cty", "county"), ("trct", "tract")])
+def test_tables_are_like_the_jobs_but_not_from_them(nation: Path, level: str, name: str) -> None:
     places = geography(nation)
     records = MicrodataJobs(sorted((nation / "jobs").iterdir()), places, home="home", work="work").records()
-    tracts = places.n_units("trct")
-    work, home = (places.unit_of("trct", blocks).astype(np.int64) for blocks in (records.work, records.home))
-    pair = work * tracts + home
-    true = np.bincount(pair, minlength=tracts**2)
-    table = pd.read_parquet(nation / "tract.parquet")
-    told = places.unit_number("trct", table["w"]).astype(np.int64) * tracts + places.unit_number(
-        "trct", table["h"]
-    )
+    areas = places.n_units(level)
+    work, home = (places.unit_of(level, blocks).astype(np.int64) for blocks in (records.work, records.home))
+    true = np.bincount(work * areas + home, minlength=areas**2)
+    table = pd.read_parquet(nation / f"{name}.parquet")
+    of = [places.unit_number(level, table[side]).astype(np.int64) for side in ("w", "h")]
+    told = of[0] * areas + of[1]
     assert (true[told] > 0).mean() > 0.5
     assert not np.array_equal(true[told], table["flow"])
     assert 0.7 < np.corrcoef(true[told], table["flow"])[0, 1] < 0.9999
