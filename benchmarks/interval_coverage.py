@@ -53,6 +53,10 @@ PICTURE = ROOT / "docs" / "images" / "interval_coverage.svg"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 CASES = ("demo", "Rhode Island", "nation", "Leeds")
 CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, which cut tracts
+POLICIES = {  # of Rhode Island
+    "Rhode Island by county": '{ partition = "cty" }',
+    "Rhode Island, 16 km": "{ distance_km = 16 }",
+}
 JOBS = 600_000  # of the simulated nation
 MICRODATA = """[jobs]
 format = "microdata"
@@ -77,7 +81,7 @@ def configuration(
     Microdata of Rhode Island may be another file of jobs.
     """
     examples = ROOT / "examples"
-    if name == "Rhode Island":
+    if name == "Rhode Island" or name in POLICIES:
         before, after = (examples / "rhode_island.toml").read_text(encoding="utf-8").split("[jobs]\n")
         micro = MICRODATA if jobs is None else re.sub(r"(?m)^file = .*", f'file = "{jobs}"', MICRODATA)
         text = before + micro + after.split("[geography]\n")[1]
@@ -91,6 +95,8 @@ def configuration(
     else:
         path = demo_inputs(folder) if name == "demo" else geo_data.simulate_nation(folder, JOBS)
         text, examples = path.read_text(encoding="utf-8"), path.parent
+    if name in POLICIES:
+        text = text.replace("[privacy]\n", f"[privacy]\npolicy = {POLICIES[name]}\n")
     values = {"epsilon": epsilon, "delta": "0" if mechanism == "geometric" else "1e-5"}
     for key, value in values.items():
         text = re.sub(rf'(?m)^{key} = "[^"]*"', f'{key} = "{value}"', text)
@@ -316,7 +322,7 @@ def draw_picture(results: pd.DataFrame) -> None:
 @click.command()
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
-@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT]), default=CASES)
+@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT, *POLICIES]), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
 @click.option("--drawn", is_flag=True, help="The truth is a posterior draw; of Rhode Island only.")
 @click.option("--write", is_flag=True, help=f"Write {RESULTS.name}, and the page.")
@@ -331,8 +337,8 @@ def main(
     page: bool,
 ) -> None:
     """Measure and print, a table for each case, mechanism and epsilon."""
-    if write and CUT in cases:
-        raise click.UsageError(f"rows of {CUT} are not of the page")
+    if write and (others := {CUT, *POLICIES}.intersection(cases)):
+        raise click.UsageError(f"rows of {' and '.join(sorted(others))} are not of the page")
     if drawn and (write or cases != ("Rhode Island",)):
         raise click.UsageError('--drawn goes with --case "Rhode Island", and writes nothing')
     if not page:

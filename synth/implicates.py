@@ -130,6 +130,7 @@ class Implicates:
         self._layouts = layouts(tables, groups)
         self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
         self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
+        self._ends = tables[0].domains.ends[[tables[0].domain[own[0]] for own in self._own]]
         self._chain = max(own.size for own in self._own) > 1
         if sum(own.size for own in self._own) != tables[0].n.size:
             raise ValueError("every group of the first table lies in one place")
@@ -214,11 +215,11 @@ class Implicates:
         )  # fmt: skip
         return jobs, noted
 
-    def domains(self, n_blocks: int) -> Domains:
+    def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
-        cuts = np.concatenate([layout.cuts for layout in self._layouts])
+        cuts, of = np.concatenate([layout.cuts for layout in self._layouts]), self._table.domains
         offsets = offsets_of(np.array([layout.cuts.size for layout in self._layouts], np.int64))
-        return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8))
+        return Domains(of.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), of.policy)
 
     def _sums_of_places(
         self,
@@ -237,11 +238,13 @@ class Implicates:
         fine, cuts, stops = [], [], []
         parts: list[tuple[Float32, ...]] = []
         inside: list[Float64] = []
-        for number, layout, cell, own in zip(numbers, self._layouts, self._cell, self._own, strict=True):
+        for number, layout, end, cell, own in zip(
+            numbers, self._layouts, self._ends.tolist(), self._cell, self._own, strict=True
+        ):
             share = prior(number, layout.cuts)
             fine.append(share / share.sum())
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
-            stops.append(np.append(cuts[-1][1:], np.iinfo(np.int32).max))
+            stops.append(np.append(cuts[-1][1:], end))
             np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * fine[-1])
             each = zip(*(self._evidence.unbiased(table, g) for g in own.tolist()), strict=True)
             value, variance, slope = (np.stack(one) for one in each)
@@ -251,8 +254,8 @@ class Implicates:
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
         up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
         common = [
-            np.diff(up_to[np.append(np.searchsorted(every, layout.cuts), every.size)])
-            for layout in self._layouts
+            np.diff(up_to[np.searchsorted(every, np.append(layout.cuts, end))])
+            for layout, end in zip(self._layouts, self._ends, strict=True)
         ]
         zone = [np.isin(layout.cuts, self._outside) for layout in self._layouts]
         best, model, all_jobs = -np.inf, np.zeros(0), float(expected.sum())
@@ -653,13 +656,15 @@ class BlockDraws:
         for row in self._up_to:
             np.cumsum(np.maximum(self._random.standard_gamma(shape), _TINY), out=row[1:])
 
-    def draw(self, cuts: Int32, cells: Int32) -> Int32:
+    def draw(self, cuts: Int32, end: int, cells: Int32) -> Int32:
         """Return a block of each cell.
 
         Parameters
         ----------
         cuts : ndarray of int32, shape (n_cells,)
             First block of each cell, rising.
+        end : int
+            The block past those of the last cell.
         cells : ndarray of int32, shape (n_draws, n_jobs)
 
         Returns
@@ -667,7 +672,7 @@ class BlockDraws:
         ndarray of int32, shape (n_draws, n_jobs)
         """
         first = cuts[cells]
-        last = np.append(cuts[1:], self._up_to.shape[1] - 1)[cells] - 1
+        last = np.append(cuts[1:], end)[cells] - 1
         found = np.empty_like(cells)
         for up_to, begin, end, blocks in zip(self._up_to, first, last, found, strict=True):
             at = up_to[begin] + self._random.random(begin.size) * (up_to[end + 1] - up_to[begin])
@@ -733,7 +738,8 @@ def _mixed(
     Parameters
     ----------
     share, of_all : ndarray of float64, shape (n_cells,)
-        Of the place's jobs, and of those of all places, as the public model has them.
+        Of the place's jobs, and of those of all places, as the public model has them. Where a place has homes
+        in one part only (`synth.policy`), others are not in these cells.
     far : ndarray of bool, shape (n_cells,)
         Which cells are zones outside the region.
     all_jobs : float
@@ -743,7 +749,7 @@ def _mixed(
     own, jobs = share.copy(), of_all[far] * all_jobs
     own[far] = (share[far] * jobs + of_all[far] * spread) / np.maximum(jobs + spread, _TINY)
     own[far] += unasked / all_jobs
-    other = of_all + _EQUAL / own.size
+    other = of_all / np.maximum(of_all.sum(), _TINY) + _EQUAL / own.size
     mixed: Float64 = (1 - floor) * own / own.sum() + floor * other / other.sum()
     return mixed
 

@@ -69,7 +69,7 @@ class Domains:
             raise ValueError(f"every domain has at least one cell, and its first cell begins at {where}")
         step = np.diff(self.cuts) > 0
         step[first[1:] - 1] = True
-        if not step.all() or np.any(self.cuts[self.offsets[1:] - 1] >= self._ends):
+        if not step.all() or np.any(self.cuts[self.offsets[1:] - 1] >= self.ends):
             where = "number of blocks" if self.policy.n_parts == 1 else "end of its part"
             raise ValueError(f"cuts must increase inside a domain and stay below the {where}")
 
@@ -89,8 +89,8 @@ class Domains:
         return self.policy.part(self.cuts[self.offsets[:-1]])
 
     @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        """The block past the last one of each domain."""
+    def ends(self) -> NDArray[np.int64]:
+        """The block past the last one of each domain, shape (n_domains,)."""
         return self.policy.ends(self.n_blocks)[self.part]
 
     @cached_property
@@ -133,9 +133,7 @@ class Domains:
         """Return the first block of each cell and the block past its last one (int64, shape (n,))."""
         position = self.offsets[domain] + cells
         last = position + 1 == self.offsets[domain + 1]
-        following = np.where(
-            last, self._ends[domain], self.cuts[np.minimum(position + 1, self.cuts.size - 1)]
-        )
+        following = np.where(last, self.ends[domain], self.cuts[np.minimum(position + 1, self.cuts.size - 1)])
         return self.cuts[position].astype(np.int64), following.astype(np.int64)
 
     @cached_property

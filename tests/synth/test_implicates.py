@@ -396,7 +396,7 @@ def test_every_row_has_its_jobs_and_the_same_key_gives_the_same_draws() -> None:
         assert one.shape == (20, groups.n[groups.rows(i)].sum())
         assert np.array_equal(one, second.place(i))
         assert np.isin(one, np.arange(BLOCKS)).all()
-    assert first.domains(BLOCKS).n_domains == groups.n_places
+    assert first.domains().n_domains == groups.n_places
 
 
 def test_a_table_that_crosses_places_is_as_narrow_as_its_noise() -> None:
@@ -484,7 +484,7 @@ def test_urns_by_an_attribute_tell_of_residents_by_it() -> None:
     other = (area[homes] % 3 == 0) & (half[row] == 0) & (random.random(homes.size) < 0.6)
     homes = np.where(other, random.integers(0, BLOCKS, homes.size), homes).astype(np.int32)
     result = drawn_from_urns_by_halves(groups, homes, model, 0.05)
-    cells = result.domains(BLOCKS)
+    cells = result.domains()
     homes_drawn = [
         cells.cuts[cells.offsets[i] : cells.offsets[i + 1]][result.place(i)] for i in range(groups.n_places)
     ]

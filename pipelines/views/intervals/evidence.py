@@ -102,10 +102,10 @@ class JobDraws:
                 f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "
                 "confidential, and there are no intervals of them"
             )
-        if plan.policy.name != synth.FULL.name:
+        if plan.policy.secret:
             raise PublicReleaseError(
-                f"{release.folder}: it is made under the policy {plan.policy.name}, and intervals are made "
-                "only of releases under full: they do not know what a policy says of homes"
+                f"{release.folder}: its policy makes {' and '.join(plan.policy.secret)} as secret as homes, "
+                "and there are no intervals of jobs whose attributes were drawn"
             )
         self.plan, geography = plan, plan.geography
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
@@ -117,7 +117,7 @@ class JobDraws:
         self._unit_level = max([plan.level, *coarser], key=levels.index)
         names = dict.fromkeys((*plan.attributes, *(name for t in self.tables for name in t.attributes)))
 
-        # Places: units of the model, parted where pools have different cells.
+        # Places: units of the model, parted where pools have different cells, or homes in different parts.
         shared = plan.pools.shared.any()
         level = min([plan.level, *([plan.pools.pooling.level] if shared else [])], key=levels.index)
         pool = np.repeat(np.arange(plan.pools.n.size, dtype=np.int32), plan.pools.n)
@@ -151,7 +151,7 @@ class JobDraws:
         ]
         read += [(plan.level, (name,), plan.level) for name in names]  # flows that differ by each attribute
         for choice in dict.fromkeys(read):
-            groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography)
+            groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography, plan.policy)
             own = geography.starts(choice[2])
             if choice[0] is not None and set(choice[1]) <= set(plan.pools.pooling.by):
                 own = np.intersect1d(cuts, own)  # sums of what pools say of their cells, which are many
@@ -159,10 +159,11 @@ class JobDraws:
                 apart[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
             if choice[1]:
                 apart[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
-            tables.append(_table(groups.table.n, own, geography.n_blocks))
-            member.append(groups.find(_some(slots, head)))
+            tables.append(_table(groups.table.n, groups.table.domain, own, plan))
+            member.append(groups.find(slots.some(head)))
         # A table of whole places, for its cells: homes are told apart by unit.
-        tables.append(_table(np.bincount(place), geography.starts(self._unit_level), geography.n_blocks))
+        part = plan.numeric.domains.part[pairs % (domain.max() + 1)]
+        tables.append(_table(np.bincount(place), part, geography.starts(self._unit_level), plan))
         member.append(place[head].astype(np.int32))
 
         above = levels[max(0, levels.index(level) - 1)]
@@ -173,7 +174,7 @@ class JobDraws:
             tables,
             evidence,
             groups_of_jobs,
-            self._prior(level, unit_of_place),
+            self._prior(level, unit_of_place, part),
             work_area,
             areas,
             draws,
@@ -197,7 +198,7 @@ class JobDraws:
     def places(self) -> Iterator[PlaceDraws]:
         """Yield the draws of all jobs, place by place, once."""
         geography = self.plan.geography
-        domains = self._implicates.domains(geography.n_blocks)
+        domains = self._implicates.domains()
         unit = geography.unit_of(self._unit_level, domains.cuts)
         for i in range(self._groups.n_places):
             rows, cells = self._groups.rows(i), self._implicates.place(i)
@@ -205,7 +206,7 @@ class JobDraws:
                 yield PlaceDraws(rows, unit[domains.offsets[i] + cells])
             else:
                 cuts = domains.cuts[domains.offsets[i] : domains.offsets[i + 1]]
-                yield PlaceDraws(rows, self._blocks.draw(cuts, cells))
+                yield PlaceDraws(rows, self._blocks.draw(cuts, int(domains.ends[i]), cells))
         del self._implicates  # a gigabyte, which the tables need
 
     def _measured(
@@ -227,20 +228,24 @@ class JobDraws:
         except FormError as error:
             raise PublicReleaseError(f"{release.folder}: {error}") from None
         tables: list[MeasuredTable] = list(layout.tables)
-        slots = _some(plan.pools.slots, head)
+        slots = plan.pools.slots.some(head)
         member = [pool[head], *(groups.find(slots) for groups in plan.further)]
         evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
         return [*tables], evidence, member
 
-    def _prior(self, level: str, unit_of_place: Int32) -> Any:
+    def _prior(self, level: str, unit_of_place: Int32, part_of_place: Int32) -> Any:
         """Return the public model by number of place: that of its unit, or the mean of those in it."""
-        geography, prior = self.plan.geography, public_prior(self.plan)
+        geography, policy, prior = self.plan.geography, self.plan.policy, public_prior(self.plan)
         slots = self.plan.pools.slots
-        finer, jobs = np.unique(geography.unit_of(self.plan.level, slots.work), return_counts=True)
-        owner = geography.unit_of(level, geography.starts(self.plan.level)[finer])
+        key = (
+            geography.unit_of(self.plan.level, slots.work).astype(np.int64) * policy.n_parts + slots.home_part
+        )
+        finer, jobs = np.unique(key, return_counts=True)
+        unit, part = np.divmod(finer, policy.n_parts)
+        owner = geography.unit_of(level, geography.starts(self.plan.level)[unit])
 
         def of_place(place: int, cuts: Int32) -> NDArray[np.float64]:
-            own = np.flatnonzero(owner == unit_of_place[place])
+            own = np.flatnonzero((owner == unit_of_place[place]) & (part == part_of_place[place]))
             shares = [int(jobs[i]) * prior(int(finer[i]), cuts) for i in own]
             return np.sum(shares, axis=0) / jobs[own].sum()
 
@@ -263,11 +268,14 @@ def _level_of(geography: Geography, areas: str) -> str:
     return next(nested, geography.block_level)
 
 
-def _table(n: NDArray[Any], cuts: NDArray[Any], n_blocks: int) -> synth.Table:
-    domains = synth.Domains(
-        n_blocks, np.array([0, cuts.size]), cuts.astype(np.int32), np.zeros(cuts.size, np.uint8)
-    )
-    return synth.Table(n.astype(np.int64), np.zeros(n.size, np.int32), domains)
+def _table(n: NDArray[Any], part: Int32, cuts: NDArray[Any], plan: ReleasePlan) -> synth.Table:
+    """Return a table of groups, each of homes of a part, whose cells begin at some cuts and at its begin."""
+    policy, starts = plan.policy, cuts.astype(np.int32)
+    cells = [policy.within(starts, i) for i in range(policy.n_parts)]
+    offsets = np.append(0, np.cumsum([own.size for own in cells]))
+    joint = np.concatenate(cells)
+    domains = synth.Domains(plan.n_origins, offsets, joint, np.zeros(joint.size, np.uint8), policy)
+    return synth.Table(n.astype(np.int64), part.astype(np.int32), domains)
 
 
 def _differences(
@@ -284,18 +292,10 @@ def _differences(
 
 
 def _common_cuts(table: synth.Table) -> Int32:
-    """Return the cuts that all domains of a table have: sums of its cells are known only between these."""
+    """Return the cuts that all domains of a part have: sums of their cells are known only between these."""
     domains = table.domains
     cuts, times = np.unique(domains.cuts, return_counts=True)
-    return cuts[times == domains.n_domains].astype(np.int32)
-
-
-def _some(slots: Slots, rows: NDArray[Any]) -> Slots:
-    return Slots(
-        slots.work[rows],
-        {name: codes[rows] for name, codes in slots.attributes.items()},
-        slots.categories,
-    )
+    return cuts[times == np.bincount(domains.part)[domains.policy.part(cuts)]].astype(np.int32)
 
 
 def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evidence:
@@ -343,8 +343,14 @@ def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator
             yield own, geography.number(frame["h_geocode"]), np.ones(own.size, np.int64)
         return
     columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
-    pool_of = np.full((len(columns), geography.n_blocks), -1, np.int64)
-    pool_of[slots.attributes[by[0]] if by else 0, slots.work] = pool
+    alike, times = slots.counted()
+    category: Any = alike.attributes[by[0]] if by else 0
+
+    def key(category: Any, work: NDArray[Any], part: NDArray[Any]) -> Int64:
+        return (work.astype(np.int64) * plan.policy.n_parts + part) * len(columns) + category
+
+    known, first = np.unique(key(category, alike.work, alike.home_part), return_index=True)
+    pool_of = pool[(np.cumsum(times) - times)[first]]
     for kind in ("od_parquet", "aux_parquet"):
         if kind in names:
             for frame in _frames(release, below + names[kind], ["w_geocode", "h_geocode", *columns]):
@@ -352,8 +358,9 @@ def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator
                 for code, name in enumerate(columns):
                     jobs = frame[name].to_numpy().astype(np.int64)
                     some = np.flatnonzero(jobs > 0)
-                    pool_of_row = np.where(work[some] < 0, -1, pool_of[code, work[some]])
-                    yield pool_of_row, home[some], jobs[some]
+                    wanted = key(code, work[some], plan.policy.part(home[some]))
+                    found = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+                    yield np.where(known[found] == wanted, pool_of[found], -1), home[some], jobs[some]
 
 
 def _frames(release: PublicRelease, name: str, columns: list[str]) -> Iterator[pd.DataFrame]:

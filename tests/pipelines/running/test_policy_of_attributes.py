@@ -116,7 +116,7 @@ def test_releases_verify_both_ways_and_say_their_policy(made: Made, tmp_path: Pa
             readme.split()
         )
         assert policy.words in plan_summary(release.plan, release.plan.certify())
-        with pytest.raises(PublicReleaseError, match="only of releases under full"):
+        with pytest.raises(PublicReleaseError, match="no intervals of jobs whose attributes were drawn"):
             pipelines.write_intervals(release.public, tmp_path / f"{name}-intervals")
     measured = made["geometric"][1].plan
     assert "residents of trct by sector and age" in plan_summary(measured, measured.certify())
