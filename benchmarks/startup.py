@@ -3,7 +3,8 @@
 Usage: python benchmarks/startup.py [--config CONFIG] [--page docs/benchmarks.md]
 
 Times `odsynth --help` and, of the built-in region, `odsynth verify`; with --config, `odsynth run` of a
-configuration too. Each runs five times, taking turns; the medians are printed.
+configuration too, with a plan that was made before and without. Each runs five times, taking turns; the
+medians are printed.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ def main(config: Path | None, page: Path | None) -> None:
             "odsynth verify out/demo/public": [*ODSYNTH, "verify", str(out / "public")],
         }
         if config is not None:
-            commands[f"odsynth run {config.name}"] = [*ODSYNTH, "run", str(config), "--out", f"{folder}/run"]
+            completed([*ODSYNTH, "plan", str(config), "--out", f"{folder}/plan"])
+            run = [*ODSYNTH, "run", str(config), "--out", f"{folder}/run"]
+            commands[f"odsynth run {config.name} --plan PLAN"] = [*run, "--plan", f"{folder}/plan"]
+            commands[f"odsynth run {config.name}"] = run
         found = {name: list[Usage]() for name in commands}
         for _ in range(TIMES):
             for name, command in commands.items():
+                shutil.rmtree(f"{folder}/run", ignore_errors=True)
                 found[name].append(completed(command))
-            shutil.rmtree(f"{folder}/run", ignore_errors=True)
     text = table(found)
     print(text)
     if page is not None:

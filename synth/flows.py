@@ -55,12 +55,9 @@ def round_flow(
     -------
     ndarray of int64, shape (n_rows, n_cells)
     """
-    rows, width = expected.shape
-    mass = np.empty((rows, width), np.int64)
+    mass = np.empty(expected.shape, np.int64)
     _in_parts(expected, n, mass)
-    parts = np.array([*steps], np.int64).reshape(len(steps), rows)
-    homes = np.array([*areas], np.int64).reshape(len(areas), width)
-    return _rounded(mass, parts, homes, 64, stream)
+    return _rounded(mass, steps, areas, 64, stream)
 
 
 def divide(counts: Int64, n: Int64, areas: Sequence[Int64], stream: WordStream) -> Int64:
@@ -84,8 +81,7 @@ def divide(counts: Int64, n: Int64, areas: Sequence[Int64], stream: WordStream) 
         part, which is its expectation, but for 2^-24 of a job for each cell.
     """
     mass = _whole_sums(np.outer(n / n.sum(), counts), n, counts.copy())
-    homes = np.array([*areas], np.int64).reshape(len(areas), counts.size)
-    return _rounded(mass, np.zeros((0, n.size), np.int64), homes, 16, stream)
+    return _rounded(mass, (), areas, 16, stream)
 
 
 def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream: WordStream) -> Int64:
@@ -110,15 +106,20 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
         expectation.
     """
     mass = _fitted(expected, np.exp(pull), n, counts)
-    none = np.zeros((0, n.size), np.int64), np.zeros((0, counts.size), np.int64)
-    return _rounded(mass, *none, 16, stream)
+    return _rounded(mass, (), (), 16, stream)
 
 
-def _rounded(mass: Int64, steps: Int64, areas: Int64, least: int, stream: WordStream) -> Int64:
+def _rounded(
+    mass: Int64, steps: Sequence[Int64], areas: Sequence[Int64], least: int, stream: WordStream
+) -> Int64:
     """Round with so many words and more, and with twice as many each time that they do not suffice."""
+    trees = [
+        np.array([*nested], np.int64).reshape(len(nested), size)
+        for nested, size in zip((steps, areas), mass.shape, strict=True)
+    ]
     words = _words(stream, least + int(np.count_nonzero(mass & _PART)) * 3 // 2)
     while True:
-        result = np.asarray(_flow(mass, steps, areas, words))
+        result = np.asarray(_flow(mass, *trees, words))
         if result[0, 0] >= 0:
             return result
         words = np.concatenate([words, _words(stream, words.size)])

@@ -70,7 +70,7 @@ def make_plan(
         many classes of pools are calibrated, and how many there are.
     side_by_side : callable, optional
         How candidates are tried: called, as `map` is, with a function and items. By default threads try two
-        at once; the plan is always the same.
+        at once of those that measure tables; the plan is always the same.
 
     Returns
     -------
@@ -204,10 +204,11 @@ class _Search:
         tried: Callable[[], None],
         side_by_side: SideBySide | None,
     ) -> None:
-        self._told, self._side_by_side = tried, side_by_side or with_threads
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = "tables" in synth.MECHANISMS[mechanism].settings
+        # What is resampled is tried so soon that threads would wait for each other.
+        self._told, self._side_by_side = tried, side_by_side or (with_threads if self._measures else map)
         self._whole = len(inputs.slots) <= SAMPLE_JOBS  # small, so that more can be tried
         self._by_size = settings.coarsening in (None, "balanced", "threshold")
         self._adaptive = self._by_size and settings.split_threshold is None
