@@ -138,7 +138,8 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            site_map = _map(folder, prepared.draws if draws else None, prepared.backdrop)
+            shown = draws is not None and not draws.secret  # a map takes jobs by place of work for exact
+            site_map = _map(folder, prepared.draws if shown else None, prepared.backdrop)
             if site_map.parts:
                 write_parts(site_map, prepared.folder / PARTS)
             compressed = gzip.compress(site_map.page.encode(), mtime=0)

@@ -52,7 +52,8 @@ class PlaceDraws:
     rows : slice
         The rows of `JobDraws` whose jobs these are.
     homes : ndarray of int32, shape (n_draws, n_jobs)
-        Home unit, or block, of each job, row after row.
+        Home unit, or block, of each job, row after row; where attributes are secret, in the copy that its
+        categories have (`synth.Policy`).
     """
 
     rows: slice
@@ -84,7 +85,7 @@ class JobDraws:
     work : ndarray of int32, shape (n_rows,)
         Work block of each row of jobs.
     attributes : dict of ndarray, shape (n_rows,) each
-        Codes of the attributes that the workload or the plan looks at.
+        Codes of the public attributes that the workload or the plan looks at.
     jobs : ndarray of int64, shape (n_rows,)
 
     Raises
@@ -102,20 +103,19 @@ class JobDraws:
                 f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "
                 "confidential, and there are no intervals of them"
             )
-        if plan.policy.secret:
-            raise PublicReleaseError(
-                f"{release.folder}: its policy makes {' and '.join(plan.policy.secret)} as secret as homes, "
-                "and there are no intervals of jobs whose attributes were drawn"
-            )
-        self.plan, geography = plan, plan.geography
+        self.plan, geography, policy = plan, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        self.tables = resolve_workload(plan.configuration, geography, plan.level, slots).tables
+        self.tables = resolve_workload(plan.configuration, geography, plan.level, slots, policy.secret).tables
         homes = [_level_of(geography, table.home) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
         coarser = [level for level in homes if level != geography.block_level]
         self._unit_level = max([plan.level, *coarser], key=levels.index)
-        names = dict.fromkeys((*plan.attributes, *(name for t in self.tables for name in t.attributes)))
+        looked_at = (*plan.attributes, *(name for t in self.tables for name in t.attributes))
+        names = [name for name in dict.fromkeys(looked_at) if name in slots.attributes]
+
+        def starts_of(areas: str) -> Int32:
+            return policy.in_copies(geography.starts(areas), geography.n_blocks)
 
         # Places: units of the model, parted where pools have different cells, or homes in different parts.
         shared = plan.pools.shared.any()
@@ -146,13 +146,15 @@ class JobDraws:
         differ = attribute_concentrations(geography, plan.level, slots)
         apart: dict[int, NDArray[np.float64]] = {}
         # Homes that are no units of a level are sums of units, or parts in which units are alike.
+        public = [tuple(name for name in t.attributes if name in names) for t in self.tables]
         read = [
-            (t.work, t.attributes, t.home if t.home in geography.levels else plan.level) for t in self.tables
+            (t.work, by, t.home if t.home in geography.levels else plan.level)
+            for t, by in zip(self.tables, public, strict=True)
         ]
         read += [(plan.level, (name,), plan.level) for name in names]  # flows that differ by each attribute
         for choice in dict.fromkeys(read):
-            groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography, plan.policy)
-            own = geography.starts(choice[2])
+            groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography, policy)
+            own = starts_of(choice[2])
             if choice[0] is not None and set(choice[1]) <= set(plan.pools.pooling.by):
                 own = np.intersect1d(cuts, own)  # sums of what pools say of their cells, which are many
             if choice[0] == geography.block_level:
@@ -163,11 +165,10 @@ class JobDraws:
             member.append(groups.find(slots.some(head)))
         # A table of whole places, for its cells: homes are told apart by unit.
         part = plan.numeric.domains.part[pairs % (domain.max() + 1)]
-        tables.append(_table(np.bincount(place), part, geography.starts(self._unit_level), plan))
+        tables.append(_table(np.bincount(place), part, starts_of(self._unit_level), plan))
         member.append(place[head].astype(np.int32))
 
         above = levels[max(0, levels.index(level) - 1)]
-        areas = geography.starts(above).astype(np.int32)
         work_area = geography.unit_of(above, geography.starts(level)[unit_of_place]).astype(np.int64)
         groups_of_jobs = JobGroups(self.jobs, place[head].astype(np.int32), np.stack(member).astype(np.int32))
         self._implicates = Implicates(
@@ -176,13 +177,13 @@ class JobDraws:
             groups_of_jobs,
             self._prior(level, unit_of_place, part),
             work_area,
-            areas,
+            starts_of(above),
             draws,
             key.stream("intervals", 0),
-            geography.starts(plan.level).astype(np.int32),
+            starts_of(plan.level),
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
             apart,
-            geography.external_blocks,
+            policy.in_copies(geography.external_blocks, geography.n_blocks),
             categories,
             done,
         )
@@ -193,13 +194,14 @@ class JobDraws:
             total = np.add.reduceat(plan.weights, geography.starts(plan.level))
             part = plan.weights / total[geography.unit_of(plan.level, np.arange(plan.weights.size))]
             stream = key.stream("blocks of intervals", 0)
-            self._blocks = BlockDraws(Assumptions().homes * part, draws, stream)
+            self._blocks = BlockDraws(np.tile(Assumptions().homes * part, policy.copies), draws, stream)
 
     def places(self) -> Iterator[PlaceDraws]:
         """Yield the draws of all jobs, place by place, once."""
         geography = self.plan.geography
         domains = self._implicates.domains()
-        unit = geography.unit_of(self._unit_level, domains.cuts)
+        copy, block = np.divmod(domains.cuts, geography.n_blocks)
+        unit = copy * geography.n_units(self._unit_level) + geography.unit_of(self._unit_level, block)
         for i in range(self._groups.n_places):
             rows, cells = self._groups.rows(i), self._implicates.place(i)
             if self._blocks is None:
@@ -329,18 +331,25 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
 
 
 def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
-    """Yield pool, home block and number of jobs of the rows of a data set."""
+    """Yield pool, home (origin) and number of jobs of the rows of a data set."""
     names, by = file_names(plan.configuration), plan.pools.pooling.by
     geography, slots = plan.geography, plan.pools.slots
     pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
-    if len(by) > 1:  # told apart by the file of jobs only, whose rows are the slots in their order
+    secret = plan.policy.secret
+    if len(by) > 1 or secret:  # told apart by the file of jobs only, whose rows are the slots in their order
         at = 0
-        for frame in _frames(release, below + names["jobs_parquet"], ["h_geocode"]):
+        for frame in _frames(release, below + names["jobs_parquet"], ["h_geocode", *secret]):
             own = pool[at : at + len(frame)]
             at += len(frame)
             if own.size < len(frame):
                 raise PublicReleaseError(f"{release.folder}: there are more jobs than the plan has")
-            yield own, geography.number(frame["h_geocode"]), np.ones(own.size, np.int64)
+            codes = {name: pd.Categorical(frame[name], values).codes for name, values in secret.items()}
+            if any((of_jobs < 0).any() for of_jobs in codes.values()):
+                raise PublicReleaseError(
+                    f"{release.folder}: jobs have categories that the plan does not have"
+                )
+            home = plan.policy.origins(geography.number(frame["h_geocode"]), codes, geography.n_blocks)
+            yield own, home, np.ones(own.size, np.int64)
         return
     columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
     alike, times = slots.counted()

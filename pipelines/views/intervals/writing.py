@@ -114,7 +114,7 @@ def _write_draws(
     release: PublicRelease, jobs: JobDraws, draws: int, path: Path, done: Callable[[int, int], None]
 ) -> None:
     geography = jobs.plan.geography
-    units = geography.n_units(jobs.home_level)
+    units = geography.n_units(jobs.home_level) * jobs.plan.policy.copies
     home = pa.uint16() if units <= 2**16 else pa.int32()
     schema = pa.schema(
         [
@@ -145,7 +145,8 @@ def _about(release: PublicRelease, jobs: JobDraws, draws: int) -> dict[str, obje
         "draws": draws,
         "home_level": jobs.home_level,
         "homes": [str(code) for code in jobs.plan.geography.codes(jobs.home_level)],
-        "attributes": list(jobs.attributes),
+        "attributes": [*jobs.attributes, *jobs.plan.policy.secret],
+        "secret": [*jobs.plan.policy.secret],
     }
 
 

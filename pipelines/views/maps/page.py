@@ -20,7 +20,7 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.promises import odds_in_words, presence_in_words
-from pipelines.release.reader import PublicRelease, check_target, read_public_release
+from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
@@ -221,6 +221,11 @@ def _read(
     release = read_public_release(folder, implicate)
     _library("maplibre-gl.js")  # before what takes its time
     draws = None if intervals is None else PosteriorDraws(release, intervals)
+    if draws is not None and draws.secret:
+        raise PublicReleaseError(
+            f"{draws.path}: categories of {' and '.join(draws.secret)} are as secret as homes, and a map "
+            "with intervals takes jobs by place of work for exact. Fix: make it without --intervals"
+        )
     return release, make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
 
 

@@ -116,10 +116,31 @@ def test_releases_verify_both_ways_and_say_their_policy(made: Made, tmp_path: Pa
             readme.split()
         )
         assert policy.words in plan_summary(release.plan, release.plan.certify())
-        with pytest.raises(PublicReleaseError, match="no intervals of jobs whose attributes were drawn"):
-            pipelines.write_intervals(release.public, tmp_path / f"{name}-intervals")
     measured = made["geometric"][1].plan
     assert "residents of trct by sector and age" in plan_summary(measured, measured.certify())
+
+
+def test_posterior_draws_have_categories_of_what_is_secret(made: Made, tmp_path: Path) -> None:
+    for name, (_, release) in made.items():
+        files = pipelines.write_intervals(release.public, tmp_path / name, draws=19)
+        opened = pipelines.intervals(release.public, files["draws"])
+        draws = [str(i + 1) for i in range(19)]
+        every = opened.implicates("trct", "tabblk2010", opened.attributes)
+        assert set(opened.attributes) >= {"age", "sector"}
+        assert set(every["age"]) == set(AGES)
+        # What is public of a job is as the release has it; sums over what is secret are those without it.
+        public = [one for one in opened.attributes if one not in release.plan.policy.secret]
+        totals = every.groupby(["work", *public])[draws].sum()
+        jobs = released(release, release.plan.implicates.folders[0]).rename(columns={"w_geocode": "work"})
+        assert (totals.to_numpy() == counted(jobs, "work", *public).to_numpy()[:, np.newaxis]).all(), name
+        for by in ((), ("age",), ("sector", "age"), ("age", "sector")):
+            found = opened.implicates("trct", "tabblk2010", by).set_index(["home", "work", *by])[draws]
+            sums = every.groupby(["home", "work", *by])[draws].sum()
+            assert found.sort_index().equals(sums), (name, by)
+        with pytest.raises(PublicReleaseError, match="as secret as homes, and a map "):
+            pipelines.write_map(release.public, tmp_path / f"{name}.html", intervals=files["draws"])
+        by_age = opened.flows("cty", None, "age")
+        assert (by_age["high"] > by_age["low"]).all(), name
 
 
 def test_every_table_is_by_what_is_secret(made: Made) -> None:
