@@ -129,8 +129,7 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     ConfigError
         If a value cannot be used.
     """
-    privacy = {"epsilon": str(config.privacy.epsilon), "delta": str(config.privacy.delta)}
-    privacy["guarantee"] = config.privacy.guarantee
+    privacy: dict[str, Any] = config.privacy.model_dump(mode="json")  # guarantee and policy are kept
     release, plan = config.release, config.plan.model_dump(mode="json")
     if changes.get("mechanism") == AUTO:
         release = release.model_copy(update={"mechanism": None})
