@@ -295,6 +295,8 @@ def test_what_tune_tries_and_recommends_has_the_same_secret_attributes(made: Mad
     config, _ = made["geometric"]
     results = pipelines.tune(config, pipelines.Sweep(epsilon=("8.6",), split_threshold=("4",)))
     assert tomllib.loads(pipelines.recommend(results, config))["privacy"]["policy"] == config.privacy.policy
+    with pytest.raises(ConfigError, match=r'pool_by: "age" is secret by privacy\.policy'):
+        pipelines.Sweep(pool_by=("age",)).configurations(config)
     row = {"number": 0, "epsilon": "2"}
     assert varied(config, Variation(epsilon=("2",)), row).privacy.policy == config.privacy.policy
 
