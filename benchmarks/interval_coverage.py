@@ -40,6 +40,7 @@ from scipy.stats import binom
 
 import geo_data
 import pipelines
+import synth
 from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
@@ -56,6 +57,7 @@ CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, whic
 POLICIES = {  # of Rhode Island
     "Rhode Island by county": '{ partition = "cty" }',
     "Rhode Island, 16 km": "{ distance_km = 16 }",
+    "Rhode Island, secret earnings": '{ attribute = { earnings = ["SE01", "SE02", "SE03"] } }',
 }
 JOBS = 600_000  # of the simulated nation
 MICRODATA = """[jobs]
@@ -210,8 +212,11 @@ def measure_coverage(
         pipelines.write_intervals(release.public, draws=draws)
         opened, plan = pipelines.intervals(release.public), release.plan
         source = job_source(config, plan.geography)
-        truth: dict[str | None, JobRecords] = {each: source.records((each,)) for each in opened.attributes}
-        truth[None] = source.records()
+        public = {each: each not in opened.secret for each in opened.attributes}
+        truth: dict[str | None, JobRecords] = {
+            each: true_jobs(source.records((each,) if told else ()), plan.policy, plan.geography)
+            for each, told in {None: False, **public}.items()
+        }
         what = "; ".join(f"{words} ({float(share):.0%})" for words, share in plan.tables) or (
             f"{plan.numeric.pools.n_pools:,} urns"
             + (f" by {' and '.join(plan.pools.pooling.by)}" if plan.pools.pooling.by else "")
@@ -223,6 +228,12 @@ def measure_coverage(
             for words, *cells in tables(opened, plan.level)
             for row in coverage.rows(*cells)
         )
+
+
+def true_jobs(records: JobRecords, policy: synth.Policy, geography: geo_data.Geography) -> JobRecords:
+    """Return the jobs with their homes, and what a policy makes secret besides."""
+    homes, secret = policy.split(records.home, geography.n_blocks)
+    return JobRecords(records.work, homes, {**records.attributes, **secret})
 
 
 def expected_inside(counts: pd.Series) -> float:

@@ -113,7 +113,7 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
 
 
 def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:
-    """Compare a release with its truth, at the finest level above the block. For generated truths only.
+    """Compare a release with its generated truth, at the second finest level above the block.
 
     What this prints is computed from the true homes, outside the mechanism and outside the guarantee.
     """

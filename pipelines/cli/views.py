@@ -20,7 +20,7 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 @click.argument("public", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
 @click.option(
-    "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: tables get intervals."
+    "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: numbers get intervals."
 )
 @click.option("--water", type=FILE, help="File of water to draw: GeoPackage, FlatGeobuf, or what GDAL reads.")
 @click.option("--roads", type=FILE, help="The same of main roads.")
@@ -160,7 +160,8 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     """Write intervals of every count of the tables that the release in the folder PUBLIC is for.
 
     And a file of posterior draws, from which any sum of areas has its interval (pipelines.intervals in
-    Python, --intervals of `odsynth export`). Only the public folder is read; everybody gets the same draws.
+    Python, --intervals of `odsynth map` and `odsynth export`). Only the public folder is read; everybody gets
+    the same draws.
     """
     from pipelines.views.intervals import COVERAGE_WORDS
 

@@ -610,7 +610,8 @@ class PlanSettings(Section):
     pool_by : tuple of str or None
         Attributes whose categories have pools of their own, [] for none; left out, chosen to lose least.
     pool_level : str or None
-        Level in whose units small work blocks share a pool; left out, the level of the public model.
+        Level in whose units small work blocks share a pool; left out, it is chosen like T, and the level of
+        the public model where `pool_below` is given.
     pool_below : int or None
         Work blocks with fewer jobs share the pool of their unit (1: none does); left out, chosen like T.
     retention_min : Fraction

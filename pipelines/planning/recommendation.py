@@ -184,4 +184,12 @@ def _tables(best: Any, config: ReleaseConfig) -> str:
 
 
 def _lines(table: dict[str, Any]) -> list[str]:
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items()]
+    return [f"{key} = {_toml(value)}" for key, value in table.items()]
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML: a table in one line, all else as in JSON."""
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    inside = (f"{json.dumps(key, ensure_ascii=False)} = {_toml(of)}" for key, of in value.items())
+    return f"{{ {', '.join(inside)} }}"

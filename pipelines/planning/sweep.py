@@ -129,8 +129,7 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     ConfigError
         If a value cannot be used.
     """
-    privacy = {"epsilon": str(config.privacy.epsilon), "delta": str(config.privacy.delta)}
-    privacy["guarantee"] = config.privacy.guarantee
+    privacy: dict[str, Any] = config.privacy.model_dump(mode="json")  # guarantee and policy are kept
     release, plan = config.release, config.plan.model_dump(mode="json")
     if changes.get("mechanism") == AUTO:
         release = release.model_copy(update={"mechanism": None})
@@ -169,6 +168,8 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     tables: dict[str, Any] = {"release": kept, "plan": chosen, "geography": levels}
     if config.workplaces is not None:
         tables["workplaces"] = {}  # which not every mechanism takes; its own settings are as they were
+    if secret := config.privacy.secret:  # by which no pools can be made
+        tables |= {"privacy": {"policy": privacy["policy"]}, "jobs": {"attributes": [*secret]}}
     if problems := [*problems_across(tables)]:
         raise ConfigError(problems)
     return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})

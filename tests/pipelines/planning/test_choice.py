@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from fractions import Fraction
 from math import inf
@@ -158,3 +159,13 @@ def test_tune_names_the_mechanism_and_the_tables(small_config: Configs) -> None:
     assert all("of" in row or "to" in row for row in results["chosen_tables"][1:])
     text = pipelines.recommend(results, small_config(OPEN))
     assert f'mechanism = "{results.sort_values("objective").iloc[0]["chosen_mechanism"]}"' in text
+
+
+@pytest.mark.parametrize("policy", [{"partition": "cty"}, {"distance_km": "0.5"}])
+def test_tune_and_its_recommendation_keep_the_policy(small_config: Configs, policy: object) -> None:
+    """Whoever pastes what is recommended promises what was promised before."""
+    config = small_config(MEASURED, {"plan.split_threshold": "1", "privacy.policy": policy})
+    (candidate,) = pipelines.Sweep(epsilon=("2",)).configurations(config)
+    assert (candidate.privacy.epsilon, candidate.privacy.policy) == (2, policy)
+    text = pipelines.recommend(pipelines.tune(config, pipelines.Sweep(epsilon=("4",))), config)
+    assert tomllib.loads(text)["privacy"] == config.privacy.model_dump(mode="json")

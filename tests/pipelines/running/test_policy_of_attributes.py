@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -28,6 +29,7 @@ from pipelines.planning.plan import Choices
 from pipelines.release.certificate import ATTRIBUTE_FORMAT, AttributeCertificate, certificate_schema
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary
+from pipelines.service.queue.comparisons import Variation, varied
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.maps.page import certificate_words
 
@@ -307,6 +309,17 @@ def test_what_cannot_be_secret_is_refused_before_anything_is_paid(
     assert not book.exists()
     one, other = (paid_config(jobs, secret(age=ages)) for ages in (AGES, AGES[::-1]))
     assert one.canonical() == other.canonical()
+
+
+def test_what_tune_tries_and_recommends_has_the_same_secret_attributes(made: Made) -> None:
+    """In the service a row of a comparison becomes a run: under "full" it would publish them exactly."""
+    config, _ = made["geometric"]
+    results = pipelines.tune(config, pipelines.Sweep(epsilon=("8.6",), split_threshold=("4",)))
+    assert tomllib.loads(pipelines.recommend(results, config))["privacy"]["policy"] == config.privacy.policy
+    with pytest.raises(ConfigError, match=r'pool_by: "age" is secret by privacy\.policy'):
+        pipelines.Sweep(pool_by=("age",)).configurations(config)
+    row = {"number": 0, "epsilon": "2"}
+    assert varied(config, Variation(epsilon=("2",)), row).privacy.policy == config.privacy.policy
 
 
 def test_a_ledger_adds_up_what_composes_and_nothing_else(made: Made, tmp_path: Path) -> None:
