@@ -33,10 +33,10 @@ Int64 = NDArray[np.int64]
 _Owners = tuple[Int64, Float64, float]
 _Told = tuple[Float32, Float32, Float32]
 
-# What public tables know most of, next to nothing, and less: homes in the larger area of the workplace (or of
-# all workplaces), outside the region, and in other areas.
-SAME, OUTSIDE, OTHER = range(3)
-STRATA = 3
+# How much public tables know: of homes in the larger area of their workplace (and of homes whatever their
+# workplace), in other areas, and outside the region.
+SAME, OTHER, OUTSIDE = range(3)
+_STRATA = 3
 _BURN = 40  # draws that are thrown away
 _LEAST = 1e-4  # factor
 # Kinds of factors: means, and standard deviations over the mean. Those around 1 vary more where few jobs are
@@ -65,9 +65,11 @@ class Family:
     size : int
         Number of labels that there may be.
     stratum : ndarray of int, shape (n_sums,)
-        Of `STRATA`: how much public tables know of a sum. That of a label is of all its sums.
+        `SAME`, `OTHER` or `OUTSIDE`: how near factors are to 1 is measured for each. Of all sums of a label.
     far : bool, optional
         Whether factors of most labels may be far from 1 on one side. Of the families of a model one may.
+    areas : bool, optional
+        Whether labels are of many sums, of a larger area, so that nearly all of them have jobs.
 
     Attributes
     ----------
@@ -83,7 +85,12 @@ class Family:
     """
 
     def __init__(
-        self, label: NDArray[np.integer], size: int, stratum: NDArray[Any], far: bool = False
+        self,
+        label: NDArray[np.integer],
+        size: int,
+        stratum: NDArray[Any],
+        far: bool = False,
+        areas: bool = False,
     ) -> None:
         used = np.zeros(size, np.bool_)
         used[label] = True
@@ -92,8 +99,8 @@ class Family:
         self.stratum = np.zeros(int(number[-1]) + 1, np.int64)
         self.stratum[self.label] = stratum
         self.unused = size - self.stratum.size
-        self.far = far
-        self.scale: Float64 = np.full(STRATA, 0.3)
+        self.far, self.areas = far, areas
+        self.scale: Float64 = np.full(_STRATA, 0.3)
         self.chances: list[Float64] = []
 
     def unknown(self, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
@@ -477,16 +484,19 @@ class _Mixture:
         self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
         self._size = (family.stratum * _SIZES + _sizes(self._jobs)).astype(np.uint8)
         self._wider = _wider(self._jobs).astype(np.float32)
-        # Families of which all may be far from the model would take each other's factors.
-        kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum())
-        self._chances = np.tile(_BEFORE[:kinds] / _BEFORE[:kinds].sum(), (STRATA * _SIZES, 1))
+        # Families of which all may be far from the model would take each other's factors. The widest kind, of
+        # which most factors are about 0, is for few sums: products of several such would have nobody in areas
+        # of which noise hides the jobs.
+        kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum()) - family.areas
+        self._chances = np.tile(_BEFORE[:kinds] / _BEFORE[:kinds].sum(), (_STRATA * _SIZES, 1))
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
         # many places have nobody of a zone where noise hides it: there noise still counts as jobs.
         self._counted = (family.stratum == OUTSIDE) & (not family.far)
+        self._unused = int(np.bincount(family.stratum).argmax()) * _SIZES
         self._kind = np.full(self._jobs.size, 2, np.uint8)
         self.value = np.ones(self._jobs.size)
-        self._noted = np.zeros(STRATA)
+        self._noted = np.zeros(_STRATA)
 
     def draw(
         self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator
@@ -527,9 +537,9 @@ class _Mixture:
 
     def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
         """Draw the chances of the variances, given how many labels of each size have which."""
-        # Labels that no sum has are of the smallest size, and nothing is known of them.
-        found[0] += random.multinomial(self._family.unused, self._chances[0])
-        for kind in range(STRATA):
+        # Labels that no sum has are of the smallest size of most of the others, and nothing is known of them.
+        found[self._unused] += random.multinomial(self._family.unused, self._chances[self._unused])
+        for kind in range(_STRATA):
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
             every = random.dirichlet(found[some].sum(axis=0) + _BEFORE[: found.shape[1]])
             self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
@@ -537,10 +547,10 @@ class _Mixture:
 
     def note(self) -> None:
         """Remember the variances of this draw, and give the family its chances."""
-        self._noted += np.bincount(self._family.stratum, self._jobs * self.variance, STRATA)
+        self._noted += np.bincount(self._family.stratum, self._jobs * self.variance, _STRATA)
         self._family.chances.append(self._chances.copy())
 
     def finish(self) -> None:
         """Set the scale of the family: the standard deviation of its factors, by jobs."""
-        jobs = np.bincount(self._family.stratum, self._jobs, STRATA) * len(self._family.chances)
+        jobs = np.bincount(self._family.stratum, self._jobs, _STRATA) * len(self._family.chances)
         self._family.scale = np.clip(np.sqrt(self._noted / np.maximum(jobs, 1e-9)), 1e-2, 2.0)

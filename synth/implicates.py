@@ -68,9 +68,9 @@ class Implicates:
         Of all tables.
     prior : Prior
     work_area : ndarray of int64, shape (n_places,)
-        A larger area (a county) of each place, numbered from 0.
+        A larger area (a county) of each place, numbered as homes' are.
     home_area : ndarray of int32
-        First block of every larger home area, rising from 0.
+        First block of every larger area, rising from 0.
     draws : int
     stream : WordStream
     home_unit : ndarray of int32, optional
@@ -290,9 +290,9 @@ class Implicates:
         stratum = _strata(outside, work == area)
         self.families = [
             Family(home, cells.size, outside, far=True),
-            Family(work * wide + area, areas * wide, stratum),
-            Family(work * cells.size + home, areas * cells.size, stratum),
-            Family(owner * wide + area, (int(owner.max()) + 1) * wide, stratum),
+            Family(work * wide + area, areas * wide, stratum, areas=True),
+            Family(work * cells.size + home, areas * cells.size, stratum, areas=True),
+            Family(owner * wide + area, (int(owner.max()) + 1) * wide, stratum, areas=True),
         ]
         self._shared = len(self.families) - 1  # the last ones are of single places
         self._unit = np.arange(starts.size)
