@@ -289,7 +289,7 @@ class Implicates:
         outside = np.isin(starts, self._outside)
         stratum = _strata(outside, work == area)
         self.families = [
-            Family(home, cells.size, outside, far=True),
+            Family(home, cells.size, _strata(outside), far=True),
             Family(work * wide + area, areas * wide, stratum, areas=True),
             Family(work * cells.size + home, areas * cells.size, stratum, areas=True),
             Family(owner * wide + area, (int(owner.max()) + 1) * wide, stratum, areas=True),
@@ -451,7 +451,7 @@ class Implicates:
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         outside = np.isin(every, self._outside)
         home = np.empty((self.draws, every.size), np.float32)
-        _factors(self._variance[outside.astype(np.int64)], random, home)
+        _factors(self._variance[_strata(outside)], random, home)
         area = np.searchsorted(home_area, every, side="right") - 1
         return _Inside(every, outside, area, home_area.size, work_area, home)
 
@@ -711,8 +711,8 @@ def _counts(
     return result
 
 
-def _strata(outside: NDArray[np.bool_], same: NDArray[np.bool_]) -> Int64:
-    """Return the strata of flows, some of which are from outside the region or inside of one larger area."""
+def _strata(outside: NDArray[np.bool_], same: NDArray[np.bool_] | bool = True) -> Int64:
+    """Return the strata of homes, which may be outside the region, or in the larger area of their workplace."""
     return np.where(outside, OUTSIDE, np.where(same, SAME, OTHER))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _MEANS, _SCALES, Family, Sums, _draw_next, _which_given, draw_effects
+from synth.effects import _MEANS, _SCALES, OUTSIDE, SAME, Family, Sums, _draw_next, _which_given, draw_effects
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -92,18 +92,18 @@ def test_the_evidence_of_a_concentration_is_the_sum_over_all_counts(case: tuple)
 def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
     random = np.random.default_rng(2)
     label = np.repeat(np.arange(16), 50)
-    outside = label >= 8  # of which less is known beforehand: a scale of its own
+    stratum = np.where(label >= 8, OUTSIDE, SAME)  # of which less is known beforehand: a scale of its own
     factor = np.exp(np.where(np.arange(16) < 8, 0.1, 0.8) * random.standard_normal(16))[label]
     expected = np.full(800, 50.0)
     n = np.full(800, 800 * 50.0)
     value = expected * factor
     value *= n[0] / value.sum()
     sums = Sums(value, np.full(800, 2.0), np.zeros(800), expected, n, np.zeros(800, np.int64))
-    family = Family(label, 16, outside)
-    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), 800, outside)], 200, random)
+    family = Family(label, 16, stratum)
+    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), 800, stratum)], 200, random)
     drawn = np.stack([np.bincount(label, sums.times(one)) for one in effects.factor])
     assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
-    inside, beyond = family.scale
+    inside, _, beyond = family.scale
     assert 2 * inside < beyond
 
 
