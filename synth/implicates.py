@@ -712,7 +712,7 @@ def _counts(
 
 
 def _strata(outside: NDArray[np.bool_], same: NDArray[np.bool_] | bool = True) -> Int64:
-    """Return the strata of homes, which may be outside the region, or in the larger area of their workplace."""
+    """Return the strata of homes: outside the region, in the larger area of their workplace, or neither."""
     return np.where(outside, OUTSIDE, np.where(same, SAME, OTHER))
 
 
