@@ -69,7 +69,7 @@ class Family:
     far : bool, optional
         Whether factors of most labels may be far from 1 on one side. Of the families of a model one may.
     areas : bool, optional
-        Whether labels are of many sums, of a larger area, so that nearly all of them have jobs.
+        Whether labels are of many sums, of a larger area, so that nearly all of those inside have jobs.
 
     Attributes
     ----------
@@ -484,11 +484,16 @@ class _Mixture:
         self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
         self._size = (family.stratum * _SIZES + _sizes(self._jobs)).astype(np.uint8)
         self._wider = _wider(self._jobs).astype(np.float32)
-        # Families of which all may be far from the model would take each other's factors. The widest kind, of
-        # which most factors are about 0, is for few sums: products of several such would have nobody in areas
-        # of which noise hides the jobs.
-        kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum()) - family.areas
-        self._chances = np.tile(_BEFORE[:kinds] / _BEFORE[:kinds].sum(), (_STRATA * _SIZES, 1))
+        # Families of which all may be far from the model would take each other's factors.
+        near = int((_MEANS == 1.0).sum())
+        kinds = _MEANS.size if family.far else near
+        self._may_be = np.ones((_STRATA * _SIZES, kinds))
+        if family.areas:
+            # Most factors of the widest kind are about 0: products of several would have nobody in areas of
+            # which noise hides the jobs. Few jobs come from outside.
+            self._may_be[: OUTSIDE * _SIZES, near - 1] = 0.0
+        self._chances = _BEFORE[:kinds] * self._may_be
+        self._chances /= self._chances.sum(axis=1, keepdims=True)
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
         # many places have nobody of a zone where noise hides it: there noise still counts as jobs.
@@ -543,6 +548,7 @@ class _Mixture:
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
             every = random.dirichlet(found[some].sum(axis=0) + _BEFORE[: found.shape[1]])
             self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
+        self._chances *= self._may_be
         self._chances /= self._chances.sum(axis=1, keepdims=True)
 
     def note(self) -> None:
