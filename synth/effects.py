@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ Int64 = NDArray[np.int64]
 _Owners = tuple[Int64, Float64, float]
 _Told = tuple[Float32, Float32, Float32]
 
+# How much public tables know: of homes in the larger area of their workplace (and of homes whatever their
+# workplace), in other areas, and outside the region.
+SAME, OTHER, OUTSIDE = range(3)
+_STRATA = 3
 _BURN = 40  # draws that are thrown away
 _LEAST = 1e-4  # factor
 # Kinds of factors: means, and standard deviations over the mean. Those around 1 vary more where few jobs are
@@ -59,46 +64,53 @@ class Family:
         Not negative.
     size : int
         Number of labels that there may be.
-    outside : ndarray of bool, shape (n_sums,)
-        Sums of homes outside the region, of which public tables know less. A label has no others beside them.
+    stratum : ndarray of int, shape (n_sums,)
+        `SAME`, `OTHER` or `OUTSIDE`: how near factors are to 1 is measured for each. Of all sums of a label.
     far : bool, optional
         Whether factors of most labels may be far from 1 on one side. Of the families of a model one may.
+    areas : bool, optional
+        Whether labels are of many sums, of a larger area, so that nearly all of those inside have jobs.
 
     Attributes
     ----------
     label : ndarray of int32, shape (n_sums,)
         In the same order, but numbered from 0 without gaps.
-    outside : ndarray of bool, shape (n_labels,)
+    stratum : ndarray of int64, shape (n_labels,)
     unused : int
         Number of labels that no sum has.
-    scale : ndarray of float64, shape (2,)
-        Standard deviation of factors around 1, inside the region and outside; `draw_effects` measures it.
-    chances : list of ndarray of float64, shape (2 * sizes, kinds)
+    scale : ndarray of float64, shape (n_strata,)
+        Standard deviation of factors around 1, by stratum; `draw_effects` measures it.
+    chances : list of ndarray of float64, shape (n_strata * sizes, kinds)
         Of the kinds of factors, by what is expected of them, in each draw; `draw_effects` sets them.
     """
 
     def __init__(
-        self, label: NDArray[np.integer], size: int, outside: NDArray[np.bool_], far: bool = False
+        self,
+        label: NDArray[np.integer],
+        size: int,
+        stratum: NDArray[Any],
+        far: bool = False,
+        areas: bool = False,
     ) -> None:
         used = np.zeros(size, np.bool_)
         used[label] = True
         number = np.cumsum(used, dtype=np.int32) - np.int32(1)
         self.label: Int32 = number[label]
-        self.outside = np.zeros(int(number[-1]) + 1, np.bool_)
-        self.outside[self.label] = outside
-        self.unused = size - self.outside.size
-        self.far = far
-        self.scale: Float64 = np.full(2, 0.3)
+        self.stratum = np.zeros(int(number[-1]) + 1, np.int64)
+        self.stratum[self.label] = stratum
+        self.unused = size - self.stratum.size
+        self.far, self.areas = far, areas
+        self.scale: Float64 = np.full(_STRATA, 0.3)
         self.chances: list[Float64] = []
 
-    def unknown(self, jobs: Float64, outside: NDArray[np.bool_], random: np.random.Generator) -> Float32:
+    def unknown(self, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
         """Draw factors of labels of which nothing is known, as far from 1 as those that were drawn.
 
         Parameters
         ----------
         jobs : ndarray of float64, shape (n,)
             That are expected.
-        outside : ndarray of bool, shape (n,)
+        stratum : ndarray of int64, shape (n,)
         random : numpy.random.Generator
 
         Returns
@@ -107,7 +119,7 @@ class Family:
         """
         result = np.empty((len(self.chances), jobs.size), np.float32)
         up_to = np.cumsum(self.chances, axis=2)
-        _unknown(_wider(jobs), outside * _SIZES + _sizes(jobs), up_to, random, result)
+        _unknown(_wider(jobs), stratum * _SIZES + _sizes(jobs), up_to, random, result)
         return result
 
 
@@ -470,18 +482,26 @@ class _Mixture:
     def __init__(self, sums: Sums, family: Family) -> None:
         self._family, self.label = family, family.label
         self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
-        self._size = (family.outside * _SIZES + _sizes(self._jobs)).astype(np.uint8)
+        self._size = (family.stratum * _SIZES + _sizes(self._jobs)).astype(np.uint8)
         self._wider = _wider(self._jobs).astype(np.float32)
         # Families of which all may be far from the model would take each other's factors.
-        kinds = _MEANS.size if family.far else int((_MEANS == 1.0).sum())
-        self._chances = np.tile(_BEFORE[:kinds] / _BEFORE[:kinds].sum(), (2 * _SIZES, 1))
+        near = int((_MEANS == 1.0).sum())
+        kinds = _MEANS.size if family.far else near
+        self._may_be = np.ones((_STRATA * _SIZES, kinds))
+        if family.areas:
+            # Most factors of the widest kind are about 0: products of several would have nobody in areas of
+            # which noise hides the jobs. Few jobs come from outside.
+            self._may_be[: OUTSIDE * _SIZES, near - 1] = 0.0
+        self._chances = _BEFORE[:kinds] * self._may_be
+        self._chances /= self._chances.sum(axis=1, keepdims=True)
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
         # many places have nobody of a zone where noise hides it: there noise still counts as jobs.
-        self._counted = family.outside & (not family.far)
+        self._counted = (family.stratum == OUTSIDE) & (not family.far)
+        self._unused = int(np.bincount(family.stratum).argmax()) * _SIZES
         self._kind = np.full(self._jobs.size, 2, np.uint8)
         self.value = np.ones(self._jobs.size)
-        self._noted = np.zeros(2)
+        self._noted = np.zeros(_STRATA)
 
     def draw(
         self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator
@@ -522,20 +542,21 @@ class _Mixture:
 
     def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
         """Draw the chances of the variances, given how many labels of each size have which."""
-        # Labels that no sum has are of the smallest size, and nothing is known of them.
-        found[0] += random.multinomial(self._family.unused, self._chances[0])
-        for kind in (0, 1):
+        # Labels that no sum has are of the smallest size of most of the others, and nothing is known of them.
+        found[self._unused] += random.multinomial(self._family.unused, self._chances[self._unused])
+        for kind in range(_STRATA):
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
             every = random.dirichlet(found[some].sum(axis=0) + _BEFORE[: found.shape[1]])
             self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
+        self._chances *= self._may_be
         self._chances /= self._chances.sum(axis=1, keepdims=True)
 
     def note(self) -> None:
         """Remember the variances of this draw, and give the family its chances."""
-        self._noted += np.bincount(self._family.outside, self._jobs * self.variance, 2)
+        self._noted += np.bincount(self._family.stratum, self._jobs * self.variance, _STRATA)
         self._family.chances.append(self._chances.copy())
 
     def finish(self) -> None:
         """Set the scale of the family: the standard deviation of its factors, by jobs."""
-        jobs = np.bincount(self._family.outside, self._jobs, 2) * len(self._family.chances)
+        jobs = np.bincount(self._family.stratum, self._jobs, _STRATA) * len(self._family.chances)
         self._family.scale = np.clip(np.sqrt(self._noted / np.maximum(jobs, 1e-9)), 1e-2, 2.0)

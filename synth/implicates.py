@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, group_evidence
-from synth.effects import Effects, Family, Sums, draw_effects, product, spread_of
+from synth.effects import OTHER, OUTSIDE, SAME, Effects, Family, Sums, draw_effects, product, spread_of
 from synth.estimation import Prior
 from synth.evidence import Evidence
 from synth.measured import JobGroups, layouts
@@ -68,9 +68,9 @@ class Implicates:
         Of all tables.
     prior : Prior
     work_area : ndarray of int64, shape (n_places,)
-        A larger area (a county) of each place, numbered from 0.
+        A larger area (a county) of each place, numbered as homes' are.
     home_area : ndarray of int32
-        First block of every larger home area, rising from 0.
+        First block of every larger area, rising from 0.
     draws : int
     stream : WordStream
     home_unit : ndarray of int32, optional
@@ -290,11 +290,12 @@ class Implicates:
         owner = place if work_unit is None else work_unit[place]
         areas = int(work_area.max()) + 1
         outside = np.isin(starts, self._outside)
+        stratum = _strata(outside, work == area)
         self.families = [
-            Family(home, cells.size, outside, far=True),
-            Family(work * wide + area, areas * wide, outside),
-            Family(work * cells.size + home, areas * cells.size, outside),
-            Family(owner * wide + area, (int(owner.max()) + 1) * wide, outside),
+            Family(home, cells.size, _strata(outside), far=True),
+            Family(work * wide + area, areas * wide, stratum, areas=True),
+            Family(work * cells.size + home, areas * cells.size, stratum, areas=True),
+            Family(owner * wide + area, (int(owner.max()) + 1) * wide, stratum, areas=True),
         ]
         self._shared = len(self.families) - 1  # the last ones are of single places
         self._unit = np.arange(starts.size)
@@ -303,8 +304,8 @@ class Implicates:
             self._unit = np.unique(place * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
             if self._unit[-1] + 1 < self._unit.size:
                 label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
-                self.families.append(Family(label, int(label.max()) + 1, outside))
-        self.families.append(Family(np.arange(starts.size), starts.size, outside))
+                self.families.append(Family(label, int(label.max()) + 1, stratum))
+        self.families.append(Family(np.arange(starts.size), starts.size, stratum))
         self._model = np.split(model, self._bounds[1:-1])
         for one, share, cell in zip(inside, self._model, self._cell, strict=True):
             one /= share[cell]
@@ -453,7 +454,7 @@ class Implicates:
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         outside = np.isin(every, self._outside)
         home = np.empty((self.draws, every.size), np.float32)
-        _factors(self._variance[outside.astype(np.int64)], random, home)
+        _factors(self._variance[_strata(outside)], random, home)
         area = np.searchsorted(home_area, every, side="right") - 1
         return _Inside(every, outside, area, home_area.size, work_area, home)
 
@@ -470,12 +471,13 @@ class Implicates:
                 at = np.searchsorted(fine.every, self._layouts[i].cuts)
                 jobs[at] += self._expected_inside(i)
                 used[at[_several(self._cell[i])]] = True
-            kind = np.zeros(fine.areas, np.bool_)
-            kind[fine.area] = fine.outside
+            stratum = _strata(fine.outside, fine.area == work)
+            of_area = np.zeros(fine.areas, np.int64)
+            of_area[fine.area] = stratum
             random = np.random.default_rng([self._seeds[-1], work])
             by_area: Float64 = np.bincount(fine.area, jobs, fine.areas).astype(np.float64)
-            pairs, some = self.families[1].unknown(by_area, kind, random), np.flatnonzero(used)
-            far = self.families[2].unknown(jobs[some], fine.outside[some], random)
+            pairs, some = self.families[1].unknown(by_area, of_area, random), np.flatnonzero(used)
+            far = self.families[2].unknown(jobs[some], stratum[some], random)
             self._far_of = work, (pairs, some, far)
         found: tuple[Float32, Int64, Float32] = self._far_of[1]
         return found
@@ -489,16 +491,17 @@ class Implicates:
         """Return what homes of some fine cells of a place are in proportion to, shape (n_draws, n_some)."""
         fine = self._fine
         at = np.searchsorted(fine.every, self._layouts[position].cuts)
-        jobs, area, outside = self._expected_inside(position), fine.area[at], fine.outside[at]
+        jobs, area = self._expected_inside(position), fine.area[at]
+        stratum = _strata(fine.outside[at], area == fine.work_area[position])
         pairs, every, far = self._far(int(fine.work_area[position]))
         # As far as a place's own homes are from what is expected of them, whatever place it is.
         random = np.random.default_rng([self._seeds[position], 1])
         label, own = np.unique(area, return_inverse=True)
-        kind = np.zeros(label.size, np.bool_)
-        kind[own] = outside
+        of_area = np.zeros(label.size, np.int64)
+        of_area[own] = stratum
         expected: Float64 = np.bincount(own, jobs).astype(np.float64)
-        by_area = self.families[3].unknown(expected, kind, random) * pairs[:, label]
-        weight = self.families[-1].unknown(jobs[some], outside[some], random)
+        by_area = self.families[3].unknown(expected, of_area, random) * pairs[:, label]
+        weight = self.families[-1].unknown(jobs[some], stratum[some], random)
         for factor, cells in (
             (by_area, own[some]),
             (fine.home, at[some]),
@@ -711,6 +714,11 @@ def _counts(
         x = np.maximum(x, 0.02 * about)
         drawn[:] = x * n / np.bincount(owner, x)[owner]
     return result
+
+
+def _strata(outside: NDArray[np.bool_], same: NDArray[np.bool_] | bool = True) -> Int64:
+    """Return the strata of homes: outside the region, in the larger area of their workplace, or neither."""
+    return np.where(outside, OUTSIDE, np.where(same, SAME, OTHER))
 
 
 def _follows(label: Int32, of: Int32) -> bool:

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import _MEANS, _SCALES, Family, Sums, _draw_next, _which_given, draw_effects
+from synth.effects import (
+    _MEANS,
+    _SCALES,
+    OTHER,
+    OUTSIDE,
+    SAME,
+    Family,
+    Sums,
+    _draw_next,
+    _which_given,
+    draw_effects,
+)
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
@@ -92,18 +103,18 @@ def test_the_evidence_of_a_concentration_is_the_sum_over_all_counts(case: tuple)
 def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
     random = np.random.default_rng(2)
     label = np.repeat(np.arange(16), 50)
-    outside = label >= 8  # of which less is known beforehand: a scale of its own
+    stratum = np.where(label >= 8, OUTSIDE, SAME)  # of which less is known beforehand: a scale of its own
     factor = np.exp(np.where(np.arange(16) < 8, 0.1, 0.8) * random.standard_normal(16))[label]
     expected = np.full(800, 50.0)
     n = np.full(800, 800 * 50.0)
     value = expected * factor
     value *= n[0] / value.sum()
     sums = Sums(value, np.full(800, 2.0), np.zeros(800), expected, n, np.zeros(800, np.int64))
-    family = Family(label, 16, outside)
-    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), 800, outside)], 200, random)
+    family = Family(label, 16, stratum)
+    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), 800, stratum)], 200, random)
     drawn = np.stack([np.bincount(label, sums.times(one)) for one in effects.factor])
     assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
-    inside, beyond = family.scale
+    inside, _, beyond = family.scale
     assert 2 * inside < beyond
 
 
@@ -236,6 +247,35 @@ def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> Non
     unknown = families[0].unknown(np.full(2000, 1000.0), np.zeros(2000, np.bool_), random)
     assert abs(unknown.mean() - 1) < 0.15
     assert unknown.std() > 1
+
+
+def test_homes_of_other_areas_are_farther_from_the_model_than_those_of_the_own() -> None:
+    """Public tables often know who works near home, and little of who works elsewhere."""
+    random = np.random.default_rng(4)
+    groups, homes, model = region(5, own_model=True)
+    place = np.repeat(groups.place, groups.n)
+    other = np.arange(BLOCKS) * AREAS // BLOCKS != (np.arange(PLACES) * AREAS // PLACES)[:, np.newaxis]
+    factor = np.where(other, random.gamma(0.2, 5, model.shape), 1)
+    share = model * factor
+    share /= share.sum(axis=1, keepdims=True)
+    homes = np.array([random.choice(BLOCKS, p=share[i]) for i in place.tolist()], np.int32)
+    families = implicates(groups, homes, model, 40, Fraction(1, 2), measured=1).families
+    assert families[-1].scale[OTHER] > 3 * families[-1].scale[SAME]
+
+
+def test_few_areas_have_nobody() -> None:
+    """Where few sums of a family have jobs, factors are about 0, but for sums of areas."""
+    random, size, nobody = np.random.default_rng(1), 2000, []
+    value = np.where(random.random(size) < 0.03, 3000.0, 0.0)
+    n, none = np.full(size, value.sum()), np.zeros(size, np.int64)
+    sums = Sums(value, np.ones(size), np.zeros(size), n / size, n, none)
+    for areas in (False, True):
+        label = np.arange(size)
+        family = Family(label, size, none, areas=areas)
+        draw_effects(sums, 2.0**14, [family, Family(label, size, none)], 40, random)
+        unknown = family.unknown(np.full(1000, 100.0), none[:1000], random)
+        nobody.append((unknown < 0.002).mean())
+    assert nobody[1] < 0.15 < 0.3 < nobody[0]
 
 
 def test_sums_that_noise_hides_may_be_nobody() -> None:
