@@ -68,7 +68,7 @@ class Implicates:
         Of all tables.
     prior : Prior
     work_area : ndarray of int64, shape (n_places,)
-        A larger area (a county) of each place, numbered as homes' are.
+        A larger area (a county) of each place, numbered as homes' are in the first copy of the blocks.
     home_area : ndarray of int32
         First block of every larger area, rising from 0.
     draws : int
@@ -290,7 +290,8 @@ class Implicates:
         owner = place if work_unit is None else work_unit[place]
         areas = int(work_area.max()) + 1
         outside = np.isin(starts, self._outside)
-        stratum = _strata(outside, work == area)
+        self._areas = wide // table.domains.policy.copies
+        stratum = _strata(outside, work == area % self._areas)
         self.families = [
             Family(home, cells.size, _strata(outside), far=True),
             Family(work * wide + area, areas * wide, stratum, areas=True),
@@ -471,7 +472,7 @@ class Implicates:
                 at = np.searchsorted(fine.every, self._layouts[i].cuts)
                 jobs[at] += self._expected_inside(i)
                 used[at[_several(self._cell[i])]] = True
-            stratum = _strata(fine.outside, fine.area == work)
+            stratum = _strata(fine.outside, fine.area % self._areas == work)
             of_area = np.zeros(fine.areas, np.int64)
             of_area[fine.area] = stratum
             random = np.random.default_rng([self._seeds[-1], work])
@@ -492,7 +493,7 @@ class Implicates:
         fine = self._fine
         at = np.searchsorted(fine.every, self._layouts[position].cuts)
         jobs, area = self._expected_inside(position), fine.area[at]
-        stratum = _strata(fine.outside[at], area == fine.work_area[position])
+        stratum = _strata(fine.outside[at], area % self._areas == fine.work_area[position])
         pairs, every, far = self._far(int(fine.work_area[position]))
         # As far as a place's own homes are from what is expected of them, whatever place it is.
         random = np.random.default_rng([self._seeds[position], 1])
