@@ -675,12 +675,11 @@ class BlockDraws:
         -------
         ndarray of int32, shape (n_draws, n_jobs)
         """
-        first = cuts[cells]
-        last = np.append(cuts[1:], end)[cells] - 1
+        first, stop = cuts[cells], np.append(cuts[1:], end)[cells]
         found = np.empty_like(cells)
-        for up_to, begin, end, blocks in zip(self._up_to, first, last, found, strict=True):
-            at = up_to[begin] + self._random.random(begin.size) * (up_to[end + 1] - up_to[begin])
-            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, begin, end)
+        for up_to, low, high, blocks in zip(self._up_to, first, stop, found, strict=True):
+            at = up_to[low] + self._random.random(low.size) * (up_to[high] - up_to[low])
+            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, low, high - 1)
         return found
 
 

@@ -28,7 +28,7 @@ from synth.effects import (
 )
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
-from synth.implicates import Implicates
+from synth.implicates import BlockDraws, Implicates
 from synth.intervals import held_by_lot, intervals
 from synth.measured import JobGroups, MeasuredTable, measure
 from synth.placing import GROUP, draw_place
@@ -437,6 +437,14 @@ def test_every_row_has_its_jobs_and_the_same_key_gives_the_same_draws() -> None:
         assert np.array_equal(one, second.place(i))
         assert np.isin(one, np.arange(BLOCKS)).all()
     assert first.domains().n_domains == groups.n_places
+
+
+def test_blocks_are_drawn_inside_their_cells_and_not_beyond_the_last_one() -> None:
+    cells = np.random.default_rng(1).integers(2, size=(3, 200)).astype(np.int32)
+    draws = BlockDraws(np.ones(10), 3, RunKey.from_seed(1).stream("blocks", 0))
+    blocks = draws.draw(np.array([2, 5], np.int32), 7, cells)
+    assert set(blocks[cells == 0]) == {2, 3, 4}
+    assert set(blocks[cells == 1]) == {5, 6}
 
 
 def test_a_table_that_crosses_places_is_as_narrow_as_its_noise() -> None:
