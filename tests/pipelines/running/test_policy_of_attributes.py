@@ -29,6 +29,7 @@ from pipelines.planning.plan import Choices
 from pipelines.release.certificate import ATTRIBUTE_FORMAT, AttributeCertificate, certificate_schema
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary
+from pipelines.service.public.preparation import Prepared, prepare
 from pipelines.service.queue.comparisons import Variation, varied
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.maps.page import certificate_words
@@ -141,6 +142,8 @@ def test_posterior_draws_have_categories_of_what_is_secret(made: Made, tmp_path:
             assert found.sort_index().equals(sums), (name, by)
         with pytest.raises(PublicReleaseError, match="as secret as homes, and a map "):
             pipelines.write_map(release.public, tmp_path / f"{name}.html", intervals=files["draws"])
+        prepare(release.public, shown := Prepared(tmp_path / f"{name}-cache", files["draws"]))
+        assert shown.figures.is_file(), "a service has a map without them"
         by_age = opened.flows("cty", None, "age")
         assert (by_age["high"] > by_age["low"]).all(), name
 
