@@ -94,11 +94,10 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
         return losses.setdefault(candidate, found)
 
     monkeypatch.setattr(search, "try_candidate", spy)
-    together = choose(config, inputs)
+    together = choose(config, inputs, side_by_side=side_by_side.with_threads)
     known = dict(losses)
     losses.clear()
-    monkeypatch.setattr(side_by_side, "_AT_ONCE", 1)
-    assert choose(config, inputs) == together
+    assert choose(config, inputs, side_by_side=map) == together
     assert losses == known
     assert threads - {threading.get_ident()}
 
