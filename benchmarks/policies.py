@@ -117,9 +117,7 @@ def costs() -> str:
 def synth_domains(geography: geo_data.Geography, level: str, policy: synth.Policy) -> synth.Domains:
     """Return the units of a level as cells, divided by part."""
     starts = geography.starts(geography.block_level if level == "block" else level)
-    own = [policy.within(starts, part) for part in range(policy.n_parts)]
-    cuts, offsets = np.concatenate(own), np.cumsum([0, *(one.size for one in own)])
-    return synth.Domains(geography.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
+    return synth.Domains.of_parts(geography.n_blocks, starts, policy)
 
 
 def lost(subject: Subject, plan: Any, repetitions: int) -> dict[str, float]:

@@ -73,6 +73,22 @@ class Domains:
             where = "number of blocks" if self.policy.n_parts == 1 else "end of its part"
             raise ValueError(f"cuts must increase inside a domain and stay below the {where}")
 
+    @classmethod
+    def of_parts(cls, n_blocks: int, starts: NDArray[np.integer], policy: Policy) -> Domains:
+        """Return a domain for each part of a policy, all of one stratum.
+
+        Parameters
+        ----------
+        n_blocks : int
+            Of all copies.
+        starts : ndarray of int
+            First block of each cell, rising from 0; a part begins a cell too.
+        policy : Policy
+        """
+        cells = [policy.within(starts.astype(np.int32), part) for part in range(policy.n_parts)]
+        cuts, offsets = np.concatenate(cells), np.append(0, np.cumsum([own.size for own in cells]))
+        return cls(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
+
     @property
     def n_domains(self) -> int:
         """Number of domains."""

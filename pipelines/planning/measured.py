@@ -114,10 +114,7 @@ class MeasuredGroups:
         self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)
         starts = policy.in_copies(geography.starts(choice.home), geography.n_blocks)
-        cells = [policy.within(starts, part) for part in range(policy.n_parts)]
-        cuts, offsets = np.concatenate(cells), np.append(0, np.cumsum([own.size for own in cells]))
-        n_origins = geography.n_blocks * policy.copies
-        domains = synth.Domains(n_origins, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
+        domains = synth.Domains.of_parts(geography.n_blocks * policy.copies, starts, policy)
         domain = (self._keys % policy.n_parts).astype(np.int32)
         self.table = synth.Table(n.astype(np.int64), domain, domains)
 

@@ -272,11 +272,7 @@ def _level_of(geography: Geography, areas: str) -> str:
 
 def _table(n: NDArray[Any], part: Int32, cuts: NDArray[Any], plan: ReleasePlan) -> synth.Table:
     """Return a table of groups, each of homes of a part, whose cells begin at some cuts and at its begin."""
-    policy, starts = plan.policy, cuts.astype(np.int32)
-    cells = [policy.within(starts, i) for i in range(policy.n_parts)]
-    offsets = np.append(0, np.cumsum([own.size for own in cells]))
-    joint = np.concatenate(cells)
-    domains = synth.Domains(plan.n_origins, offsets, joint, np.zeros(joint.size, np.uint8), policy)
+    domains = synth.Domains.of_parts(plan.n_origins, cuts, plan.policy)
     return synth.Table(n.astype(np.int64), part.astype(np.int32), domains)
 
 

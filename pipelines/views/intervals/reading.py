@@ -441,11 +441,7 @@ class PosteriorDraws:
         draw = (np.arange(homes.size) - start[row]) // jobs[row]
         home = home_area[homes]
         some = home >= 0
-        inside, span, after = (
-            home[some],
-            wide,
-            wide,
-        )  # of a cell of a row: the home, and what was drawn with it
+        inside, span, after = home[some], wide, wide  # the home, and what was drawn with it
         for name, width in zip(reversed(attributes), reversed(widths), strict=True):
             if name in codes:
                 inside = inside + codes[name][some].astype(np.int64) * after
