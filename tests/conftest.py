@@ -21,7 +21,7 @@ import pyproj
 
 import geo_data
 import pipelines
-from helpers import with_values
+from helpers import same_key, with_values
 from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
 from pipelines.release import certificate
@@ -134,7 +134,7 @@ def small_release(
 ) -> pipelines.Release:
     """A finished release of the small region, fit for publication. Copy it before changing it."""
     folder = tmp_path_factory.mktemp("small-release")
-    return pipelines.run(pipelines.parse_config(config_text(), folder, "small.toml"))
+    return pipelines.run(pipelines.parse_config(config_text(), folder, "small.toml"), key=same_key())
 
 
 @pytest.fixture(scope="session")
@@ -152,5 +152,7 @@ def rhode_island(
             path = EXAMPLES / "rhode_island.toml"  # with cells and pools like those that the search ends with
             plan = {"plan.split_threshold": "0.0625", "plan.pool_below": 1, "plan.pool_by": ["SE"]}
             config = check_config(with_values(read_toml(path), plan), path.parent, path.name)
-            made.write_bytes(pickle.dumps(pipelines.run(config.with_out(folder / "rhode-island"))))
+            made.write_bytes(
+                pickle.dumps(pipelines.run(config.with_out(folder / "rhode-island"), key=same_key()))
+            )
     return pickle.loads(made.read_bytes())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import synth
 from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
 from pipelines.release import verify as verify_alone
@@ -77,6 +78,11 @@ LOADED = """
 import pipelines, pipelines.running.report, pipelines.running.run
 pipelines.make_plan(pipelines.load_config({config}))
 """
+
+
+def same_key() -> synth.RunKey:
+    """The key of fixtures: their releases are fit for publication, and are the same in every test run."""
+    return synth.RunKey(bytes(range(32)), secure=True)
 
 
 def copies(folder: Path, parent: Path) -> Iterator[Path]:

@@ -338,8 +338,8 @@ def _on_cluster(
     Raises
     ------
     ConnectionError
-        If the scheduler is gone, or no worker is there for too long; names the address. What was drawn is
-        kept.
+        If the scheduler is gone or does not answer, or no worker is there for too long; names the address.
+        What was drawn is kept.
     """
     same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (staging.folder, name, task))
     try:
@@ -373,14 +373,24 @@ def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
             continue
         time.sleep(0.05)
         if time.monotonic() - looked >= min(_LOOK, limit):
-            workers: Any = ()
-            with suppress(TimeoutError):  # a scheduler that does not answer may only be busy
-                workers = _within(_connect_limit(), client.scheduler_info)["workers"]
+            workers = _workers_now(client)
             looked = time.monotonic()
             if workers:
                 seen = looked
             elif looked - seen >= limit:
-                raise _NoWorkersError(limit)
+                raise CancelledError if workers is None else _NoWorkersError(limit)
+
+
+def _workers_now(client: Client) -> int | None:
+    """Return how many workers there are; None where the scheduler does not answer, which may only be busy.
+
+    `Client.scheduler_info` would say what it heard last.
+    """
+    scheduler: Any = client.scheduler
+    try:
+        return len(_within(_connect_limit(), lambda: client.sync(scheduler.identity))["workers"])
+    except OSError:
+        return None
 
 
 class _NoWorkersError(Exception):
@@ -402,8 +412,8 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
     Raises
     ------
     ConnectionError
-        If the scheduler is gone, no worker is there for too long, or one after the other dies; names the
-        address.
+        If the scheduler is gone or does not answer, no worker is there for too long, or one after the other
+        dies; names the address.
     """
     from distributed import KilledWorker
     from distributed.scheduler import NoWorkerError
@@ -426,7 +436,7 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
         raise lost(rule, "start workers") from None
     except Exception as error:
         if client.status != "running" or isinstance(error, CancelledError):
-            raise lost("the Dask scheduler is gone", "start a Dask cluster") from None
+            raise lost("the Dask scheduler is gone or does not answer", "start a Dask cluster") from None
         raise
 
 

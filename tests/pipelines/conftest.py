@@ -17,7 +17,7 @@ import geo_data
 import pipelines
 from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
-from helpers import freeze
+from helpers import freeze, same_key
 from pipelines.config.loading import check_config
 from pipelines.running import report
 from pipelines.running.cell_figure import draw_cells
@@ -172,7 +172,7 @@ def zoned_config(config_text: Callable[..., str], zones: dict[str, Any]) -> Path
 @pytest.fixture(scope="session")
 def zoned_release(zoned_config: Path, clean_source: object) -> pipelines.Release:
     """Its release. Copy it before changing it."""
-    return pipelines.run(pipelines.load_config(zoned_config))
+    return pipelines.run(pipelines.load_config(zoned_config), key=same_key())
 
 
 @pytest.fixture(scope="session")
@@ -209,7 +209,9 @@ def cut_release(
         "plan.pool_by": [],
     }
     text = config_text(strips, plan, {"workload": tables})
-    return pipelines.run(pipelines.parse_config(text, tmp_path_factory.mktemp("cut"), "cut.toml"))
+    return pipelines.run(
+        pipelines.parse_config(text, tmp_path_factory.mktemp("cut"), "cut.toml"), key=same_key()
+    )
 
 
 @pytest.fixture

@@ -125,7 +125,10 @@ def test_a_cluster_that_is_lost_while_planning_is_one_clear_error(monkeypatch: p
     client = SimpleNamespace(status="closed", scheduler=SimpleNamespace(address="tcp://127.0.0.1:1"))
     monkeypatch.setattr(drawing, "connect", lambda _: nullcontext(client))
     for error, rule in (
-        (OSError("closed"), "the Dask scheduler is gone; nothing was paid. Fix: start a Dask cluster"),
+        (
+            OSError("closed"),
+            "the Dask scheduler is gone or does not answer; nothing was paid. Fix: start a Dask cluster",
+        ),
         (drawing._NoWorkersError(5), "was there for 5 s .*; nothing was paid. Fix: start workers, and begin"),
     ):
 
