@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 import synth
+from geo_data._store import is_of_a_store
 from synth.rationals import decimal_up, exact
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "RetentionNumber",
     "ShareNumber",
     "State",
+    "StoreAddress",
     "SummaryLevels",
     "WeightNumber",
     "WrittenFloat",
@@ -121,6 +123,15 @@ def _path(value: object, info: ValidationInfo) -> Path:
     if value.startswith("~"):
         raise ValueError(f"{shown(value)}: ~ is not expanded here; write the whole path")
     return absolute((info.context or {}).get("folder", Path()), value)
+
+
+def _store(value: object) -> str:
+    if not isinstance(value, str) or not is_of_a_store(value):  # not shown, as it may hold a password
+        raise ValueError(
+            "this is not the address of a folder in an object store, without password and query; write for "
+            'example "s3://agency/secret"'
+        )
+    return value
 
 
 def _columns(value: object) -> object:
@@ -287,6 +298,7 @@ LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
+StoreAddress = Annotated[str, PlainValidator(_store)]
 Labels = Annotated[dict[str, str], PlainValidator(_labels)]
 Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,10 @@ from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from synth.measured import MeasuredTable, count_cells
 
-__all__ = ["RunBatches", "differences", "estimated_factors", "keep_homes"]
+__all__ = ["RunBatches", "Task", "differences", "estimated_factors", "keep_homes"]
+
+Task = Literal["measure", "draw"]
+"""What is done of a batch: its homes are counted with noise, or its synthetic workers drawn."""
 
 _ESTIMATED = "estimated"
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
@@ -188,18 +191,14 @@ class RunBatches:
         names = file_names(plan.configuration)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
-    def folder(self, batch: int) -> Path:
-        """Where the part of a batch goes; it is there when the batch is finished."""
-        return self.parts / f"{batch:06}"
+    def made(self, task: Task, batch: int) -> Path:
+        """Where what a task makes of a batch goes; it is there when that is finished."""
+        return self.parts / f"{'measured-' if task == 'measure' else ''}{batch:06}"
 
     def parts_of(self, folder: Path) -> list[Part]:
         """What a batch writes into a folder, by implicate."""
         aux = bool(self.plan.geography.external_zones)
         return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in self.implicates.folders]
-
-    def measured(self, batch: int) -> Path:
-        """Where the noisy counts of the pools of a batch go."""
-        return self.parts / f"measured-{batch:06}"
 
     @property
     def estimated(self) -> Path:
@@ -220,7 +219,7 @@ class RunBatches:
         if sizes is None:
             sizes = table.n
         counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
-        with suppress(FileExistsError), whole_folder(self.measured(batch), sweep=False) as folder:
+        with suppress(FileExistsError), whole_folder(self.made("measure", batch), sweep=False) as folder:
             for run in range(self.implicates.runs):
                 noisy = measure(counts, self._tables[0].parameters, self.key, 0, batch, run)
                 CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
@@ -245,13 +244,13 @@ class RunBatches:
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
         for batch in range(len(self.slices)):  # what they hold is in there
-            shutil.rmtree(self.measured(batch), ignore_errors=True)
+            shutil.rmtree(self.made("measure", batch), ignore_errors=True)
 
     def _gather(self, whole: CellFile, run: int) -> None:
         """Put the noisy counts of all batches into one file."""
         begin = 0
         for batch in range(len(self.slices)):
-            part = CellFile(self.measured(batch) / _noisy(run, 0), np.int64)[:]
+            part = CellFile(self.made("measure", batch) / _noisy(run, 0), np.int64)[:]
             whole[begin : begin + part.size] = part
             begin += part.size
 
@@ -288,7 +287,7 @@ class RunBatches:
         """
         # If a task that was thought lost has finished, the part is there: its bytes are the same. Workers of
         # a cluster draw here side by side, so nothing is swept.
-        with suppress(FileExistsError), whole_folder(self.folder(batch), sweep=False) as folder:
+        with suppress(FileExistsError), whole_folder(self.made("draw", batch), sweep=False) as folder:
             waiting = iter(self.parts_of(folder))
             for drawn in self._sampled(batch) if self.layout is None else self._from_estimate(batch):
                 self._write(next(waiting), batch, drawn)

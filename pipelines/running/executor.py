@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
 from dask.base import compute
@@ -32,10 +32,11 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.side_by_side import SideBySide
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import Part
-from pipelines.running.batches import RunBatches
+from pipelines.running.batches import RunBatches, Task
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
 from pipelines.running.steps import Progress, Step
+from pipelines.running.store import RunStore, WorkerFolder, take_back
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
@@ -78,7 +79,8 @@ def sample_release(
     progress : Progress
         Told the steps, and the address of the Dask dashboard, where there is one.
     scheduler : str, optional
-        Address of a Dask cluster whose workers see the same files. By default threads of this process, or,
+        Address of a Dask cluster whose workers see the same files, or use the store that the configuration
+        names (`pipelines.running.store`). By default threads of this process, or,
         for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
         that does not start, as in a script without ``if __name__ == "__main__":``.
 
@@ -88,34 +90,52 @@ def sample_release(
         For each implicate, in the order of the pools.
     """
     run = RunBatches(staging, plan, state, key)
-    workers = local_workers(plan)
-    with _client(scheduler, workers, staging) as client:
+    workers, store = local_workers(plan), RunStore.of(state) if scheduler is not None else None
+    with _carried(store, staging), _client(scheduler, workers, staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
                 progress.say(f"Dask dashboard: {client.dashboard_link}")
         drawing = Step.DRAW, f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
         if plan.measures and not run.finished(run.estimated):
             with progress.step(Step.MEASURE):
-                _each_batch(client, run, "measure", run.measured, state.name, progress)
+                _each_batch(client, store, run, "measure", state.name, progress)
             with progress.step(Step.ESTIMATE):
                 run.estimate()
         with progress.step(*drawing):
-            _each_batch(client, run, "draw", run.folder, state.name, progress)
-    by_batch = (run.parts_of(run.folder(batch)) for batch in range(len(run.slices)))
+            _each_batch(client, store, run, "draw", state.name, progress)
+    by_batch = (run.parts_of(run.made("draw", batch)) for batch in range(len(run.slices)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
+
+
+@contextmanager
+def _carried(store: RunStore | None, staging: RunFolder) -> Iterator[None]:
+    """Put into the store, if there is one, what all batches need; nothing of the run is in one at the end."""
+    try:
+        if store is not None:
+            take_back(staging)  # what a killed process left may be in another one
+            store.lend(staging)
+        yield
+    except BaseException:
+        # The note stays: a worker that was lost may still put what it was drawing. No other error must hide
+        # what went wrong first.
+        with suppress(ConnectionError):
+            if store is not None:
+                store.clear()
+        raise
+    take_back(staging)
 
 
 def _each_batch(
     client: Client | None,
+    store: RunStore | None,
     run: RunBatches,
-    task: Literal["measure", "draw"],
-    made: Callable[[int], Path],
+    task: Task,
     name: str,
     progress: Progress,
 ) -> None:
-    """Do what is not done yet of every batch; `made` says where a batch's result is."""
+    """Do what is not done yet of every batch."""
     batches = range(len(run.slices))
-    todo = [batch for batch in batches if not run.finished(made(batch))]
+    todo = [batch for batch in batches if not run.finished(run.made(task, batch))]
 
     def done(number: int) -> None:
         progress.count(len(batches) - len(todo) + number, len(batches))
@@ -123,7 +143,13 @@ def _each_batch(
     done(0)
     shown = progress.shown and not progress.counted and sys.stderr.isatty()
     if client is not None:
-        _on_cluster(client, run.staging, name, task, todo, done, shown=shown)
+        if store is None:
+            _on_cluster(client, run.staging.folder, name, task, todo, done, shown=shown)
+        else:
+            store.put_for(run, task, todo)
+            _on_cluster(
+                client, store, name, task, todo, done, shown=shown, take=partial(store.take, run, task)
+            )
         return
     work = delayed(getattr(run, task), pure=False, traverse=False)
     numbers = itertools.count(1)
@@ -325,15 +351,23 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
 
 def _on_cluster(
     client: Client,
-    staging: RunFolder,
+    place: Path | RunStore,
     name: str,
-    task: str,
+    task: Task,
     todo: list[int],
     count: Callable[[int], None],
     *,
     shown: bool,
+    take: Callable[[int], None] = lambda batch: None,
 ) -> None:
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes.
+
+    Parameters
+    ----------
+    place : Path or RunStore
+        The run's folder, where workers see it.
+    take : callable
+        Told each batch that is done, to get it from where its worker put it.
 
     Raises
     ------
@@ -341,15 +375,18 @@ def _on_cluster(
         If the scheduler is gone or does not answer, or no worker is there for too long; names the address.
         What was drawn is kept.
     """
-    same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (staging.folder, name, task))
+    same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (place, name, task))
     try:
         with _lost_in_words(client, "what was drawn is kept", "resume"):
             futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
+            batch_of = {future.key: batch for future, batch in zip(futures, todo, strict=True)}
             for done, future in enumerate(_finished(client, futures), start=1):
                 # What a batch gives is on the disk. A drawn one is asked for nothing: it would be for ever,
-                # where the worker that drew it is gone.
+                # where the worker that drew it is gone. Nor is it drawn again then.
                 if future.status in ("error", "cancelled"):
                     future.result()
+                future.release()
+                take(batch_of[future.key])
                 count(done)
                 if shown:
                     end = "" if done < len(todo) else "\n"
@@ -445,12 +482,15 @@ def _forget() -> None:
     _run_in.cache_clear()
 
 
-def _draw(folder: Path, name: str, task: str, batch: int) -> None:
-    """Measure or draw a batch on a worker, which knows the run from its folder and its name."""
+def _draw(place: Path | RunStore, name: str, task: Task, batch: int) -> None:
+    """Measure or draw a batch on a worker, which knows the run by its folder, or store, and its name."""
     forbid_core_dumps()
-    run = _run_in(folder, name)
     try:
-        getattr(run, task)(batch)
+        run = _run_in(place, name)
+        if isinstance(place, RunStore):
+            place.do(run, task, batch)
+        else:
+            getattr(run, task)(batch)
     except OSError:  # names of files and the system's reason
         raise
     except Exception as error:  # the dashboard shows texts of errors, which may quote data
@@ -458,9 +498,15 @@ def _draw(folder: Path, name: str, task: str, batch: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _run_in(folder: Path, name: str) -> RunBatches:
+def _run_in(place: Path | RunStore, name: str) -> RunBatches:
     """Read a run; another one in the same folder is another run, with another key."""
-    staging = RunFolder(folder)
+    staging: RunFolder
+    if isinstance(place, RunStore):
+        from distributed import get_worker
+
+        staging = WorkerFolder(place, get_worker().local_directory)
+    else:
+        staging = RunFolder(place)
     state = staging.load()
     if state.name != name:
         raise ValueError("another run has taken the place of this one")

@@ -21,6 +21,7 @@ to be tidied and put in place.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -296,7 +297,7 @@ class RunFolder:
             If this version cannot read it; names the version that began the run.
         """
         try:
-            document = json.loads(self._state.read_text(encoding="utf-8"))
+            document = json.loads(self._read(self._state))
             config = document["config"]
             if document["format"] == _FIRST_FORMAT:
                 config |= {"geography": rename_first_keys(config["geography"])}
@@ -317,7 +318,7 @@ class RunFolder:
     def software(self) -> Software | None:
         """Return what began the run, as far as its state can be read, whatever its format."""
         try:
-            document = json.loads(self._state.read_text(encoding="utf-8"))
+            document = json.loads(self._read(self._state))
             stated = json.loads(document["certificate"])["software"]
             return Software.model_validate({name: stated[name] for name in Software.model_fields})
         except (OSError, ValueError, KeyError, TypeError):
@@ -325,7 +326,7 @@ class RunFolder:
 
     def key(self, state: RunState) -> synth.RunKey:
         """Read the run key."""
-        return synth.RunKey(self._key.read_bytes(), secure=state.secure)
+        return synth.RunKey(self._read(self._key), secure=state.secure)
 
     def forget_key(self) -> None:
         """Overwrite and remove the run key."""
@@ -340,7 +341,7 @@ class RunFolder:
         homes : ndarray of int32, shape (3, n)
             **Confidential**: pool, work block and home block of each job.
         """
-        with self._homes_of(batch).open("ab") as file:
+        with self.homes_of(batch).open("ab") as file:
             np.save(file, homes)
 
     def keep_counts(self, table: int, counts: NDArray[np.int64]) -> None:
@@ -372,13 +373,17 @@ class RunFolder:
 
     def read_homes(self, batch: int) -> NDArray[np.int32]:
         """Return the homes of a batch, part after part, shape (3, n)."""
-        parts = []
-        with self._homes_of(batch).open("rb") as file:
-            while file.peek(1):
-                parts.append(np.load(file))
+        parts, file = [], io.BytesIO(self._read(self.homes_of(batch)))
+        while file.tell() < file.getbuffer().nbytes:
+            parts.append(np.load(file))
         return np.concatenate(parts, axis=1)
 
-    def _homes_of(self, batch: int) -> Path:
+    def _read(self, path: Path) -> bytes:
+        """Return what is confidential in a file."""
+        return path.read_bytes()
+
+    def homes_of(self, batch: int) -> Path:
+        """Return the file with the homes of a batch."""
         return self.homes / f"{batch:06}.npy"
 
     def abandon(self) -> None:

@@ -43,6 +43,7 @@ from pipelines.running.payment import check_payable, debit_of, pay, record_outco
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
+from pipelines.running.store import RunStore
 from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 
@@ -181,7 +182,7 @@ def run(
     plan = None if plan is None else path_of(plan, "plan")
     out, reviewed = config.release.out, plan
     check_ready(config, new=True, public=reviewed is None)
-    _refuse_unreachable(scheduler)
+    _refuse_unreachable(scheduler, config.run.confidential_store)
     progress = Progress(report, count)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     key = key or synth.RunKey.generate()
@@ -253,9 +254,9 @@ def resume(
         with record_outcome(state, EventLog(done.events)):  # killed between the last rename and the ledger
             return Release.of(out, state.certificate, load_plan(out / "public" / "plan"))
     _refuse_existing(out)
-    _refuse_unreachable(scheduler)
     progress = Progress(report, count)
     with staging.again() as state:
+        _refuse_unreachable(scheduler, state.config.run.confidential_store)
         check_ready(state.config.with_out(out), public=False, confidential=False)
         with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
@@ -328,9 +329,12 @@ def _refuse_existing(out: Path) -> None:
         raise ConfigError(f"{out}: the output folder exists. Remove it, or choose another with --out")
 
 
-def _refuse_unreachable(scheduler: str | None) -> None:
+def _refuse_unreachable(scheduler: str | None, store: str | None) -> None:
+    """Refuse a cluster, or a store for it, that cannot be used now, when nothing has been read or paid."""
     if scheduler is not None:
-        connect(scheduler).close()  # now, since nothing has been read or paid
+        connect(scheduler).close()
+        if store is not None:
+            RunStore(store).check()
 
 
 def _write_plan(

@@ -12,6 +12,7 @@ from pipelines.config.loading import ConfigError
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import debit_of
+from pipelines.running.store import kept_in
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
 
@@ -99,16 +100,26 @@ def wipe_run(run: UnfinishedRun) -> None:
     Raises
     ------
     ConfigError
-        If a process works in it, or something has become of it since.
+        If a process works in it, or something has become of it since; or if it is given up, but the store
+        that its workers used cannot be cleared.
     """
     expect(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")
     state = staging.load() if run.begun and not run.problem else None
+    store = kept_in(staging)
     staging.wipe(begun=run.begun)
     if state is not None and state.config.ledger is not None and (debit := state.debit or debit_of(state)):
         Ledger(state.config.ledger.file).outcome(debit, "abandoned", "its private folder was wiped")
+    if store is not None:
+        try:
+            store.clear()
+        except ConnectionError:
+            raise ConfigError(
+                f"{store.address}: the run is given up, but its homes and its key may still be in this "
+                "store, which cannot be used now. Fix: remove this folder from it"
+            ) from None
 
 
 def _described(folder: Path) -> UnfinishedRun:
@@ -145,6 +156,8 @@ def _holds(staging: RunFolder) -> Iterator[str]:
         yield "confidential homes"
     if staging.has_key:
         yield "key"
+    if (store := kept_in(staging)) is not None:
+        yield f"what workers got from {store.address}"
     if draws := sum(1 for _ in staging.parts.glob(f"*/*/{CHECKSUMS}")):
         yield f"draws of {draws:,} batch{'es' if draws > 1 else ''}"
     if staging.checked:

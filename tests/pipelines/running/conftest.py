@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
+from moto.server import ThreadedMotoServer
 
 import pipelines
 from helpers import freeze
 
-from .helpers import Configs, seeded
+from .helpers import BUCKET, SECRETS, Configs, seeded
 
 
 @pytest.fixture
@@ -32,3 +35,18 @@ def whole(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         freeze(patch)
         return seeded(config)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Any]:
+    """A file system of the server, which has an empty bucket; what reads it finds credentials by itself."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
+        for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), SECRETS, strict=True):
+            patch.setenv(name, value)
+        store = fsspec.filesystem("s3")
+        store.mkdir(BUCKET)
+        yield store
+    server.stop()

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import stat
-from collections.abc import Callable
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from distributed import Client
 
 import synth
 from pipelines import Release, ReleaseConfig, run
 from pipelines.release.layout import file_names
 from pipelines.running import run as releasing
+from pipelines.running.folder import RunFolder
 
 Configs = Callable[..., ReleaseConfig]
 Table = dict[str, Any]
+Process = subprocess.Popen[bytes]
 
 TABLES: Table = {"release.mechanism": "geometric", "plan.retention_min": None}  # as the planner chooses them
 GEOMETRIC: Table = TABLES | {"workload": [{"home": "trct", "work": "trct"}]}  # nothing to search
+BUCKET, SECRETS = "agency-bucket", ("CANARYKEYID", "CANARYsecretkey")  # of a store, and for it
 FULL = OSError(28, "No space left on device")
 
 
@@ -74,3 +85,46 @@ def interrupted(
             seeded(config, **named)
     assert caught.value is fault or str(fault) in str(caught.value)
     assert called
+
+
+@contextmanager
+def cluster_of_processes(
+    folder: Path, workers: int = 1, *options: str
+) -> Iterator[tuple[str, Process, list[Process]]]:
+    """Start a scheduler and workers without nannies; give the address and the processes."""
+    file = folder / "scheduler.json"
+    command = [sys.executable, "-W", "ignore", "-m", "dask"]
+    more = ["--scheduler-file", str(file), "--no-dashboard"]
+    started = [subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *more])]
+    try:
+        worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
+        started += [subprocess.Popen([*command, *worker, *options]) for _ in range(workers)]
+        until = time.monotonic() + 60
+        # Dask does not write it in one piece.
+        while (
+            not (file.exists() and file.read_text(encoding="utf-8").endswith("}"))
+            and time.monotonic() < until
+        ):
+            time.sleep(0.1)
+        address = json.loads(file.read_text(encoding="utf-8"))["address"]
+        with Client(address) as client:
+            client.wait_for_workers(workers, timeout=60)
+        yield address, started[0], started[1:]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def kill_when_drawing(config: ReleaseConfig, process: Process) -> threading.Thread:
+    def watch() -> None:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            if len([p for p in RunFolder.of(config.release.out).parts.glob("*/*") if p.name.isdigit()]) >= 2:
+                process.send_signal(signal.SIGKILL)
+                return
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import resource
-import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import dask
@@ -24,7 +19,7 @@ import pipelines
 from pipelines.running import executor
 from pipelines.running.folder import RunFolder
 
-from .helpers import Configs, everything, left_over, seeded
+from .helpers import Configs, cluster_of_processes, everything, kill_when_drawing, left_over, seeded
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,50 +38,6 @@ def batches(paid_config: Configs) -> Configs:
     return lambda: paid_config({"run.batch_jobs": 20})
 
 
-Process = subprocess.Popen[bytes]
-
-
-@contextmanager
-def cluster_of_processes(folder: Path) -> Iterator[tuple[str, Process, Process]]:
-    """Start a scheduler and a worker without a nanny; give the address and both."""
-    file = folder / "scheduler.json"
-    command = [sys.executable, "-W", "ignore", "-m", "dask"]
-    more = ["--scheduler-file", str(file), "--no-dashboard"]
-    started = [subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *more])]
-    try:
-        worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
-        started.append(subprocess.Popen([*command, *worker]))
-        until = time.monotonic() + 60
-        # Dask does not write it in one piece.
-        while (
-            not (file.exists() and file.read_text(encoding="utf-8").endswith("}"))
-            and time.monotonic() < until
-        ):
-            time.sleep(0.1)
-        address = json.loads(file.read_text(encoding="utf-8"))["address"]
-        with Client(address) as client:
-            client.wait_for_workers(1, timeout=60)
-        yield address, *started
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
-def kill_when_drawing(config: pipelines.ReleaseConfig, process: Process) -> threading.Thread:
-    def watch() -> None:
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            if len([p for p in RunFolder.of(config.release.out).parts.glob("*/*") if p.name.isdigit()]) >= 2:
-                process.send_signal(signal.SIGKILL)
-                return
-            time.sleep(0.002)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread
-
-
 @pytest.mark.parametrize("lost", ["scheduler", "worker"])
 def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
     lost: str, batches: Configs, frozen_day: None, tmp_path: Path, book: Path
@@ -97,7 +48,7 @@ def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
         "scheduler": "the Dask scheduler is gone or does not answer",
         "worker": "no worker of the Dask cluster was there for 6 s",
     }
-    with cluster_of_processes(tmp_path) as (address, scheduler, worker), dask.config.set(QUICK):
+    with cluster_of_processes(tmp_path) as (address, scheduler, [worker]), dask.config.set(QUICK):
         thread = kill_when_drawing(config, {"scheduler": scheduler, "worker": worker}[lost])
         began = time.monotonic()
         with pytest.raises(

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from click.testing import CliRunner
-from moto.server import ThreadedMotoServer
 
 import pipelines
 from geo_data import InputError, _store, fetch
 from pipelines import ConfigError
 from pipelines.cli import main
 
-from .helpers import Configs, everything, mode, seeded
+from .helpers import BUCKET, SECRETS, Configs, everything, mode, seeded
 
 pytestmark = pytest.mark.slow
-BUCKET, SECRETS = "agency-bucket", ("CANARYKEYID", "CANARYsecretkey")
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Any]:
-    """A file system of the server, which has an empty bucket; what reads it finds credentials by itself."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", "http://{}:{}".format(*server.get_host_and_port()))
-        for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), SECRETS, strict=True):
-            patch.setenv(name, value)
-        store = fsspec.filesystem("s3")
-        store.mkdir(BUCKET)
-        yield store
-    server.stop()
 
 
 def cli(*arguments: object) -> str:

@@ -35,6 +35,7 @@ from pipelines.release.layout import MANIFEST, file_names, public_files
 from pipelines.running import batches as drawing
 from pipelines.running import executor, folder
 from pipelines.running import run as releasing
+from pipelines.running.batches import Task
 from pipelines.running.folder import RunFolder
 from pipelines.running.steps import RUN_STEPS, Step, StepBegins
 from pipelines.storage.event_log import EventLog
@@ -474,10 +475,10 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
     config = small_config()
 
     def one_process(
-        _: object, staging: RunFolder, name: str, task: str, todo: list[int], *__: object, **___: object
+        _: object, folder: Path, name: str, task: Task, todo: list[int], *__: object, **___: object
     ) -> None:
         for batch in todo:
-            executor._draw(staging.folder, name, task, batch)
+            executor._draw(folder, name, task, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         client = SimpleNamespace(dashboard_link="")

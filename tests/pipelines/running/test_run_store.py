@@ -1,0 +1,231 @@
+"""Workers that do not see the disk of a run, and get from an object store what they draw from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+
+import pipelines
+from pipelines.running.folder import RunFolder
+from pipelines.running.store import RunStore
+
+from .helpers import (
+    BUCKET,
+    SECRETS,
+    TABLES,
+    Configs,
+    Table,
+    cluster_of_processes,
+    everything,
+    kill_when_drawing,
+    left_over,
+    seeded,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    # What distributed itself leaves behind when a scheduler or a worker is killed.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+STORE = f"s3://{BUCKET}/secret"
+# What a worker loads: whatever Python does with a path of the run's folder ends the worker.
+BLIND = """
+import os, sys
+HIDDEN = os.environ["HIDDEN"]
+def look(event, arguments):
+    for each in arguments:
+        if isinstance(each, (str, bytes)) and os.fsdecode(each).startswith(HIDDEN):
+            os._exit(9)
+def dask_setup(worker):
+    sys.addaudithook(look)
+"""
+
+
+@pytest.fixture
+def batches(paid_config: Configs) -> Configs:
+    return lambda *changes: paid_config({"run.batch_jobs": 20}, *changes)
+
+
+@pytest.fixture
+def blind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What starts a cluster of two workers that do not see the folder in which a release is made."""
+
+    def start(config: pipelines.ReleaseConfig) -> Any:
+        folder = tmp_path / "cluster"
+        folder.mkdir()
+        (preload := folder / "blind.py").write_text(BLIND)
+        monkeypatch.setenv("HIDDEN", str(RunFolder.of(config.release.out).folder))
+        return cluster_of_processes(folder, 2, "--preload", str(preload))
+
+    return start
+
+
+def objects(bucket: Any) -> list[str]:
+    bucket.invalidate_cache()
+    return [str(name) for name in bucket.find(f"{BUCKET}/secret")]
+
+
+def confidential(bucket: Any) -> list[str]:
+    return [name for name in objects(bucket) if "/parts/" not in name]
+
+
+@pytest.mark.parametrize("mechanism", [{}, TABLES], ids=["resampling", "tables"])
+def test_a_release_by_way_of_a_store_is_that_of_threads(
+    mechanism: Table, bucket: Any, batches: Configs, blind: Any, frozen_day: None
+) -> None:
+    local = seeded(batches(mechanism))
+    config = batches(mechanism, {"run.confidential_store": STORE})
+    with blind(config) as (address, _, workers):
+        release = seeded(config, scheduler=address)
+        assert [worker.poll() for worker in workers] == [None, None]
+    assert everything(release.public) == everything(local.public)
+    assert objects(bucket) == []
+    for content in everything(release.out).values():
+        assert not any(secret.encode() in content for secret in SECRETS)
+    assert not any(BUCKET.encode() in content for content in everything(release.public).values())
+
+
+def test_workers_that_see_no_disk_need_the_store(batches: Configs, blind: Any) -> None:
+    """Or the test above says nothing."""
+    config = batches()
+    quick = {"distributed.scheduler.no-workers-timeout": "6s"}
+    with blind(config) as (address, _, workers), dask.config.set(quick):
+        with pytest.raises(ConnectionError, match="what was drawn is kept"):
+            seeded(config, scheduler=address)
+        assert [worker.wait(60) for worker in workers] == [9, 9]
+
+
+@pytest.mark.parametrize("lost", ["a worker", "the scheduler"])
+def test_what_is_killed_changes_no_byte(
+    lost: str, bucket: Any, batches: Configs, blind: Any, frozen_day: None, book: Path
+) -> None:
+    local = everything(seeded(batches()).public)
+    config = batches({"run.confidential_store": STORE})
+    out = config.release.out
+    with blind(config) as (address, scheduler, workers):
+        thread = kill_when_drawing(config, workers[0] if lost == "a worker" else scheduler)
+        if lost == "a worker":
+            seeded(config, scheduler=address)
+        else:
+            with pytest.raises(ConnectionError, match=r"the Dask scheduler is gone .*what was drawn is kept"):
+                seeded(config, scheduler=address)
+            assert not confidential(bucket)
+            pipelines.resume(out)
+        thread.join()
+    assert everything(out / "public") == local
+    assert objects(bucket) == []
+    assert [account.debits for account in pipelines.Ledger(book).accounts()] == [2]
+
+
+KILLED = """
+import sys, os
+from pipelines.running.store import RunStore
+take = RunStore.take
+def killed(self, *arguments):
+    take(self, *arguments)
+    os._exit(9)
+RunStore.take = killed
+import pipelines
+pipelines.run(pipelines.load_config(sys.argv[1]), scheduler=sys.argv[2])
+"""
+
+
+def test_what_a_killed_run_left_in_the_store_is_removed(
+    bucket: Any, config_text: Any, blind: Any, tmp_path: Path
+) -> None:
+    """By who resumes it, with or without a cluster; and by who gives it up."""
+    file = tmp_path / "small.toml"
+    file.write_text(config_text({"run.batch_jobs": 20, "run.confidential_store": STORE}))
+    config = pipelines.load_config(file)
+    with blind(config) as (address, *_):
+        for end in ("resumed", "resumed there", "given up"):
+            command = [sys.executable, "-c", KILLED, str(file), address]
+            assert subprocess.run(command, check=False).returncode == 9
+            left = objects(bucket)
+            assert {name.split("/")[3] for name in left} >= {"confidential", "homes", "plan.tar"}
+            assert len({name.split("/")[2] for name in left}) == 1
+            (run,) = pipelines.unfinished_runs(config.release.out)
+            assert f"what workers got from {STORE}/{left[0].split('/')[2]}" in run.holds
+            if end == "given up":
+                pipelines.wipe_run(run)
+                assert not config.release.out.exists()
+            else:
+                pipelines.resume(config.release.out, scheduler=address if "there" in end else None)
+                assert sorted(path.name for path in config.release.out.iterdir()) == [
+                    "confidential",
+                    "public",
+                ]
+                config.release.out.rename(tmp_path / end)
+            assert objects(bucket) == []
+
+
+def test_a_run_that_is_given_up_says_what_stays_in_a_store_that_is_gone(
+    bucket: Any, config_text: Any, blind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(config_text({"run.batch_jobs": 20, "run.confidential_store": STORE}))
+    config = pipelines.load_config(file)
+    with blind(config) as (address, *_):
+        subprocess.run([sys.executable, "-c", KILLED, str(file), address], check=False)
+    monkeypatch.setattr(RunStore, "clear", lambda self: exec("raise ConnectionError"))
+    (run,) = pipelines.unfinished_runs(config.release.out)
+    with pytest.raises(pipelines.ConfigError, match=f"{STORE}/.*the run is given up, but its homes"):
+        pipelines.wipe_run(run)
+    assert not run.folder.exists()
+    monkeypatch.undo()
+    bucket.rm(f"{BUCKET}/secret", recursive=True)
+
+
+def test_a_store_that_cannot_be_used_costs_nothing(
+    bucket: Any, batches: Configs, blind: Any, book: Path
+) -> None:
+    config = batches({"run.confidential_store": "s3://no-such-bucket/secret"})
+    with blind(config) as (address, *_):
+        with pytest.raises(
+            ConnectionError, match="the confidential store of the run cannot be used"
+        ) as caught:
+            seeded(config, scheduler=address)
+        assert caught.value.filename == "s3://no-such-bucket/secret"
+    assert not any(secret in str(caught.value) for secret in SECRETS)
+    assert not book.exists()
+    assert left_over(config) == []
+
+
+def test_a_part_that_comes_back_damaged_is_refused(
+    bucket: Any, batches: Configs, blind: Any, frozen_day: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = batches({"run.confidential_store": STORE})
+    unpack = RunStore.unpack
+
+    def damaged(self: RunStore, name: str, folder: Path) -> None:
+        unpack(self, name, folder)
+        file = next(path for path in folder.rglob("*.parquet"))
+        file.write_bytes(file.read_bytes()[:-1])
+
+    with blind(config) as (address, *_):
+        with monkeypatch.context() as patch:
+            patch.setattr(RunStore, "unpack", damaged)
+            with pytest.raises(ConnectionError, match=r"did not come back as it was. Fix: resume"):
+                seeded(config, scheduler=address)
+        assert not confidential(bucket)
+        resumed = pipelines.resume(config.release.out, scheduler=address)
+    assert everything(resumed.public) == everything(seeded(batches()).public)
+
+
+@pytest.mark.parametrize(
+    "address", [f"s3://{':'.join(SECRETS)}@{BUCKET}/x", "https://a/b", "secret", 3, f"{STORE}?x"]
+)
+def test_an_address_that_is_none_is_refused(address: object, batches: Configs) -> None:
+    with pytest.raises(
+        pipelines.ConfigError, match=r"run.confidential_store: this is not the address"
+    ) as caught:
+        batches({"run.confidential_store": address})
+    assert not any(secret in str(caught.value) for secret in SECRETS)
