@@ -19,8 +19,8 @@ from urllib.parse import urljoin, urlsplit
 import pooch  # type: ignore[import-untyped]
 import requests
 
-from geo_data._store import STORES, is_of_a_store, stored
 from geo_data.errors import InputError
+from geo_data.stores import STORES, is_of_a_store, stored
 
 __all__ = ["NotFoundError", "check_address", "compare", "download", "read_small", "shown"]
 

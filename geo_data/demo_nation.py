@@ -3,7 +3,8 @@
 Everything is drawn by seeded code from nothing real. At 140 million workers it has the size of the United
 States: 51 states, 3,142 counties, 73,000 tracts, 7.7 million blocks; fewer workers make fewer of each. Tables
 of flows have what the jobs are drawn from, as it was in other years: last year's between the tracts of a
-county, and a survey between counties.
+county, and a survey between counties. Homes are near workplaces, as a rule, but of the near tracts some have
+many workers of a place and most have few.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from geo_data.arguments import path_of
 from geo_data.errors import InputError
@@ -30,8 +32,7 @@ _BLOCKS_PER_TRACT = 104
 _WORK_SHARE = 0.3  # of blocks have jobs
 _SIZE_SIGMA = 1.9  # jobs per work block: lognormal, a mean of six times its median
 _LARGEST = 30_000
-_NEIGHBOURS = 60  # origin tracts and counties of a destination
-_SHOWN = 0.65  # part of the jobs that last year's table shows
+_NEIGHBOURS = 60  # origin tracts of a destination
 
 _CONFIG = """\
 # A generated nation of {workers:,} workers. Made by `odsynth simulate`; nothing here is real.
@@ -92,6 +93,7 @@ class _Nation:
     state: Int64  # of each county
     county: Int64  # of each tract
     tract: Int64  # of each block
+    place: Float64  # of each tract, in degrees of latitude, shape (tracts, 2)
     code: NDArray[np.object_]  # of each tract
     fips: NDArray[np.object_]  # of each county
     block: pd.Series  # code of each block
@@ -143,8 +145,8 @@ def simulate_nation(
     tracts = nation.code.size
     per_tract = np.bincount(nation.tract[nation.work], nation.jobs, tracts)
     say("Flows of other years ...")
-    structure = _structure(rng, tracts)
-    last_year = _flows(structure[0], _perturbed(rng, structure[1]), per_tract * _SHOWN)
+    structure = _structure(rng, nation.place)
+    last_year = _flows(structure[0], _perturbed(rng, structure[1]), per_tract)
     inside = nation.county[last_year["h"]] == nation.county[last_year["w"]]
     _write_flows(folder / "tract.parquet", nation.code, last_year[inside])
     survey = _flows(structure[0], _perturbed(rng, structure[1]), per_tract)
@@ -201,7 +203,8 @@ def _places(rng: np.random.Generator, folder: Path, workers: int) -> _Nation:
         able = np.flatnonzero(jobs < _LARGEST if left > 0 else jobs > 1)
         chosen = rng.choice(able, min(abs(left), able.size), replace=False)
         jobs[chosen] += np.sign(left)
-    return _Nation(state, county, tract, code, fips, block, work, jobs)
+    plane = place * [1, np.cos(np.radians(place[:, 0].mean()))]
+    return _Nation(state, county, tract, plane, code, fips, block, work, jobs)
 
 
 def _rank(parent: Int64) -> Int64:
@@ -210,11 +213,13 @@ def _rank(parent: Int64) -> Int64:
     return np.arange(parent.size) - np.repeat(first, np.diff(np.append(first, parent.size))) + 1
 
 
-def _structure(rng: np.random.Generator, areas: int) -> tuple[Int64, Float64]:
-    """Return the origins of every destination, neighbours in order, and shares that fall off; (areas, 60)."""
-    step = np.rint(rng.laplace(0, 15, (areas, _NEIGHBOURS))).astype(np.int64)
-    origin = np.clip(np.arange(areas)[:, None] + step, 0, areas - 1)
-    share = rng.gamma(0.5, 1.0, origin.shape) / (1 + np.abs(step))
+def _structure(rng: np.random.Generator, place: Float64) -> tuple[Int64, Float64]:
+    """Return the origins of every destination, nearer ones more often, and their shares; (areas, 60)."""
+    step = np.rint(np.abs(rng.laplace(0, 15, (len(place), _NEIGHBOURS)))).astype(np.int64)
+    step = np.minimum(step, len(place) - 1)
+    near = cKDTree(place).query(place, k=int(step.max()) + 1)[1].reshape(len(place), -1)
+    share = rng.gamma(0.5, 1.0, step.shape) / (1 + step)
+    origin: Int64 = np.take_along_axis(near, step, axis=1).astype(np.int64)
     return origin, share / share.sum(axis=1, keepdims=True)
 
 

@@ -20,9 +20,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pooch  # type: ignore[import-untyped]
 
 from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
-from geo_data._store import is_of_a_store
 from geo_data.arguments import path_of
 from geo_data.errors import InputError
+from geo_data.stores import is_of_a_store
 
 __all__ = ["LODES_URL", "fetch", "fetch_lodes"]
 

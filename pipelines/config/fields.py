@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 import synth
-from geo_data._store import is_of_a_store
+from geo_data.stores import is_of_a_store
 from synth.rationals import decimal_up, exact
 
 __all__ = [

@@ -485,8 +485,8 @@ def _forget() -> None:
 def _draw(place: Path | RunStore, name: str, task: Task, batch: int) -> None:
     """Measure or draw a batch on a worker, which knows the run by its folder, or store, and its name."""
     forbid_core_dumps()
+    run = _run_in(place, name)
     try:
-        run = _run_in(place, name)
         if isinstance(place, RunStore):
             place.do(run, task, batch)
         else:

@@ -56,6 +56,21 @@ def test_tables_are_like_the_jobs_but_not_from_them(nation: Path, level: str, na
     assert 0.7 < np.corrcoef(true[told], table["flow"])[0, 1] < 0.9999
 
 
+def test_what_tables_show_is_so(nation: Path) -> None:
+    """Jobs of people of the same county are in last year's table, and nearly all homes are near."""
+    places = geography(nation)
+    records = MicrodataJobs(sorted((nation / "jobs").iterdir()), places, home="home", work="work").records()
+    county = [places.unit_of("cty", blocks) for blocks in (records.work, records.home)]
+    same = (county[0] == county[1]).sum()
+    assert 0.93 < pd.read_parquet(nation / "tract.parquet")["flow"].sum() / same < 1.07
+    north, east = places.latitude, places.longitude
+    away = np.hypot(north[records.work] - north[records.home], east[records.work] - east[records.home])
+    apart = np.hypot(
+        north[records.work] - north[records.home[::-1]], east[records.work] - east[records.home[::-1]]
+    )
+    assert np.median(away) < 0.5 * np.median(apart)
+
+
 def test_equal_seeds_give_equal_bytes(nation: Path, tmp_path: Path) -> None:
     again = simulate_nation(tmp_path / "again", 30_000).parent
     other = simulate_nation(tmp_path / "other", 30_000, seed=2).parent
