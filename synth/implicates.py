@@ -29,6 +29,7 @@ from synth.placing import GROUP, ROW, STEERED, draw_place
 from synth.plan import Domains, Table
 from synth.projection import offsets_of
 from synth.randomness import WordStream
+from synth.ties import SHAPES, Ties, ties_of
 
 __all__ = ["BlockDraws", "Implicates"]
 
@@ -86,6 +87,8 @@ class Implicates:
     categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
         Of tables with evidence that cross places, by number: codes of the attributes of each group. Homes
         differ by attribute, so groups that agree in one are alike.
+    alike : ndarray of int64, shape (n_kinds, n_groups of the first table), optional
+        What groups of a place may agree in, such as workplaces and categories: then their homes are alike.
     done : callable, optional
         Told, while effects are drawn, how many turns are done, and how many there are.
 
@@ -121,6 +124,7 @@ class Implicates:
         apart: Mapping[int, Float64] | None = None,
         outside: Int32 | None = None,
         categories: Mapping[int, Int64] | None = None,
+        alike: Int64 | None = None,
         done: Callable[[int, int], None] = lambda _, __: None,
     ) -> None:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
@@ -141,6 +145,8 @@ class Implicates:
         self.failures = 0
         self._far_of: tuple[int, Any] = -1, None
         self._apart, self._categories = apart or {}, categories or {}
+        self._alike = np.zeros((0, tables[0].n.size), np.int64) if alike is None else alike
+        self._shapes = np.full((len(self._alike), SHAPES.size), 1 / SHAPES.size)
         self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
@@ -171,7 +177,7 @@ class Implicates:
         random = np.random.default_rng(self._seeds[position])
         kappas, burn = self._concentrations(position, random), _CHAIN if self._own[position].size > 1 else 0
         given = self._drawn_shares(position), self._factor, self._use >= 0
-        jobs = self._draw(position, *given, burn, random, kappas)[0]
+        jobs = self._draw(position, *given, burn, random, kappas, self._ties(position, random))[0]
         self._expect(position, self._rest, -1.0)
         return jobs
 
@@ -184,11 +190,12 @@ class Implicates:
         burn: int,
         random: np.random.Generator,
         kappas: Float64,
-    ) -> tuple[Int32, Float64]:
+        ties: Ties,
+    ) -> tuple[Int32, Float64, Float64]:
         """Draw the jobs of a place, given draws of shares and factors, and which of the crossing tables.
 
-        Returns them, and how many jobs were in groups of each concentration. Those of places of several
-        groups are drawn on from the first ones, which become the last ones.
+        Returns them, and how many jobs were in groups of each concentration, and in ties of each kind and
+        shape. Those of places of several groups are drawn on from the first ones, which become the last ones.
         """
         groups, layout, own = self._groups, self._layouts[position], self._own[position]
         rows = groups.rows(position)
@@ -200,7 +207,8 @@ class Implicates:
         if self._evidence.kind != NOISE:
             size = self._table.n[own] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
-        noted, jobs = np.zeros(_GRID.size), np.empty((shares.shape[0], int(n.sum())), np.int32)
+        noted, noted_ties = np.zeros(_GRID.size), np.zeros(self._shapes.shape)
+        jobs = np.empty((shares.shape[0], int(n.sum())), np.int32)
         crossing, begin = self._crossing[some], self._begin[:-1][some]
         cell = self._cell[position]
         _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
@@ -209,11 +217,12 @@ class Implicates:
             np.ascontiguousarray(shares), n, group.astype(np.int64),
             # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
             self.k_place if self.k_place < _GRID[-1] else np.inf,
-            kappas, np.log(self._chances), unit[cell], _GRID, noted, self.k_public, *self._parts_of(member),
+            kappas, np.log(self._chances), unit[cell], _GRID, noted, ties, np.log(self._shapes),
+            noted_ties, self.k_public, *self._parts_of(member),
             layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
             factor, self._rest, self._use[some], burn, random, jobs,
         )  # fmt: skip
-        return jobs, noted
+        return jobs, noted, noted_ties
 
     def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
@@ -423,8 +432,14 @@ class Implicates:
         found: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
         return found
 
+    def _ties(self, position: int, random: np.random.Generator) -> Ties:
+        """Return the ties of the groups of a place, as far as their chances tell."""
+        own = self._own[position]
+        areas = int(self._others.cells(position)[1][-1]) + 1 if self._chain else 0
+        return ties_of(self._alike[:, own], self._table.n[own], areas, self._shapes, random)
+
     def _measure_chances(self, random: np.random.Generator) -> None:
-        """Find how often groups have which concentration, from draws of some places of several groups.
+        """Find how often groups have which concentration, and ties which shape, from draws of some places.
 
         In every round these are drawn given the chances of the one before. Large places are looked at more
         often, as people read more of them.
@@ -436,18 +451,23 @@ class Implicates:
         places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
         kappas = [self._concentrations(i, random) for i in places.tolist()]
         shares = [self._drawn_shares(i)[:_TOLD].copy() for i in places.tolist()]
+        ties = [self._ties(i, random) for i in places.tolist()]
         found = np.zeros((_ROUNDS, _GRID.size))
+        tied = np.zeros((_ROUNDS, *self._shapes.shape))
         for turn in range(_ROUNDS):
             at = turn % len(shares[0])
             some = slice(at, at + 1)
             for j, i in enumerate(places.tolist()):
                 given = shares[j][some], self._factor[some], self._use == GROUP
-                noted = self._draw(i, *given, 0, random, kappas[j])[1]
+                _, noted, noted_ties = self._draw(i, *given, 0, random, kappas[j], ties[j])
                 found[turn] += noted * times[j] / jobs[i]
+                tied[turn] += noted_ties * times[j] / jobs[i]
             # In the second half chances are those of its rounds: earlier ones were still on their way.
-            total = found[min(turn, _ROUNDS // 2) : turn + 1].sum(axis=0)
-            total = _SAMPLE * total / total.sum() + _RARE
-            self._chances = total / total.sum()
+            since = slice(min(turn, _ROUNDS // 2), turn + 1)
+            self._chances = _chances_of(found[since].sum(axis=0))
+            self._shapes = np.array([_chances_of(one) for one in tied[since].sum(axis=0)]).reshape(
+                self._shapes.shape
+            )
         self.failures = 0  # of draws that nobody gets
 
     def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
@@ -774,6 +794,12 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
+
+
+def _chances_of(jobs: Float64) -> Float64:
+    """Return chances that are as the jobs of a sample: what none of them has is rare."""
+    total = _SAMPLE * jobs / max(jobs.sum(), _TINY) + _RARE
+    return np.asarray(total / total.sum())
 
 
 def _factors(variance: Float64, random: np.random.Generator, result: Float32) -> None:

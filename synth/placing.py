@@ -10,6 +10,7 @@ from synth._gamma import gamma as _gamma
 from synth._gamma import log_rising as _log_rising
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, backward, forward, independent, solve
+from synth.ties import vary_factors
 
 __all__ = ["GROUP", "ROW", "STEERED", "draw_place"]
 
@@ -37,10 +38,14 @@ def _tables_of(count, mass, random):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _runs(which, maps, use, fine):  # type: ignore[no-untyped-def]
-    """Return where runs of fine cells begin that no table of factors of groups tells apart, and their end."""
+def _runs(which, maps, use, area, tied):  # type: ignore[no-untyped-def]
+    """Return where runs of fine cells begin that no factors of groups tell apart, and the end."""
+    fine = area.size
     breaks = np.zeros(fine + 1, np.bool_)
     breaks[0] = breaks[fine] = True
+    if tied:
+        for f in range(1, fine):
+            breaks[f] = area[f] != area[f - 1]
     known = np.zeros(maps.shape[0], np.bool_)
     for j in range(use.size):
         if use[j] == GROUP:
@@ -159,7 +164,8 @@ def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, ran
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
     kind, seen, par, keep, guess, n, cell, shares, n_rows, group, k_place, k_groups, chances, area, grid,
-    noted, k_parts, apart, parts, start, which, maps, factor, rest, use, burn, random, jobs,
+    noted, ties, shapes, noted_ties, k_parts, apart, parts, start, which, maps, factor, rest, use, burn,
+    random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
@@ -190,6 +196,10 @@ def draw_place(  # type: ignore[no-untyped-def]
     grid : ndarray of float64, shape (n_concentrations,)
     noted : ndarray of float64, shape (n_concentrations,)
         To these are added the jobs of groups that had a concentration in a draw.
+    ties : Ties
+        Of the place, by the areas above. Draws go on from them.
+    shapes, noted_ties : ndarray of float64, shape (n_kinds, n_shapes)
+        Logarithms of the chances of their shapes, and as `noted`.
     apart : ndarray of float64, shape (n_divisions, n_rows)
         Relative variance of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
@@ -259,13 +269,15 @@ def draw_place(  # type: ignore[no-untyped-def]
     begins = np.searchsorted(cell, np.arange(wide + 1))
     areas = area[fine - 1] + 1
     area_begins = np.searchsorted(area, np.arange(areas + 1))
-    run_first = _runs(which, maps, use, fine)
+    kinds = ties.of.shape[0] if ties.kind.size else 0
+    run_first = _runs(which, maps, use, area, kinds > 0)
     runs = run_first.size - 1
     run = np.empty(fine + 1, np.int64)
     for r in range(runs):
         run[run_first[r] : run_first[r + 1]] = r
     run[fine] = runs - 1
     boost, before, exposure = np.ones(runs), np.zeros(runs), np.zeros(runs)
+    mass = np.empty((groups if kinds else 0, areas))
     # Areas that a group has homes in, and how many it has in all.
     some, of_area = np.empty(areas, np.int64), np.zeros(areas)
     found, share, logs = np.empty(areas), np.empty(areas), np.empty(grid.size)
@@ -313,6 +325,18 @@ def draw_place(  # type: ignore[no-untyped-def]
                 theta[f] = max(theta[f] / total, 1e-12)
         for f in range(fine):
             up[f + 1] = up[f] + theta[f]
+        if kinds and ties.given.sum() > 0.0:
+            mass[:] = 0.0
+            for g in range(groups):
+                for r in range(runs):
+                    value, f = 1.0, run_first[r]
+                    for j in range(start.shape[0]):
+                        if use[j] == GROUP:
+                            member = row_of[slots[g]]
+                            value *= factor[m, start[j, member] + maps[which[j, member], f]]
+                    mass[g, area[f]] += value * (up[run_first[r + 1]] - up[f])
+            vary_factors(ties, n, mass, shapes, noted_ties, random)
+        ties.tables[:] = 0.0
         tables[:] = 0.0
         exposure[:] = 0.0
         for p in range(1, profile.shape[0]):
@@ -327,6 +351,11 @@ def draw_place(  # type: ignore[no-untyped-def]
                 for j in range(start.shape[0]):
                     if use[j] == GROUP:
                         value *= factor[m, start[j, member] + maps[which[j, member], f]]
+                if kinds:
+                    value *= ties.level[area[f]]
+                for j in range(kinds):
+                    if ties.of[j, g] >= 0:
+                        value *= ties.factor[ties.of[j, g], area[f]]
                 boost[r], before[r] = value, normal
                 normal += value * (up[run_first[r + 1]] - up[f])
             scale = kappa / normal
@@ -403,7 +432,10 @@ def draw_place(  # type: ignore[no-untyped-def]
                 j = _concentration(found[:size], share[:size], float(n[g]), grid, chances, logs, random)
                 k_now[g] = grid[j]
                 noted[j] += n[g] if d >= 0 else 0.0
-            if not known:
+            tied = False
+            for j in range(kinds):
+                tied |= ties.of[j, g] >= 0
+            if tied or not known:
                 for i in range(slot_begin, at):
                     own[drawn[i]] += 1.0
                 for i in range(slot_begin, at):
@@ -412,7 +444,11 @@ def draw_place(  # type: ignore[no-untyped-def]
                         more = _tables_of(own[f], theta[f] * boost[run[f]] * scale, random)
                         tables[f] += more
                         from_place += more
+                        for j in range(kinds):
+                            if ties.of[j, g] >= 0:
+                                ties.tables[ties.of[j, g], area[f]] += more
                         own[f] = 0.0
+                ties.given[g] = from_place
                 # What the group's factors explain of its jobs is not the place's profile. Of Poisson numbers
                 # of this exposure, drawn by chance, the numbers that came from it are multinomial.
                 weight = _gamma(from_place, random) / normal

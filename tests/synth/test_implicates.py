@@ -34,6 +34,7 @@ from synth.measured import JobGroups, MeasuredTable, measure
 from synth.placing import GROUP, draw_place
 from synth.plan import Domains, Table
 from synth.randomness import RunKey
+from synth.ties import SHAPES, Ties, ties_of, vary_factors
 
 RATIO = GeometricParameters(1, 3)
 
@@ -129,6 +130,13 @@ def domains_of(cuts: NDArray[np.int32]) -> Domains:
 HOMES = domains_of(np.arange(BLOCKS, dtype=np.int32))
 
 
+def untied(groups: int) -> tuple[Ties, NDArray[np.float64], NDArray[np.float64]]:
+    """What is drawn of a place has no ties."""
+    none = np.zeros((0, SHAPES.size))
+    n = np.ones(groups, np.int64)
+    return ties_of(np.zeros((0, groups), np.int64), n, 0, none, np.random.default_rng(0)), none, none
+
+
 def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_does() -> None:
     seen, par, keep = np.array([0, 3, 0, 1, 0]), np.array([0.3, 0.3, 0.1, 0.1, 0.5]), np.full(5, 0.8)
     shape, n, draws = np.array([0.4, 0.8, 0.1, 0.3, 1.2]), 4, 20_000
@@ -153,8 +161,9 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         failures = draw_place(
             URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
             np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
-            np.zeros(1), cell, np.ones(1), np.zeros(1), kappa, np.zeros((0, 1)), np.zeros((0, 1), np.int64),
-            crossing, crossing.astype(np.int32), maps, np.tile(factor.astype(np.float32), (draws, 1)),
+            np.zeros(1), cell, np.ones(1), np.zeros(1), *untied(1), kappa, np.zeros((0, 1)),
+            np.zeros((0, 1), np.int64), crossing, crossing.astype(np.int32), maps,
+            np.tile(factor.astype(np.float32), (draws, 1)),
             np.zeros(factor.size), np.full(len(crossing), GROUP), 0, np.random.default_rng(5), homes,
         )  # fmt: skip
         assert failures == 0
@@ -180,8 +189,9 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
         failures = draw_place(
             NOISE, seen, np.full(seen.shape, p), np.ones(seen.shape), seen, np.full(groups, n),
             np.arange(wide, dtype=np.int32), np.tile(share, (draws, 1)), np.full(groups, n),
-            np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted, 1e4,
-            np.zeros((0, groups)), none, none, none.astype(np.int32), np.zeros((0, wide), np.int32),
+            np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted,
+            *untied(groups), 1e4, np.zeros((0, groups)), none, none, none.astype(np.int32),
+            np.zeros((0, wide), np.int32),
             np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 8, random, jobs,
         )  # fmt: skip
         assert failures == 0
@@ -560,6 +570,82 @@ def test_factors_of_residents_are_of_the_mean_of_what_is_drawn_of_places() -> No
     for cell, profile, position in zip(result._cell, result._profile, range(groups.n_places), strict=True):
         drawn = np.bincount(cell, result._drawn_shares(position).mean(axis=0))
         np.testing.assert_allclose(profile, drawn, rtol=0.15)
+
+
+def test_urns_of_a_workplace_tell_of_each_other() -> None:
+    """Workers of a workplace live elsewhere than those of the others of its place, whatever they earn."""
+    random = np.random.default_rng(10)
+    workplaces, categories, wide = 4, 9, 12
+    rows = PLACES * workplaces * categories
+    workplace, earnings = np.arange(rows) // categories, np.arange(rows) % categories
+    place = (workplace // workplaces).astype(np.int32)
+    urn = np.arange(rows, dtype=np.int32)
+    n = random.integers(20, 60, rows)
+    model = random.dirichlet(np.full(wide, 3.0), PLACES)
+    share = model[place] * random.gamma(4, 1 / 4, (workplace.max() + 1, wide))[workplace]
+    counts = random.multinomial(n, share / share.sum(axis=1, keepdims=True))
+    weights = random.standard_gamma(counts + 0.2)
+    drawn = random.multinomial(n, weights / weights.sum(axis=1, keepdims=True)).ravel()
+    homes = cells_of(wide)
+    evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([0.2]), np.ones(1))
+    label = np.eye(workplace.max() + 1, dtype=np.int64)[workplace]
+    held, errors = [], []
+    for alike in (np.zeros((0, rows), np.int64), np.stack([workplace, earnings])):
+        result = Implicates(
+            [Table(n, np.zeros(rows, np.int32), homes)], [evidence], JobGroups(n, place, urn[np.newaxis]),
+            lambda place, cuts: model[place], np.zeros(PLACES, np.int64), np.zeros(1, np.int32), 40,
+            RunKey.from_seed(3).stream("implicates", 0), alike=alike,
+        )  # fmt: skip
+        jobs = np.concatenate([result.place(i) for i in range(PLACES)], axis=1)
+        assert result.failures == 0
+        row = np.repeat(np.arange(rows), n) * wide
+        by_row = np.stack([np.bincount(row + one, minlength=rows * wide) for one in jobs])
+        by_row = by_row.reshape(-1, rows, wide)
+        assert (by_row.sum(axis=2) == n).all()
+        found = np.einsum("rg,mrc->mgc", label, by_row)
+        truth = label.T @ counts
+        held.append(held_by_lot(truth, found, random).mean())
+        errors.append(float(np.abs(found.mean(axis=0) - truth).mean()))
+    assert held[0] < 0.82 < 0.86 < held[1] < 0.93
+    assert errors[1] < 0.9 * errors[0]
+
+
+def test_ties_vary_as_much_as_they_were_made_to() -> None:
+    areas, ties, n = 40, 30, 900
+    of = np.arange(ties * 2)[np.newaxis] // 2
+    jobs = np.full(ties * 2, n, np.int64)
+    for true in (2.0, 32.0):
+        random = np.random.default_rng(int(true))
+        profile = random.dirichlet(np.full(areas, 3.0)) * random.gamma(true, 1 / true, (ties, areas))
+        profile /= profile.sum(axis=1, keepdims=True)
+        share = profile.mean(axis=0)  # what homes the place has
+        tables = random.multinomial(2 * n, profile)
+        chances = np.full((1, SHAPES.size), 1 / SHAPES.size)
+        tied = ties_of(of, jobs, areas, chances, random)
+        assert np.array_equal(tied.of, of)
+        tied.tables[:], tied.given[:] = tables, n
+        noted = np.zeros(chances.shape)
+        found: list[NDArray[np.float64]] = []
+        for _ in range(60):
+            noted[:] *= len(found) > 20
+            vary_factors(tied, jobs, np.tile(share, (2 * ties, 1)), np.log(chances), noted, random)
+            found.append(share * tied.level * tied.factor)
+        assert SHAPES[noted[0].argmax()] == true
+        drawn = np.array(found[20:])
+        drawn /= drawn.sum(axis=2, keepdims=True)
+        np.testing.assert_allclose(drawn.mean(axis=(0, 1)), share, rtol=0.01)
+        off = (drawn.mean(axis=0) - profile) / drawn.std(axis=0)
+        assert 0.8 < off.std() < 1.2
+
+
+def test_ties_are_of_several_groups_that_do_not_make_up_a_place() -> None:
+    random, n = np.random.default_rng(1), np.array([9, 9, 40, 7, 7, 30])
+    alike = np.array([[5, 5, 8, 3, 3, 8], [1, 1, 1, 1, 1, 1], [1, 2, 3, 4, 5, 6]])
+    ties = ties_of(alike, n, 3, np.full((3, SHAPES.size), 1 / SHAPES.size), random)
+    # One of too few jobs to say anything is one with the rest; all groups alike, or none, are no ties.
+    assert ties.of.tolist() == [[0, 0, 1, 2, 2, 1], [-1] * 6, [-1] * 6]
+    assert ties.kind.tolist() == [0, 0, 0]
+    assert ties.jobs.tolist() == [18, 70, 14]
 
 
 def test_zones_outside_of_which_a_survey_asked_few_are_drawn_where_all_jobs_are() -> None:

@@ -185,6 +185,7 @@ class JobDraws:
             apart,
             policy.in_copies(geography.external_blocks, geography.n_blocks),
             categories,
+            np.stack([plan.pools.place, *plan.pools.strata.values()]).astype(np.int64),
             done,
         )
         self._groups = groups_of_jobs

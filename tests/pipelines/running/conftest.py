@@ -37,7 +37,7 @@ def whole(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFact
         return seeded(config)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # there is one such server in a process
 def bucket() -> Iterator[Any]:
     """A file system of the server, which has an empty bucket; what reads it finds credentials by itself."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
