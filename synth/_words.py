@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["bounded", "compiled"]
+__all__ = ["bounded", "compiled", "inlined"]
 
 
 class _Kernel:
@@ -15,9 +15,10 @@ class _Kernel:
     Kernels that call it see what it compiles to.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], inline: str = "never") -> None:
         functools.update_wrapper(self, function)
         self.py_func = function
+        self.targetoptions = {"inline": inline}  # where Numba looks it up as it compiles what calls this
 
     @functools.cached_property
     def _compiled(self) -> Any:
@@ -37,6 +38,11 @@ class _Kernel:
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel, free of the interpreter's lock; the machine code is kept on disk."""
     return _Kernel(function)
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Do what `compiled` does, and put the code into kernels that call it: each array is seven arguments."""
+    return _Kernel(function, "always")
 
 
 @compiled

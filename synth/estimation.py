@@ -61,6 +61,7 @@ class Run(NamedTuple):
 
 _PARTS = 4  # of the places, which threads add up side by side
 _MOST_SHARES = 2**22  # cells of places whose layouts and shares are kept, and not made anew each time
+_FEW_CELLS = 2**17  # of a run, where places may be in any runs
 _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
 _LEAST_SHARE = 1e-12  # of a place's jobs in a cell
@@ -199,8 +200,8 @@ def fit_factors(
         Without it nothing is expected of any cell, and the targets of a table are the nearest counts that
         add up (`synth.projection.project`).
     runs : sequence of Run, optional
-        All places, and all groups of the first table, in order; by default one run. The same runs give the
-        same bits.
+        All places, and all groups of the first table, in order. The same runs give the same bits. By default
+        one run; or many small ones, where nothing is added up over places.
     new : NewCells
         Where the numbers of the first table are kept; by default in memory.
 
@@ -210,7 +211,7 @@ def fit_factors(
         The factor of each cell of each table.
     """
     groups.check(tables)
-    runs = runs or [Run(slice(0, groups.n_places), slice(0, tables[0].n.size))]
+    runs = runs or _few_at_a_time(tables, groups)
     fit = _Fit(tables, groups, prior, runs, new)
     targets: list[Cells] = []
     variances: list[Cells] = []
@@ -229,6 +230,25 @@ def fit_factors(
             j = turn % (k + 1)
             fit.scale(j, targets[j])
     return fit.factors
+
+
+def _few_at_a_time(tables: Sequence[MeasuredTable], groups: JobGroups) -> list[Run]:
+    """Return runs whose numbers stay in the cache of a processor while they are worked on, if that can be.
+
+    It can where there is one table, each of whose groups is in one place: any runs give the same bits.
+    """
+    whole = Run(slice(0, groups.n_places), slice(0, tables[0].n.size))
+    if len(tables) > 1 or not np.array_equal(groups.member[0], np.arange(tables[0].n.size)):
+        return [whole]
+    first = groups.starts  # of each place; rows are groups
+    cells = tables[0].offsets[first]
+    ends = np.unique(
+        np.append(np.searchsorted(cells, np.arange(_FEW_CELLS, cells[-1], _FEW_CELLS)), first.size - 1)
+    )
+    return [
+        Run(slice(a, b), slice(int(first[a]), int(first[b])))
+        for a, b in itertools.pairwise([0, *ends.tolist()])
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +325,7 @@ class _Fit:
         return Estimate(tables, groups, parts, shares, np.concatenate(factors), bounds)
 
     def target(self, k: int, noisy: Cells) -> tuple[Cells, Cells]:
-        """Return posterior means and variances of a table's cells.
+        """Return posterior means of a table's cells, and their variances if there are several tables.
 
         Groups of one place and domain tell what to expect of each other: the others' posterior means are
         added to the expected shares, which are worth as many jobs as the concentration.
@@ -324,10 +344,11 @@ class _Fit:
         kin = _kin(table, place, member)
         best = least_loss if kin is None and _are_places(place, member) else None
         concentration = self._concentration(k, noisy, expected)
+        several = len(self._tables) > 1
         for part in self._parts[k]:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
             own = expect_anywhere(expected[part.cells], part.table.offsets, size)
-            mean, variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
+            mean, spread = posterior(*counts, own, size, concentration, ratio)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
             if best is not None:
@@ -337,12 +358,16 @@ class _Fit:
                 _profiles(mean, own, part.table.offsets, size, of - of.min(), concentration, profile)
                 mean = profile
             target[part.cells] = mean
+            if kin is None and several:
+                variance[part.cells] = spread
         if kin is not None:  # what is in `target` by now is what to expect
             concentration = self._concentration(k, noisy, target)
             for part in self._parts[k]:
                 counts, size = (noisy[part.cells], part.table.offsets), part.table.n
                 own = expect_anywhere(target[part.cells], part.table.offsets, size)
-                target[part.cells], variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
+                target[part.cells], spread = posterior(*counts, own, size, concentration, ratio)
+                if several:
+                    variance[part.cells] = spread
         return target, variance
 
     def _concentration(self, k: int, noisy: Cells, expected: Cells) -> float:
@@ -397,8 +422,9 @@ class _Fit:
     def scale(self, k: int, target: Cells) -> None:
         """Change the factors of a table so that what is expected of it is its target."""
         for part in self._parts[k]:
-            cells = part.cells
-            self.factors[k][cells] = self.factors[k][cells] * _ratio(target[cells], self._expected[k][cells])
+            factors = self.factors[k][part.cells]
+            _scale(factors, target[part.cells], self._expected[k][part.cells])
+            self.factors[k][part.cells] = factors
 
     def off(self, k: int, target: Cells) -> float:
         """Return by how many jobs what is expected differs from a target."""
@@ -439,10 +465,6 @@ def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:
     """Return where a table's groups and their domains begin, and the area of each cell of a domain."""
     area = np.searchsorted(common, table.domains.cuts, side="right") - 1
     return table.offsets, table.domains.offsets[table.domain], area.astype(np.int64)
-
-
-def _ratio(target: Float64, now: Float64) -> Float64:
-    return np.divide(target, now, out=np.zeros_like(now), where=now > 0)
 
 
 def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:
@@ -500,6 +522,12 @@ def _add_up(share, n, factors, start, which, cell, total):  # type: ignore[no-un
 
 
 @_compiled
+def _scale(factors, target, now):  # type: ignore[no-untyped-def]
+    for c in range(factors.size):
+        factors[c] *= target[c] / now[c] if now[c] > 0.0 else 0.0
+
+
+@_compiled
 def _area_totals(values, offsets, begin, area, total):  # type: ignore[no-untyped-def]
     for g in range(offsets.size - 1):
         for i in range(offsets[g + 1] - offsets[g]):
@@ -534,12 +562,12 @@ def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type:
         at += width[f]
     total = np.zeros(at)
     for g in range(n.size):
-        for i in range(offsets[g + 1] - offsets[g]):
-            total[first[kin[g]] + i] += mean[offsets[g] + i]
+        begin, of = offsets[g], first[kin[g]]
+        for i in range(offsets[g + 1] - begin):
+            total[of + i] += mean[begin + i]
     for g in range(n.size):
-        f = kin[g]
-        jobs = concentration + size[f] - n[g]
-        for i in range(offsets[g + 1] - offsets[g]):
-            c = offsets[g] + i
-            others = max(0.0, total[first[f] + i] - mean[c])
-            profile[c] = n[g] * (concentration * expected[c] / n[g] + others) / jobs
+        begin, of, own = offsets[g], first[kin[g]], n[g]
+        jobs = concentration + size[kin[g]] - own
+        for i in range(offsets[g + 1] - begin):
+            others = max(0.0, total[of + i] - mean[begin + i])
+            profile[begin + i] = own * (concentration * expected[begin + i] / own + others) / jobs

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from synth._words import bounded as _bounded
 from synth._words import compiled as _compiled
+from synth._words import inlined as _inlined
 from synth.randomness import WordStream
 
 __all__ = ["divide", "round_flow", "share_out"]
@@ -144,7 +145,7 @@ def _in_parts(expected, n, mass):  # type: ignore[no-untyped-def]
             before = upto
 
 
-@_compiled
+@_inlined
 def _insert(tail, head, part, code, new, forest, whole, words, position):  # type: ignore[no-untyped-def]
     """Add an edge that is not whole to a forest of such edges, and cancel the cycle that it closes, if any.
 

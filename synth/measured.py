@@ -61,7 +61,7 @@ def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:
         jobs: where that is of a table of workplaces, the number of records is confidential.
     """
     at = table.offsets[group] + table.domains.locate(table.domain[group], homes)
-    return np.bincount(at, minlength=int(table.offsets[-1])).astype(np.int64)
+    return np.bincount(at, minlength=int(table.offsets[-1])).astype(np.int64, copy=False)
 
 
 def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:
@@ -196,25 +196,42 @@ class Layout:
 
 
 def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:
-    """Return the layout of every place, in order."""
-    return [_layout(tables, groups.member[:, groups.rows(i)]) for i in range(groups.n_places)]
+    """Return the layout of every place, in order; places whose groups have the same domains share cells."""
+    known: dict[tuple[tuple[int, int], ...], tuple[Int32, Int32]] = {}
+    return [_layout(tables, groups.member[:, groups.rows(i)], known) for i in range(groups.n_places)]
 
 
-def _layout(tables: Sequence[Table], member: Int32) -> Layout:
-    cuts: list[Int32] = []
+def _layout(
+    tables: Sequence[Table], member: Int32, known: dict[tuple[tuple[int, int], ...], tuple[Int32, Int32]]
+) -> Layout:
+    every: list[tuple[int, int]] = []  # a table and one of its domains
     which, whole = [], []
-    for table, own in zip(tables, member, strict=True):
+    for k, (table, own) in enumerate(zip(tables, member, strict=True)):
         domains, position = np.unique(table.domain[own], return_inverse=True)
-        which.append(position + len(cuts))
+        which.append(position + len(every))
         if domains.size == 1:
-            whole.append(len(cuts))
-        offsets = table.domains.offsets
-        cuts += [table.domains.cuts[offsets[d] : offsets[d + 1]] for d in domains.tolist()]
-    joint = np.unique(np.concatenate(cuts))
+            whole.append(len(every))
+        every += [(k, d) for d in domains.tolist()]
+    if (key := tuple(every)) not in known:
+        known[key] = _refined([_cuts(tables[k], d) for k, d in every])
+    cuts, cell = known[key]
     return Layout(
-        joint,
+        cuts,
         np.stack([table.offsets[own] for table, own in zip(tables, member, strict=True)]),
         np.stack(which).astype(np.int32),
-        np.stack([np.searchsorted(one, joint, side="right") - 1 for one in cuts]).astype(np.int32),
+        cell,
         tuple(whole),
     )
+
+
+def _refined(cuts: Sequence[Int32]) -> tuple[Int32, Int32]:
+    """Return the cells that several domains have in common, and the cell of each domain that holds each."""
+    if len(cuts) == 1:  # to find this by a sort takes a nation long
+        return cuts[0], np.arange(cuts[0].size, dtype=np.int32)[np.newaxis]
+    joint = np.unique(np.concatenate(cuts))
+    return joint, np.stack([np.searchsorted(one, joint, side="right") - 1 for one in cuts]).astype(np.int32)
+
+
+def _cuts(table: Table, domain: int) -> Int32:
+    begin, stop = table.domains.offsets[domain : domain + 2].tolist()
+    return table.domains.cuts[begin:stop]

@@ -31,6 +31,8 @@ _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
 _MULTIPLIED = 8  # counts up to which a rising factorial is multiplied out
 _NOTHING = 1e-13
 _LARGE = 1e200  # weights above are divided by it, with all that they were added to: floats end at 1e308
+_AT_ONCE = 128  # cells whose moments a processor computes side by side, with
+_SMALL = 4.0  # shapes below this
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 
 
@@ -68,9 +70,8 @@ def least_loss(
 
     Parameters and shape are those of `posterior`. Where probabilities are equal, jobs may be given in parts.
     """
-    mean, _ = posterior(noisy, offsets, expected, n, concentration, ratio)
-    counts = np.empty_like(mean)
-    _least_loss(noisy, offsets, expected, n, concentration, ratio, mean, counts)
+    counts = np.empty_like(expected)
+    _least_loss(noisy, offsets, expected, n, concentration, ratio, counts)
     return counts
 
 
@@ -99,8 +100,9 @@ def expect_anywhere(expected: Float64, offsets: Int64, n: Int64) -> Float64:
 
     Parameters and shape are those of `posterior`.
     """
-    k = np.diff(offsets)
-    return (1.0 - _ANYWHERE) * expected + np.repeat(_ANYWHERE * n / k, k)
+    result = np.empty_like(expected)
+    _expect_anywhere(expected, offsets, n, result)
+    return result
 
 
 def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
@@ -123,16 +125,16 @@ def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: 
 
 
 @_compiled
-def _moments(y, shape, z, p, most, far):  # type: ignore[no-untyped-def]
-    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|.
+def _expect_anywhere(expected, offsets, n, result):  # type: ignore[no-untyped-def]
+    for g in range(n.size):
+        each = _ANYWHERE * n[g] / (offsets[g + 1] - offsets[g])
+        for c in range(offsets[g], offsets[g + 1]):
+            result[c] = (1.0 - _ANYWHERE) * expected[c] + each
 
-    `far` says that nothing is lost at y <= 0 where x goes on for ever.
-    """
-    odds = z * p
-    if y <= 0 and far:
-        rest = 1.0 - odds
-        mean = shape * odds / rest
-        return mean, mean / rest
+
+@_compiled
+def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
+    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|."""
     y = min(max(y, 0), most)  # others say the same of all x that there can be
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
     weight, at_y, d = 1.0, 1.0, 0
@@ -165,22 +167,75 @@ def _moments(y, shape, z, p, most, far):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _tilt_of(noisy, expected, n, concentration, p):  # type: ignore[no-untyped-def]
-    """Return the logarithm of the factor by which a group's posterior means add up to n."""
+def _moments_of_ones(cells, shape, z, p, most, mean, variance):  # type: ignore[no-untyped-def]
+    """Fill in what `_moments` returns of cells with y = 1, bit for bit, of many at a time.
+
+    For shapes below `_SMALL`, of which no weight is large.
+    """
+    base, weight, goes_on = np.empty(_AT_ONCE), np.empty(_AT_ONCE), np.empty(_AT_ONCE, np.int64)
+    total, first, second = np.empty(_AT_ONCE), np.empty(_AT_ONCE), np.empty(_AT_ONCE)
+    for begin in range(0, cells.size, _AT_ONCE):
+        size = min(_AT_ONCE, cells.size - begin)
+        for i in range(size):
+            base[i] = shape[cells[begin + i]] + 1
+            weight[i], goes_on[i], total[i], first[i], second[i] = 1.0, 1, 1.0, 0.0, 0.0
+        d, some = 0.0, 1
+        while some and 1.0 + d < most:
+            some, d = 0, d + 1.0
+            for i in range(size):
+                weight[i] *= (base[i] + (d - 1.0)) / (d + 1.0) * z * p
+                more = weight[i] if goes_on[i] else 0.0
+                total[i] += more
+                first[i] += more * d
+                second[i] += more * d * d
+                goes_on[i] &= not weight[i] * d * d < 1e-10 * total[i]
+                some |= goes_on[i]
+        for i in range(size):
+            down = 1 / (max(base[i] - 1, 1e-300) * z) * p
+            of_all = total[i] + down
+            step = (first[i] - down) / of_all
+            mean[cells[begin + i]] = 1 + step
+            variance[cells[begin + i]] = max((second[i] + down) / of_all - step * step, 0.0)
+
+
+@_compiled
+def _tilted(noisy, expected, n, concentration, p, shape, some, mean, variance):  # type: ignore[no-untyped-def]
+    """Fill in moments of a group's counts, tilted so that means add up to n; return the odds z and the sum.
+
+    `shape` and `some` are room for numbers of cells: shapes, and the cells that are not known by a formula.
+    """
     # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
     odds = n / (n + concentration)
     high, low = -math.log(odds * p) + min(30.0, 500.0 / n), -60.0  # no more than floats hold
     tilt = min(0.0, -math.log(odds * p) / 2)
-    for _ in range(60):
-        total, spread = 0.0, 0.0
+    ones, others = 0, some.size  # from both ends of `some`
+    for c in range(noisy.size):
+        shape[c] = concentration * max(expected[c], _LEAST) / n
+        if noisy[c] == 1 and shape[c] < _SMALL:
+            some[ones] = c
+            ones += 1
+        elif noisy[c] > 0:
+            others -= 1
+            some[others] = c
+    z, total = 0.0, 0.0
+    for turn in range(61):
         z = odds * math.exp(tilt)
-        far = (z * p) ** n < _NOTHING
+        if (z * p) ** n < _NOTHING:  # nothing is lost if counts may be as large as they like
+            rest = 1.0 - z * p
+            for c in range(noisy.size):
+                mean[c] = shape[c] * (z * p) / rest
+                variance[c] = mean[c] / rest
+            _moments_of_ones(some[:ones], shape, z, p, n, mean, variance)
+            for c in some[others:]:
+                mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
+        else:
+            for c in range(noisy.size):
+                mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
+        total, spread = 0.0, 0.0
         for c in range(noisy.size):
-            shape = concentration * max(expected[c], _LEAST) / n
-            m, v = _moments(noisy[c], shape, z, p, n, far)
-            total += m
-            spread += v
-        if abs(total - n) <= 1e-7 * n:
+            total += mean[c]
+            spread += variance[c]
+        if turn == 60 or abs(total - n) <= 1e-7 * n:
             break
         if total > n:
             high = tilt
@@ -188,22 +243,19 @@ def _tilt_of(noisy, expected, n, concentration, p):  # type: ignore[no-untyped-d
             low = tilt
         step = tilt + (n - total) / max(spread, 1e-12)
         tilt = step if low < step < high else (low + high) / 2
-    return tilt
+    return z, total
 
 
 @_compiled
 def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  # type: ignore[no-untyped-def]
+    most = np.diff(offsets).max()
+    shape, some = np.empty(most), np.empty(most, np.int64)
     for g in range(n.size):
-        first, stop = offsets[g], offsets[g + 1]
-        tilt = _tilt_of(noisy[first:stop], expected[first:stop], n[g], concentration, p)
-        z = n[g] / (n[g] + concentration) * math.exp(tilt)
-        far = (z * p) ** n[g] < _NOTHING
-        total = 0.0
-        for c in range(first, stop):
-            shape = concentration * max(expected[c], _LEAST) / n[g]
-            mean[c], variance[c] = _moments(noisy[c], shape, z, p, n[g], far)
-            total += mean[c]
-        for c in range(first, stop):
+        own = slice(offsets[g], offsets[g + 1])
+        _, total = _tilted(
+            noisy[own], expected[own], n[g], concentration, p, shape, some, mean[own], variance[own]
+        )
+        for c in range(offsets[g], offsets[g + 1]):
             mean[c] *= n[g] / total
 
 
@@ -249,20 +301,27 @@ def _quantile(y, shape, z, p, most, mean, level, weights):  # type: ignore[no-un
 
 
 @_compiled
-def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  # type: ignore[no-untyped-def]
+def _least_loss(noisy, offsets, expected, n, concentration, p, counts):  # type: ignore[no-untyped-def]
+    most = np.diff(offsets).max()
+    shapes, some, mean, variance = np.empty(most), np.empty(most, np.int64), np.empty(most), np.empty(most)
     weights = np.empty(2**16)
     for g in range(n.size):
-        first, stop = offsets[g], offsets[g + 1]
-        tilt = _tilt_of(noisy[first:stop], expected[first:stop], n[g], concentration, p)
-        z = n[g] / (n[g] + concentration) * math.exp(tilt)
+        first, own = offsets[g], slice(offsets[g], offsets[g + 1])
+        k = offsets[g + 1] - first
+        z, sum_of_means = _tilted(
+            noisy[own], expected[own], n[g], concentration, p, shapes, some, mean[:k], variance[:k]
+        )
+        for i in range(k):
+            mean[i] *= n[g] / sum_of_means
         # As many at `high` or fewer, and more at `low`.
         low, high, total = 0.0, 1.0, 0.0
         level = 0.5
         for _ in range(40):
             total = 0.0
             for c in range(offsets[g], offsets[g + 1]):
-                shape = concentration * max(expected[c], _LEAST) / n[g]
-                counts[c] = _quantile(noisy[c], shape, z, p, n[g], mean[c], level, weights)
+                counts[c] = _quantile(
+                    noisy[c], shapes[c - first], z, p, n[g], mean[c - first], level, weights
+                )
                 total += counts[c]
             if total == n[g]:
                 break
@@ -275,14 +334,15 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  #
             # Those at the level are equal: each gets its part.
             over, under = 0.0, 0.0
             for c in range(offsets[g], offsets[g + 1]):
-                shape = concentration * max(expected[c], _LEAST) / n[g]
-                counts[c] = _quantile(noisy[c], shape, z, p, n[g], mean[c], high, weights)
+                counts[c] = _quantile(noisy[c], shapes[c - first], z, p, n[g], mean[c - first], high, weights)
                 under += counts[c]
-                over += _quantile(noisy[c], shape, z, p, n[g], mean[c], low, weights)
+                over += _quantile(noisy[c], shapes[c - first], z, p, n[g], mean[c - first], low, weights)
             part = (n[g] - under) / max(over - under, 1.0)
             for c in range(offsets[g], offsets[g + 1]):
-                shape = concentration * max(expected[c], _LEAST) / n[g]
-                more = _quantile(noisy[c], shape, z, p, n[g], mean[c], low, weights) - counts[c]
+                more = (
+                    _quantile(noisy[c], shapes[c - first], z, p, n[g], mean[c - first], low, weights)
+                    - counts[c]
+                )
                 counts[c] += part * more
 
 

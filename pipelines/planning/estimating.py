@@ -310,19 +310,30 @@ def public_prior(plan: ReleasePlan) -> Prior:
 
     parts, stops = plan.policy.n_parts, plan.policy.ends(plan.n_origins)
 
+    def ends_of(cuts: Int32, stop: int) -> tuple[Int64, Float64]:
+        """Return the unit that each cell begins in, and the last one ends in, and how far into it."""
+        bounds = np.append(cuts, stop).astype(np.int64)
+        unit = np.minimum(np.searchsorted(shares.starts, bounds, side="right"), shares.starts.size) - 1
+        return unit, (cumulative[bounds] - cumulative[shares.starts[unit]]) / unit_weight[unit]
+
+    last: tuple[Int32, int, tuple[Int64, Float64]] | None = None  # places in a row mostly have the same cells
+
     def prior(place: int, cuts: Int32) -> Float64:
+        nonlocal last
         row = int(np.searchsorted(plan.destinations, place // parts))
         own = slice(int(shares.offsets[row]), int(shares.offsets[row + 1]))
         listed = np.zeros(shares.starts.size)
         listed[shares.unit[own]] = shares.share[own]
-        bounds = np.append(cuts, stops[place % parts]).astype(np.int64)
-        unit = np.minimum(np.searchsorted(shares.starts, bounds, side="right"), shares.starts.size) - 1
+        stop = int(stops[place % parts])
+        cells = last
+        if cells is None or cells[0] is not cuts or cells[1] != stop:
+            cells = last = cuts, stop, ends_of(cuts, stop)
+        unit, part = cells[2]
         before = np.append(0.0, np.cumsum(listed))
-        part = (cumulative[bounds] - cumulative[shares.starts[unit]]) / unit_weight[unit]
         up_to = before[unit] + listed[unit] * part
         inside = np.diff(up_to)
         if parts > 1 and not inside.sum() > 0:  # the model expects nobody of this part
-            inside = np.diff(cumulative[bounds]).astype(np.float64)
+            inside = np.diff(cumulative[np.append(cuts, stop)]).astype(np.float64)
         return inside / (inside.sum() if parts > 1 else before[-1])
 
     return prior
@@ -364,13 +375,16 @@ def draw_homes(
         Slot after slot.
     """
     rounding, stream = Rounding(fit), key.stream(f"rounding{implicate}", batch)
+    units: dict[int, Int64] = {}  # of cells that many places share
     drawn = []
     for i in range(rows.groups.n_places):
         if rows.parts is None:
             drawn.append(rounding.homes(i, stream))
         else:
-            parts = rows.parts[rows.groups.rows(i)]
-            drawn.append(rounding.homes(i, stream, parts, [_units(plan, fit.layouts[i].cuts)]))
+            parts, cuts = rows.parts[rows.groups.rows(i)], fit.layouts[i].cuts
+            if id(cuts) not in units:
+                units[id(cuts)] = _units(plan, cuts)
+            drawn.append(rounding.homes(i, stream, parts, [units[id(cuts)]]))
     cells = np.concatenate(drawn)
     first = rows.groups.starts[:-1]
     place = np.repeat(np.arange(first.size, dtype=np.int32), np.add.reduceat(rows.groups.n, first))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names
-from pipelines.release.measurements import MEASUREMENT_FOLDER, check_measurement_bytes
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, rewrite_polygons
 from pipelines.release.provenance import dependency_versions
@@ -45,6 +44,7 @@ def check_bytes(
     plan: ReleasePlan,
     certificate: Certificate,
     hashes: dict[str, str],
+    others: Sequence[str] = (),
     *,
     own: bool,
 ) -> str:
@@ -57,6 +57,8 @@ def check_bytes(
     certificate : Certificate
     hashes : dict of str to str
         SHA-256 of the files by relative name.
+    others : sequence of str
+        Of the measurement files, which were checked before, those that another version of pyarrow wrote.
     own : bool
         Of a run that has just written the files: its CSV files are not compressed again, and its plan was
         compared when the run read it back, before its hash went into the certificate.
@@ -71,7 +73,7 @@ def check_bytes(
     for name in sorted(name for name in hashes if name.endswith(".parquet")):
         if pyarrow_of(folder / name) != made_with.get("pyarrow"):
             raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
-    others: list[str] = []
+    others = [*others]
     if not own:
         tables = {name.removeprefix("plan/"): sha256 for name, sha256 in hashes.items()}
         others += (f"plan/{name}" for name in check_plan_bytes(plan, folder / "plan", tables))
@@ -80,8 +82,6 @@ def check_bytes(
         write = rewrite_polygons if shapes and same_notes else rewrite
         if not check_parquet_bytes(path, partial(write, path)) or (shapes and not same_notes):
             others.append(name)
-    if any(name.startswith(f"{MEASUREMENT_FOLDER}/") for name in hashes):
-        others += check_measurement_bytes(folder, plan)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
         for kind, name in names.items():

@@ -7,7 +7,8 @@ of work areas and then of categories. `noisy` has one whole number for each cell
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ __all__ = [
     "Factors",
     "Measurements",
     "Rounded",
-    "check_measurement_bytes",
+    "check_measurements",
     "measurement_files",
     "read_measurements",
     "write_measurements",
@@ -111,51 +112,84 @@ def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> lis
     FormError
         If a file is not of the plan's groups and cells; names the file.
     """
+    stored = _stored(folder, plan, layout)
+    for of_run in stored:
+        for counts in of_run.values():
+            counts.check()
+    return [[*of_run.values()] for of_run in stored]
+
+
+def check_measurements(
+    folder: Path, plan: ReleasePlan, layout: JobLayout
+) -> tuple[list[list[Cells]], list[str]]:
+    """Do what `read_measurements` does, and refuse files with other bytes than are written of their rows.
+
+    Returns
+    -------
+    noisy : list of list of Cells
+    others : list of str
+        Files whose bytes were not compared, as another version of pyarrow wrote them.
+    """
+    stored, others = _stored(folder, plan, layout), []
+    for of_run in stored:
+        for k, (name, counts) in enumerate(of_run.items()):
+            # What is written is read from the file, and checked, in the same pass.
+            if not check_parquet_bytes(folder / name, partial(_write, plan, layout, k, counts)):
+                counts.check()
+                others.append(name)
+    return [[*of_run.values()] for of_run in stored], others
+
+
+def _stored(folder: Path, plan: ReleasePlan, layout: JobLayout) -> list[dict[str, _StoredCounts]]:
     return [
-        [_StoredCounts(folder / name, plan, layout, k) for k, name in enumerate(names)]
+        {name: _StoredCounts(folder / name, plan, layout, k) for k, name in enumerate(names)}
         for names in measurement_files(plan)
     ]
 
 
 class _StoredCounts:
-    """The noisy counts of a table in a public folder, of which row groups are in memory."""
+    """The noisy counts of a table in a public folder: row groups are read and checked when needed."""
 
     def __init__(self, path: Path, plan: ReleasePlan, layout: JobLayout, k: int) -> None:
-        self._path, table, groups = path, layout.tables[k], _groups(plan, k)
-        columns = {
-            name: partial(_is, kind)
-            for name, kind in zip(groups.column_names, groups.schema.types, strict=True)
-        }
+        self._path, self._table, self._groups = path, layout.tables[k], _groups(plan, k)
+        kinds = zip(self._groups.column_names, self._groups.schema.types, strict=True)
+        columns = {name: partial(_is, kind) for name, kind in kinds}
         found = self._metadata = check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
         rows = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
-        self._of_row_group: list[tuple[int, int]] = []  # its cells
-        begin = 0
-        for i, stop in enumerate(np.cumsum(rows).tolist()):
-            part = pq.ParquetFile(path, metadata=found).read_row_group(i)
-            noisy = part["noisy"].combine_chunks()
-            own = part.drop_columns("noisy").combine_chunks()
-            if noisy.null_count or noisy.values.null_count or own != groups[begin:stop].combine_chunks():
-                raise self._other_rows()
-            if not np.array_equal(noisy.value_lengths().to_numpy(), table.k[begin:stop]):
-                raise FormError(f"{path.name}: a group has not one count for each of its cells")
-            self._of_row_group.append((int(table.offsets[begin]), int(table.offsets[stop])))
-            begin = stop
-        if begin != groups.num_rows:
+        if sum(rows) != self._groups.num_rows:
             raise self._other_rows()
+        self._ends = [0, *itertools.accumulate(rows)]
 
     def _other_rows(self) -> FormError:
         return FormError(f"{self._path.name}: the rows are not the groups that the plan measures")
 
+    def check(self) -> None:
+        """Read all counts, and keep none."""
+        for i in range(self._metadata.num_row_groups):
+            self._read(i)
+
+    def _read(self, i: int) -> NDArray[np.int64]:
+        """Return the counts of a row group."""
+        own = slice(self._ends[i], self._ends[i + 1])
+        file = pq.ParquetFile(self._path, metadata=self._metadata)
+        part = file.read_row_group(i, use_threads=False)  # threads wait for each other, which costs as much
+        noisy = part["noisy"].combine_chunks()
+        labels = part.drop_columns("noisy").combine_chunks()
+        if noisy.null_count or noisy.values.null_count or labels != self._groups[own].combine_chunks():
+            raise self._other_rows()
+        if not np.array_equal(noisy.value_lengths().to_numpy(), self._table.k[own]):
+            raise FormError(f"{self._path.name}: a group has not one count for each of its cells")
+        counts: NDArray[np.int64] = noisy.values.to_numpy()
+        return counts
+
     def __getitem__(self, cells: slice) -> NDArray[np.int64]:
-        begin, stop, _ = cells.indices(self._of_row_group[-1][1])
-        found = [np.zeros(0, np.int64)]
-        for i, (first, last) in enumerate(self._of_row_group):
+        offsets = self._table.offsets
+        begin, stop, _ = cells.indices(int(offsets[-1]))
+        found = []
+        for i, (first, last) in enumerate(itertools.pairwise(offsets[self._ends].tolist())):
             if first < stop and begin < last:
-                file = pq.ParquetFile(self._path, metadata=self._metadata)
-                part = file.read_row_group(i, columns=["noisy"])
-                counts = part["noisy"].combine_chunks().values.to_numpy()
-                found.append(counts[max(begin - first, 0) : stop - first])
-        return np.concatenate(found)
+                found.append(self._read(i)[max(begin - first, 0) : stop - first])
+        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int64), *found])
 
     def __setitem__(self, cells: slice, values: NDArray[np.int64]) -> None:
         raise TypeError("a release is not changed")
@@ -258,20 +292,3 @@ class Rounded:
             if max(np.abs(each).max() for each in sums) > _MOST_OFF:
                 return False
         return True
-
-
-def check_measurement_bytes(folder: Path, plan: ReleasePlan) -> Iterator[str]:
-    """Refuse measurement files that hold more than their rows; yield those that another pyarrow wrote.
-
-    Raises
-    ------
-    FormError
-    """
-    if not plan.measures:
-        return
-    layout = JobLayout(plan)
-    for names in measurement_files(plan):
-        for k, name in enumerate(names):
-            values = _StoredCounts(folder / name, plan, layout, k)
-            if not check_parquet_bytes(folder / name, partial(_write, plan, layout, k, values)):
-                yield name

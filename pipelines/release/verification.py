@@ -53,7 +53,7 @@ from pipelines.release.layout import (
     with_sizes,
     without_parts,
 )
-from pipelines.release.measurements import Factors, Measurements, measurement_files, read_measurements
+from pipelines.release.measurements import Factors, Measurements, check_measurements, measurement_files
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, describe_plan, release_readme
@@ -172,9 +172,9 @@ def _verify(
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     with TemporaryDirectory() as scratch:
-        measured = _run(
+        measured, others = _run(
             "measurements",
-            lambda: None if first else _read_measurements(folder, plan, factors, Path(scratch)),
+            lambda: (None, []) if first else _read_measurements(folder, plan, factors, Path(scratch)),
         )
         if measured is not None:
             yield Check("measurements", measured.words)
@@ -193,7 +193,8 @@ def _verify(
     if (folder / NAME_FILE).is_file():
         yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
     own = guarantee is not None
-    yield Check("bytes", _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, own=own)))
+    tables = _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, others, own=own))
+    yield Check("bytes", tables)
     if not first:
         yield Check("records", _run("records", lambda: _check_records(folder, plan, certificate, hashes)))
     if not certificate.for_release:
@@ -430,12 +431,13 @@ def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
 
 def _read_measurements(
     folder: Path, plan: ReleasePlan, factors: Factors | None, scratch: Path
-) -> Measurements | None:
-    """Read the noisy counts of a release that has some."""
+) -> tuple[Measurements | None, list[str]]:
+    """Check the noisy counts of a release that has some; say which files another pyarrow wrote."""
     if not plan.measures:
-        return None
+        return None, []
     layout = JobLayout(plan)
-    return Measurements(plan, layout, read_measurements(folder, plan, layout), factors, scratch)
+    noisy, others = check_measurements(folder, plan, layout)
+    return Measurements(plan, layout, noisy, factors, scratch), others
 
 
 def _check_data(

@@ -27,9 +27,10 @@ from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import measure, sample_batch
 from pipelines.release.layout import Part, file_names
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.cell_file import CellFile, new_numbers
+from pipelines.storage.cell_file import CellFile, JoinedFiles, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
+from synth.estimation import Cells
 from synth.measured import MeasuredTable, count_cells
 
 __all__ = ["RunBatches", "Task", "differences", "estimated_factors", "keep_homes"]
@@ -202,7 +203,7 @@ class RunBatches:
 
     @property
     def estimated(self) -> Path:
-        """Where all noisy counts, and the estimate made of them, go."""
+        """Where noisy counts of further tables, and the estimate made of all, go."""
         return self.parts / _ESTIMATED
 
     def measure(self, batch: int) -> None:
@@ -226,11 +227,10 @@ class RunBatches:
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 
     def estimate(self) -> None:
-        """Put noisy counts together, those of further tables too, and fit homes to them."""
+        """Measure further tables, and fit homes to all noisy counts."""
         with suppress(FileExistsError), whole_folder(self.estimated) as folder:
             for run in range(self.implicates.runs):
-                noisy = [CellFile(folder / _noisy(run, k), np.int64) for k in range(len(self._tables))]
-                self._gather(noisy[0], run)
+                noisy = self._noisy_counts(run, folder)
                 for k, table in enumerate(self._tables[1:], start=1):
                     noisy[k][:] = measure(self.staging.read_counts(k), table.parameters, self.key, k, 0, run)
                 assert self.layout is not None
@@ -243,16 +243,6 @@ class RunBatches:
                         CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
-        for batch in range(len(self.slices)):  # what they hold is in there
-            shutil.rmtree(self.made("measure", batch), ignore_errors=True)
-
-    def _gather(self, whole: CellFile, run: int) -> None:
-        """Put the noisy counts of all batches into one file."""
-        begin = 0
-        for batch in range(len(self.slices)):
-            part = CellFile(self.made("measure", batch) / _noisy(run, 0), np.int64)[:]
-            whole[begin : begin + part.size] = part
-            begin += part.size
 
     @property
     def _tables(self) -> tuple[MeasuredTable, ...]:
@@ -260,9 +250,16 @@ class RunBatches:
             raise TypeError("the mechanism of the plan measures no tables")
         return self.layout.tables
 
-    def noisy_counts(self, run: int) -> list[CellFile]:
+    def noisy_counts(self, run: int) -> list[Cells]:
         """Return the noisy counts of every measured table."""
-        return [CellFile(self.estimated / _noisy(run, k), np.int64) for k in range(len(self._tables))]
+        return self._noisy_counts(run, self.estimated)
+
+    def _noisy_counts(self, run: int, folder: Path) -> list[Cells]:
+        """Return those of the first table as its batches keep them, and the others of a folder."""
+        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self.slices))]
+        others = [folder / _noisy(run, k) for k in range(1, len(self._tables))]
+        first = JoinedFiles([CellFile(path, np.int64) for path in batches])
+        return [first, *(CellFile(path, np.int64) for path in others)]
 
     def _homes(self, batch: int) -> tuple[slice, NDArray[np.int32], NDArray[np.int64] | None]:
         """Return the pools of a batch, its homes pool after pool, and how many each has if not its slots."""

@@ -96,11 +96,12 @@ def sample_release(
             with suppress(KeyError):  # a scheduler without a dashboard
                 progress.say(f"Dask dashboard: {client.dashboard_link}")
         drawing = Step.DRAW, f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
-        if plan.measures and not run.finished(run.estimated):
+        if plan.measures:
             with progress.step(Step.MEASURE):
                 _each_batch(client, store, run, "measure", state.name, progress)
             with progress.step(Step.ESTIMATE):
-                run.estimate()
+                if not run.finished(run.estimated):
+                    run.estimate()
         with progress.step(*drawing):
             _each_batch(client, store, run, "draw", state.name, progress)
     by_batch = (run.parts_of(run.made("draw", batch)) for batch in range(len(run.slices)))

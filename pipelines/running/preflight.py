@@ -130,15 +130,15 @@ def space_needed(plan: ReleasePlan) -> int:
 
     Homes take 12 bytes a job. Data files are there twice while they are joined; of the demo region and of
     Rhode Island a job takes about 7 bytes in all of them, and 20, with 1 for each column of counts, are
-    reckoned with. A cell of a measured table has a noisy count, which is there twice for a while and then
-    published, and a factor, 8 bytes each; where several tables are fitted together, three numbers more.
+    reckoned with. A cell of a measured table has a noisy count, kept and published, and a factor, 8 bytes
+    each; where several tables are fitted together, three numbers more.
     """
     jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.categories.values()))
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
     if plan.measures:
         cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
         cells += sum(int(groups.table.offsets[-1]) for groups in plan.further)
-        needed += 8 * cells * (4 * plan.implicates.runs + (3 if plan.further else 0))
+        needed += 8 * cells * (3 * plan.implicates.runs + (3 if plan.further else 0))
     return needed
 
 

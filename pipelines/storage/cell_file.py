@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CellFile", "new_numbers"]
+__all__ = ["CellFile", "JoinedFiles", "new_numbers"]
 
 _IN_MEMORY = 2**23  # numbers: files of fewer would only take time
 
@@ -45,6 +47,34 @@ class CellFile:
         with open(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             file.seek((cells.start or 0) * self._kind.itemsize)
             file.write(np.ascontiguousarray(values, self._kind).data)
+
+
+class JoinedFiles:
+    """Files of numbers that are read like one array, in which they stand one after another.
+
+    Parameters
+    ----------
+    files : sequence of CellFile
+        At least one.
+    """
+
+    def __init__(self, files: Sequence[CellFile]) -> None:
+        self._files = files
+        self._begins = [0, *itertools.accumulate(map(len, files))]
+
+    def __getitem__(self, cells: slice) -> npt.NDArray[Any]:
+        """Read a run of numbers."""
+        begin, stop, _ = cells.indices(self._begins[-1])
+        pieces = [
+            file[max(begin - first, 0) : max(stop - first, 0)]
+            for file, first, last in zip(self._files, self._begins, self._begins[1:], strict=False)
+            if first < stop and begin < last
+        ]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [self._files[0][:0]])
+
+    def __setitem__(self, cells: slice, values: npt.NDArray[Any]) -> None:
+        """Refuse: they are kept as they are."""
+        raise TypeError("files that are joined are only read")
 
 
 def new_numbers(folder: Path, name: str, cells: int) -> CellFile | npt.NDArray[np.float64]:

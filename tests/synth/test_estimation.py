@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from synth import estimation
 from synth.estimation import Run, estimate, fit_factors
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable, layouts, measure
@@ -151,6 +152,20 @@ def test_runs_of_places_are_fitted_as_all_places_are(case: tuple) -> None:
     whole, parts = (fit_factors(tables, noisy, groups, prior, of) for of in (None, runs))
     for one, other in zip(whole, parts, strict=True):
         assert other[:] == pytest.approx(one[:], rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(cases())
+def test_places_of_one_table_have_the_same_bits_in_any_runs(case: tuple) -> None:
+    groups, tables, noisy = case
+    one = groups.merged(1)
+    whole = [Run(slice(0, one.n_places), slice(0, one.n.size))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimation, "_FEW_CELLS", 5)
+        assert len(estimation._few_at_a_time(tables[:1], one)) == 2
+        (few,) = fit_factors(tables[:1], noisy[:1], one, prior)
+    (all_at_once,) = fit_factors(tables[:1], noisy[:1], one, prior, whole)
+    assert few[:].tobytes() == all_at_once[:].tobytes()
 
 
 @settings(max_examples=30, deadline=None)

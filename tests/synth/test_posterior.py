@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import gammaln, softmax
 
-from synth.posterior import _log_likelihood, least_loss, likeliest_concentration, posterior
+from synth.posterior import (
+    _log_likelihood,
+    _moments,
+    _moments_of_ones,
+    least_loss,
+    likeliest_concentration,
+    posterior,
+)
 
 from .measured_reference import log_likelihood, losses, posterior_means
 
@@ -37,6 +44,38 @@ def test_posterior_means_are_the_plain_ones(case: list, n: int, kappa: float, p:
     assert mean == pytest.approx(
         posterior_means(y.tolist(), expected.tolist(), n, kappa, p), rel=1e-3, abs=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    ("odds", "p", "most"), [(1.0, 0.1, 500), (0.7, 0.9, 40), (6.0, 0.1, 3), (0.5, 1e-14, 1)]
+)
+def test_moments_of_many_cells_are_those_of_each(odds: float, p: float, most: int) -> None:
+    """Bit for bit, whatever a processor computes side by side."""
+    shape = np.append(np.geomspace(1e-12, 3.9, 300), 1e-300)
+    cells = np.arange(0, 301, 2)
+    mean, variance = np.zeros(301), np.zeros(301)
+    _moments_of_ones(cells, shape, odds, p, most, mean, variance)
+    alone = [_moments(1, shape[c], odds, p, most) for c in cells]
+    assert np.stack([mean[cells], variance[cells]], axis=1).tolist() == [list(one) for one in alone]
+    assert not mean[1::2].any()
+
+
+def test_groups_of_several_sizes_have_the_bits_of_each() -> None:
+    rng = np.random.default_rng(3)
+    k, n = np.array([700, 3, 1, 40]), np.array([900, 7, 5, 60])
+    offsets = np.append(0, np.cumsum(k))
+    y = rng.geometric(0.5, offsets[-1]) * rng.integers(-1, 2, offsets[-1])
+    expected = np.concatenate(
+        [rng.dirichlet(np.full(size, 0.3)) * jobs for size, jobs in zip(k, n, strict=True)]
+    )
+    for function in (
+        lambda *given: np.stack(posterior(*given)),
+        lambda *given: least_loss(*given)[np.newaxis],
+    ):
+        together = function(y, offsets, expected, n, 20.0, 0.3)
+        for g, (a, b) in enumerate(itertools.pairwise(offsets.tolist())):
+            alone = function(y[a:b], np.array([0, b - a]), expected[a:b], n[g : g + 1], 20.0, 0.3)
+            assert together[:, a:b].tobytes() == alone.tobytes()
 
 
 @settings(max_examples=25, deadline=None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.storage import cell_file
-from pipelines.storage.cell_file import CellFile, new_numbers
+from pipelines.storage.cell_file import CellFile, JoinedFiles, new_numbers
 
 
 def test_a_file_is_read_and_written_like_an_array(tmp_path: Path) -> None:
@@ -31,3 +31,15 @@ def test_only_many_numbers_are_in_a_file(tmp_path: Path, monkeypatch: pytest.Mon
         numbers[0:cells] = np.arange(cells) / 2
         assert numbers[:].tolist() == [i / 2 for i in range(cells)]
     assert (tmp_path / "numbers").stat().st_size == 4 * 8
+
+
+def test_files_are_read_as_one(tmp_path: Path) -> None:
+    files = [CellFile(tmp_path / str(i), np.int64) for i in range(3)]
+    for file, values in zip(files, ([0, 1, 2], [3], [4, 5]), strict=True):
+        file[:] = np.array(values)
+    joined = JoinedFiles(files)
+    for part in (slice(None), slice(1, 2), slice(2, 5), slice(3, 4), slice(4, 4), slice(5, None)):
+        assert joined[part].tolist() == np.arange(6)[part].tolist()
+        assert joined[part].dtype == np.int64
+    with pytest.raises(TypeError, match="only read"):
+        joined[:] = np.zeros(6, np.int64)
