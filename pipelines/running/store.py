@@ -98,6 +98,8 @@ class RunStore:
 
     def put_for(self, run: RunBatches, task: Task, batches: Sequence[int]) -> None:
         """Put what a task needs of these batches: their homes, or the estimate of all homes."""
+        if not batches:
+            return
         if task == "draw" and run.plan.measures:
             self.pack(_ESTIMATED, run.estimated)
         else:

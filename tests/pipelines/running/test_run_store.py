@@ -22,6 +22,7 @@ from .helpers import (
     Table,
     cluster_of_processes,
     everything,
+    interrupted,
     kill_when_drawing,
     left_over,
     seeded,
@@ -123,6 +124,19 @@ def test_what_is_killed_changes_no_byte(
     assert everything(out / "public") == local
     assert objects(bucket) == []
     assert [account.debits for account in pipelines.Ledger(book).accounts()] == [2]
+
+
+@pytest.mark.parametrize("mechanism", [{}, TABLES], ids=["resampling", "tables"])
+def test_a_run_whose_batches_are_all_drawn_is_resumed_there(
+    mechanism: Table, bucket: Any, batches: Configs, blind: Any, frozen_day: None
+) -> None:
+    config = batches(mechanism, {"run.confidential_store": STORE})
+    with blind(config) as (address, *_):
+        interrupted(config, scheduler=address)
+        assert objects(bucket) == []
+        resumed = pipelines.resume(config.release.out, scheduler=address)
+    assert objects(bucket) == []
+    assert everything(resumed.public) == everything(seeded(batches(mechanism)).public)
 
 
 KILLED = """
