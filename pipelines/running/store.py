@@ -20,15 +20,17 @@ import secrets
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipelines.running.batches import RunBatches, Task
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.durable import whole_folder, write_whole
+
+if TYPE_CHECKING:  # whoever lists unfinished runs needs nothing that draws
+    from pipelines.running.batches import RunBatches, Task
 
 __all__ = ["RunStore", "WorkerFolder", "kept_in", "take_back"]
 
@@ -90,9 +92,8 @@ class RunStore:
         self.pack(_PLAN, staging.public / "plan")
         self.put(staging, ["confidential/state.json", "confidential/run.key"])
 
-    def put(self, staging: RunFolder, names: Iterable[str]) -> None:
+    def put(self, staging: RunFolder, names: Sequence[str]) -> None:
         """Put files of the run's folder, under the same names."""
-        names = list(names)
         with self._opened() as (fs, root):
             fs.put([str(staging.folder / name) for name in names], [f"{root}/{name}" for name in names])
 

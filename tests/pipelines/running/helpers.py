@@ -31,6 +31,14 @@ TABLES: Table = {"release.mechanism": "geometric", "plan.retention_min": None}  
 GEOMETRIC: Table = TABLES | {"workload": [{"home": "trct", "work": "trct"}]}  # nothing to search
 BUCKET, SECRETS = "agency-bucket", ("CANARYKEYID", "CANARYsecretkey")  # of a store, and for it
 FULL = OSError(28, "No space left on device")
+KILLING = [
+    pytest.mark.slow,
+    # What distributed itself leaves behind when a scheduler or a worker is killed.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -23,16 +23,9 @@ from pipelines.planning import trials
 from pipelines.running import executor as drawing
 from pipelines.running.folder import RunFolder
 
-from .helpers import Configs, everything, interrupted, seeded
+from .helpers import KILLING, Configs, everything, interrupted, seeded
 
-pytestmark = [
-    pytest.mark.slow,
-    # What distributed itself leaves behind when a worker is killed.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = KILLING
 
 
 @pytest.fixture(scope="module")

@@ -19,16 +19,9 @@ import pipelines
 from pipelines.running import executor
 from pipelines.running.folder import RunFolder
 
-from .helpers import Configs, cluster_of_processes, everything, kill_when_drawing, left_over, seeded
+from .helpers import KILLING, Configs, cluster_of_processes, everything, kill_when_drawing, left_over, seeded
 
-pytestmark = [
-    pytest.mark.slow,
-    # What distributed itself leaves behind when a scheduler or a worker is killed.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = KILLING
 LIMIT = "distributed.scheduler.no-workers-timeout"
 QUICK = {LIMIT: "6s", "distributed.comm.timeouts.connect": "4s"}
 

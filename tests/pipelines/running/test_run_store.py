@@ -16,6 +16,7 @@ from pipelines.running.store import RunStore
 
 from .helpers import (
     BUCKET,
+    KILLING,
     SECRETS,
     TABLES,
     Configs,
@@ -28,14 +29,7 @@ from .helpers import (
     seeded,
 )
 
-pytestmark = [
-    pytest.mark.slow,
-    # What distributed itself leaves behind when a scheduler or a worker is killed.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = KILLING
 STORE = f"s3://{BUCKET}/secret"
 # What a worker loads: whatever Python does with a path of the run's folder ends the worker.
 BLIND = """
