@@ -22,7 +22,7 @@ from pipelines.planning.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names
 from pipelines.release.names import NAME_FILE
-from pipelines.release.polygons import POLYGON_FOLDER, rewrite_polygons
+from pipelines.release.polygons import POLYGON_FOLDER, by_geopandas, rewrite_polygons
 from pipelines.release.provenance import dependency_versions
 from pipelines.storage.errors import ShownError
 from pipelines.storage.gzip_members import GzipFormError, Member, read_members
@@ -30,7 +30,7 @@ from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyar
 
 __all__ = ["BytesError", "check_bytes"]
 
-_OF_NOTES = ("geopandas", "pandas", "pyproj", "shapely")  # what decides the notes of a GeoParquet file
+_OF_NOTES = ("geopandas", "pandas", "pyproj", "shapely")  # what decides the notes of GeoPandas
 _GZIP_LEVELS = (GZIP_LEVEL, 6)  # that of CSV files, and of those that earlier versions wrote
 _PIECE = 2**22  # bytes of a CSV file that are compared at a time
 
@@ -78,9 +78,10 @@ def check_bytes(
         tables = {name.removeprefix("plan/"): sha256 for name, sha256 in hashes.items()}
         others += (f"plan/{name}" for name in check_plan_bytes(plan, folder / "plan", tables))
     for name in sorted(name for name in hashes if name == NAME_FILE or name.startswith(f"{POLYGON_FOLDER}/")):
-        path, shapes = folder / name, name != NAME_FILE
-        write = rewrite_polygons if shapes and same_notes else rewrite
-        if not check_parquet_bytes(path, partial(write, path)) or (shapes and not same_notes):
+        path = folder / name
+        noted = by_geopandas(path)
+        write = rewrite_polygons if noted and same_notes else rewrite
+        if not check_parquet_bytes(path, partial(write, path)) or (noted and not same_notes):
             others.append(name)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.configuration).items()}

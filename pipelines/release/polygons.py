@@ -6,21 +6,26 @@ configuration names the files that they came from, and the checksums of the rele
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
 
 from geo_data.geography import Geography
 from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text
 
-if TYPE_CHECKING:  # many a release has no polygons, and geopandas takes its time
+if TYPE_CHECKING:  # it takes its time, and only files of earlier versions need it
     import geopandas as gpd
 
 __all__ = [
     "POLYGON_FOLDER",
+    "by_geopandas",
     "check_polygons",
     "polygon_file",
     "rewrite_polygons",
@@ -28,6 +33,31 @@ __all__ = [
 ]
 
 POLYGON_FOLDER = "geo"
+
+_KINDS = {"MultiPolygon": 6, "Polygon": 3}  # as GeoParquet and GEOS name them
+
+# EPSG:4326 as PROJ 9.6 writes it: libraries of other versions would say it otherwise, and files would differ.
+_MEMBERS = ("Transit", "G730", "G873", "G1150", "G1674", "G1762", "G2139", "G2296")
+_EPSG_4326 = {
+    "$schema": "https://proj.org/schemas/v0.7/projjson.schema.json",
+    "type": "GeographicCRS",
+    "name": "WGS 84",
+    "datum_ensemble": {
+        "name": "World Geodetic System 1984 ensemble",
+        "members": [{"name": f"World Geodetic System 1984 ({member})"} for member in _MEMBERS],
+        "ellipsoid": {"name": "WGS 84", "semi_major_axis": 6378137, "inverse_flattening": 298.257223563},
+        "accuracy": "2.0",
+        "id": {"authority": "EPSG", "code": 6326},
+    },
+    "coordinate_system": {
+        "subtype": "ellipsoidal",
+        "axis": [
+            {"name": "Geodetic latitude", "abbreviation": "Lat", "direction": "north", "unit": "degree"},
+            {"name": "Geodetic longitude", "abbreviation": "Lon", "direction": "east", "unit": "degree"},
+        ],
+    },
+    "id": {"authority": "EPSG", "code": 4326},
+}
 
 
 def polygon_file(level: str) -> str:
@@ -40,18 +70,35 @@ def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None
     for level, frame in shapes.items():
         path = folder / polygon_file(level)
         path.parent.mkdir(exist_ok=True)
-        _write(frame, path)
+        table = _table(level, pa.chunked_array([frame[level]]), frame.geometry.to_numpy())
+        pq.write_table(table, path, compression="zstd")
+
+
+def _table(level: str, codes: pa.ChunkedArray, shapes: NDArray[np.object_]) -> pa.Table:
+    """Return GeoParquet 1.1, all of whose notes follow from the shapes."""
+    kinds = shapely.get_type_id(shapes)
+    geometry = {
+        "encoding": "WKB",
+        "crs": _EPSG_4326,
+        "geometry_types": [name for name, kind in _KINDS.items() if (kinds == kind).any()],
+        "bbox": shapely.total_bounds(shapes).tolist(),
+    }
+    geo = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": geometry}}
+    stored = pa.array(shapely.to_wkb(shapes, flavor="iso"), pa.binary())
+    columns = {level: codes.cast(pa.large_string()), "geometry": stored}
+    return pa.table(columns, metadata={"geo": json.dumps(geo)})
+
+
+def by_geopandas(path: Path) -> bool:
+    """Whether GeoPandas wrote a file, as for earlier versions: its notes are those of several libraries."""
+    return b"pandas" in (pq.read_metadata(path).metadata or {})
 
 
 def rewrite_polygons(path: Path, target: Any) -> None:
-    """Write what a file of polygons holds to another file, as `write_polygons` would."""
+    """Write what a file of an earlier version holds to another file, as that version did."""
     import geopandas as gpd
 
-    _write(gpd.read_parquet(path), target)
-
-
-def _write(frame: gpd.GeoDataFrame, target: Any) -> None:
-    frame.to_parquet(target, index=False, compression="zstd")
+    gpd.read_parquet(path).to_parquet(target, index=False, compression="zstd")
 
 
 def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) -> str:
@@ -65,29 +112,39 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
         If a file is missing or of another form, has codes that are not of its level or come twice, another
         reference system than EPSG:4326, or shapes that are not valid polygons.
     """
-    import geopandas as gpd
-    import shapely
-
     found = []
     for level in levels:
         name = polygon_file(level)
-        if not (folder / name).is_file():
+        path = folder / name
+        if not path.is_file():
             raise ValueError(f"{name} is missing")
         form: dict[str, Kind] = {level: is_text, "geometry": any_kind}
-        check_form(folder / name, form, frozenset({b"geo", b"pandas"}))
-        frame = gpd.read_parquet(folder / name)
-        unit = geography.unit_number(level, frame[level])
+        check_form(path, form, frozenset({b"geo", b"pandas"}))
+        table = pq.read_table(path)
+        codes, stored = table[level], table["geometry"].to_pylist()
+        unit = geography.unit_number(level, codes)
         if (np.diff(unit, prepend=-1) <= 0).any():
             raise ValueError(f"{name}: codes are not units of {level}, each once and in order")
-        if frame.crs is None or frame.crs.to_epsg() != 4326:
-            raise ValueError(f"{name}: the reference system is not EPSG:4326")
-        shapes = frame.geometry.to_numpy()
-        polygons = np.isin(shapely.get_type_id(shapes), [3, 6])  # polygon and multipolygon
+        earlier = by_geopandas(path)
+        if earlier:
+            _check_reference_system(path, name)
+        shapes = shapely.from_wkb(np.array(stored, object))
+        polygons = np.isin(shapely.get_type_id(shapes), [*_KINDS.values()])
         flat = polygons & ~shapely.has_z(shapes)
         if not (flat & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)).all():
             raise ValueError(f"{name}: shapes are not valid polygons in the plane")
-        stored = pq.read_table(folder / name, columns=["geometry"])["geometry"]
-        if stored.to_pylist() != shapely.to_wkb(shapes, flavor="iso").tolist():
+        if stored != shapely.to_wkb(shapes, flavor="iso").tolist():
             raise ValueError(f"{name}: shapes are written in another way, or have more behind them")
-        found.append(f"{len(frame):,} of {geography.n_units(level):,} {level}")
+        if not earlier and not table.equals(_table(level, codes, shapes), check_metadata=True):
+            raise ValueError(f"{name}: the notes are not those of these shapes in EPSG:4326")
+        found.append(f"{len(shapes):,} of {geography.n_units(level):,} {level}")
     return ", ".join(found)
+
+
+def _check_reference_system(path: Path, name: str) -> None:
+    """Refuse a file by GeoPandas that names another reference system."""
+    import geopandas as gpd
+
+    crs = gpd.read_parquet(path).crs
+    if crs is None or crs.to_epsg() != 4326:
+        raise ValueError(f"{name}: the reference system is not EPSG:4326")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import geopandas as gpd
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shapely
 
@@ -163,6 +165,57 @@ def test_shapes_that_maps_cannot_rely_on(public_copy: Path) -> None:
             error = refused(public_copy)
             assert error.check == "polygons"
             assert words in str(error)
+
+
+def noted(change: Callable[[dict[str, object], dict[str, object]], None]) -> Callable[[pa.Table], pa.Table]:
+    """The notes of GeoParquet, and in them those of the shapes, are others."""
+
+    def other(table: pa.Table) -> pa.Table:
+        geo = json.loads(table.schema.metadata[b"geo"])
+        change(geo, geo["columns"]["geometry"])
+        return table.replace_schema_metadata({"geo": json.dumps(geo)})
+
+    return other
+
+
+NOTES: list[Callable[[pa.Table], pa.Table]] = [
+    noted(lambda _, shapes: shapes.pop("crs") and None),
+    noted(lambda _, shapes: shapes.update(crs={**shapes["crs"], "area": "where they live"})),  # type: ignore[dict-item]
+    noted(lambda _, shapes: shapes.update(bbox=[-180.0, -90.0, 180.0, 90.0])),
+    noted(lambda _, shapes: shapes.update(geometry_types=[])),
+    noted(lambda geo, _: geo.update(creator="where they live")),
+    lambda table: table.replace_schema_metadata(None),
+    lambda table: table.replace_schema_metadata({**table.schema.metadata, "ARROW:schema": "where they live"}),
+    lambda table: table.replace_schema_metadata(
+        {"geo": table.schema.metadata[b"geo"].replace(b'"WGS 84"', b'"WGS  84"')}
+    ),
+    lambda table: table.set_column(0, "trct", table["trct"].cast(pa.string())),
+    lambda table: table.cast(
+        pa.schema([field.with_nullable(False) for field in table.schema], table.schema.metadata)
+    ),
+    lambda table: table.cast(
+        pa.schema(
+            [table.schema.field(0), table.schema.field(1).with_metadata({"ARROW:extension:name": "home"})],
+            table.schema.metadata,
+        )
+    ),
+]
+
+
+def test_notes_that_do_not_follow_from_the_shapes(public_copy: Path) -> None:
+    path = public_copy / TRCT
+    written = pq.read_table(path)
+    for change in NOTES:
+        pq.write_table(change(written), path, compression="zstd")
+        seal_again(public_copy)
+        assert refused(public_copy).check == "polygons"
+
+
+def test_bytes_that_no_note_names(public_copy: Path) -> None:
+    path = public_copy / TRCT
+    pq.write_table(pq.read_table(path), path, compression="zstd", use_dictionary=False)
+    seal_again(public_copy)
+    assert refused(public_copy).check == "bytes"
 
 
 def test_a_file_that_is_no_parquet(public_copy: Path) -> None:
