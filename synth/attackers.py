@@ -24,7 +24,7 @@ from synth.calibration import alike_classes
 from synth.losses import PoolClass
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
-from synth.pruning import pruning_gain
+from synth.pruning import pruning_gain, quick_pruning_gain
 from synth.rationals import decimal_up
 from synth.record import pure_gain
 from synth.tails import Arithmetic, rigorous, upper_fraction
@@ -243,16 +243,20 @@ def largest_change(
         if fewest is None:
             return worst
         c = replace(c, n_min=fewest)
-    coins = _of_coins(c, retention, denominator, arithmetic, flint.ctx.prec)
     present = [
         _Cells(number, flint.fmpq(a, denominator), flint.fmpq(f.numerator, f.denominator))
         for number, a, f in zip(c.cells, c.prior, retention, strict=True)
         if number
     ]
-    before = gain = worst / coins
-    for cells in present:
-        gain = _gain(c, cells, _Others.of(c, present, cells, attackers), gain, arithmetic)
-    return worst if gain is before else arithmetic.larger(worst, gain * coins)
+    others = [_Others.of(c, present, cells, attackers) for cells in present]
+    for of_coins in (quick_pruning_gain, pruning_gain):  # nearly all classes gain no more by the quick one
+        coins = _of_coins(c, retention, denominator, arithmetic, of_coins, flint.ctx.prec)
+        before = gain = worst / coins
+        for cells, suspected in zip(present, others, strict=True):
+            gain = _gain(c, cells, suspected, gain, arithmetic)
+        if gain is before:
+            return worst
+    return arithmetic.larger(worst, gain * coins)
 
 
 @dataclass(frozen=True)
@@ -367,15 +371,16 @@ def _of_coins(
     retention: tuple[Fraction, ...],
     denominator: int,
     arithmetic: Arithmetic,
+    pruning: Callable[..., Any],
     _precision: int,
 ) -> Any:
     """Bound what the coins of cells without workers or draws add to a change of odds."""
     if all(f == 1 for f, k in zip(retention, c.cells, strict=True) if k):
         return arithmetic.number(1)
-    pruning = pruning_gain(replace(c, n_min=c.n_min - 1), retention, denominator, arithmetic)
+    gain = pruning(replace(c, n_min=c.n_min - 1), retention, denominator, arithmetic)
     lightest = c.n_min - 1 + c.kept_mass(denominator, retention, certain=True)
     mass = sum((k * Fraction(a, denominator) for k, a in zip(c.cells, c.prior, strict=True)), Fraction(0))
-    return pruning * arithmetic.number((1 + c.m_max / lightest) / (1 + c.m_max / (c.n_max - 1 + mass)))
+    return gain * arithmetic.number((1 + c.m_max / lightest) / (1 + c.m_max / (c.n_max - 1 + mass)))
 
 
 def _exact(c: PoolClass, retention: tuple[Fraction, ...], attackers: Attackers) -> bool:

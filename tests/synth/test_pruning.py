@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synth import pruning
 from synth.losses import PoolClass
-from synth.pruning import pruning_gain
+from synth.pruning import pruning_gain, quick_pruning_gain
 from synth.tails import FLOAT, rigorous, upper_fraction
 
 from . import reference
@@ -237,3 +237,24 @@ def test_no_pruning_no_pruning_loss() -> None:
         # nor is anything lost where nothing is drawn
         assert pruning_gain(make_class(3, 3, 0, (4,), Fraction(2), (7,)), (half,), 10, balls) == 1
     assert pruning_gain(c, ones, 10, FLOAT) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 300), st.integers(1, 300), strata_of_cells)
+def test_the_quick_bound_is_above(n: int, m: int, strata: Strata) -> None:
+    pool_class, retention = of_strata(n, m, strata)
+    with rigorous() as balls:
+        quick = upper_fraction(quick_pruning_gain(pool_class, retention, Q, balls))
+    assert quick * CLOSE >= integrated(n, m, strata)
+
+
+def test_the_quick_bound_is_near_where_pools_have_dozens_of_workers() -> None:
+    pool_class, retention = of_strata(
+        40, 40, [(Fraction(1, 225), Fraction(1), 20), (Fraction(1, 112), Fraction(1, 2), 150)]
+    )
+    with rigorous() as balls:
+        quick = quick_pruning_gain(pool_class, retention, Q, balls)
+        assert pruning_gain(pool_class, retention, Q, balls) < quick
+        assert upper_fraction(quick) < gains(
+            40, 40, [(Fraction(1, 225), Fraction(1), 20), (Fraction(1, 112), Fraction(1, 2), 150)]
+        )[0] * Fraction(10001, 10000)
