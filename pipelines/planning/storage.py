@@ -37,6 +37,7 @@ from pipelines.planning.measured import TableChoice, group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan, policy_of, record_range
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
+from pipelines.storage.parquet_form import read_rows
 
 __all__ = ["check_plan_bytes", "load_geography", "load_plan", "save_plan"]
 
@@ -181,7 +182,7 @@ def load_plan(
     check_tables(folder, document, hashes)
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
-    weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
+    weights = read_rows(folder / "blocks.parquet", ["weight"])["weight"].to_numpy()
     if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
         raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
     policy, level = policy_of(document["configuration"], geography), document["model_level"]
@@ -256,7 +257,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     """
     names, areas = document["geography"], stored_areas(folder, document)
     columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]
-    table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
+    table = read_rows(folder / "blocks.parquet", columns, names["levels"])
     try:
         return ordered_geography(
             names["block"],
@@ -389,7 +390,7 @@ def _check_cells(domains: synth.Domains, geography: Geography, level: object) ->
 
 def _read(path: Path) -> pa.Table:
     """Read a table, none of whose cells is empty: numpy would make floats of them."""
-    table = pq.read_table(path)
+    table = read_rows(path)
     if any(column.null_count for column in table.columns):
         raise ValueError(f"{path.name}: there are empty cells")
     return table

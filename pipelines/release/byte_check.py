@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -68,8 +68,7 @@ def check_bytes(
     ValueError
         Naming the first file that has other bytes.
     """
-    made_with, here = certificate.software.dependencies, dependency_versions()
-    same_notes = all(made_with.get(name) == here[name] for name in _OF_NOTES)
+    made_with = certificate.software.dependencies
     for name in sorted(name for name in hashes if name.endswith(".parquet")):
         if pyarrow_of(folder / name) != made_with.get("pyarrow"):
             raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
@@ -80,8 +79,9 @@ def check_bytes(
     for name in sorted(name for name in hashes if name == NAME_FILE or name.startswith(f"{POLYGON_FOLDER}/")):
         path = folder / name
         noted = by_geopandas(path)
-        write = rewrite_polygons if noted and same_notes else rewrite
-        if not check_parquet_bytes(path, partial(write, path)) or (noted and not same_notes):
+        as_here = not noted or all(made_with.get(name) == _here(name) for name in _OF_NOTES)
+        write = rewrite_polygons if noted and as_here else rewrite
+        if not (check_parquet_bytes(path, partial(write, path)) and as_here):
             others.append(name)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
@@ -93,19 +93,24 @@ def check_bytes(
             if csv in names and not any(
                 _check_csv(folder, names[csv], names[parquet], level) for level in levels
             ):
-                if made_with.get("zlib") == here["zlib"]:
-                    raise BytesError(f"{names[csv]}: zlib {here['zlib']} compresses its rows otherwise")
+                if made_with.get("zlib") == _here("zlib"):
+                    raise BytesError(f"{names[csv]}: zlib {_here('zlib')} compresses its rows otherwise")
                 others.append(names[csv])
     if others:
         return (
             f"nothing is beside the rows. How they are encoded was not compared in {len(others)} files that "
-            f"other versions of libraries wrote than those here ({_versions(here)}): {', '.join(others)}"
+            f"other versions of libraries wrote than those here ({_versions()}): {', '.join(others)}"
         )
     return "every table is, byte for byte, what this program writes of its rows"
 
 
-def _versions(here: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {here[name]}" for name in ("pyarrow", "zlib", *_OF_NOTES))
+def _here(name: str) -> str:
+    """Return the version of a library; asked only where it matters, as all are looked up at once."""
+    return dependency_versions()[name]
+
+
+def _versions() -> str:
+    return ", ".join(f"{name} {_here(name)}" for name in ("pyarrow", "zlib", *_OF_NOTES))
 
 
 def _check_table(folder: Path, name: str) -> Iterator[str]:

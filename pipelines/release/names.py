@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from geo_data.geography import Geography
 from geo_data.unit_names import clean_names
-from pipelines.storage.parquet_form import check_form, is_text
+from pipelines.storage.parquet_form import check_form, is_text, read_rows
 
 __all__ = ["NAME_FILE", "check_names", "read_names", "write_names"]
 
@@ -56,7 +56,7 @@ def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
     levels = _named_levels(geography)
     names = {level: np.full(geography.n_units(level), "", object) for level in levels}
     path = folder / NAME_FILE
-    table = pq.read_table(path).to_pandas() if path.is_file() else pd.DataFrame(columns=_COLUMNS)
+    table = read_rows(path).to_pandas() if path.is_file() else pd.DataFrame(columns=_COLUMNS)
     for level in levels:
         part = table[table["level"] == level]
         unit = geography.unit_number(level, part["code"])
@@ -74,7 +74,7 @@ def check_names(folder: Path, geography: Geography) -> str:
         another order, or names that are missing, blank or not on one line.
     """
     check_form(folder / NAME_FILE, dict.fromkeys(_COLUMNS, is_text))
-    frame = pq.read_table(folder / NAME_FILE).to_pandas()
+    frame = read_rows(folder / NAME_FILE).to_pandas()
     levels = _named_levels(geography)
     found = [level for level in levels if (frame["level"] == level).any()]
     if frame.empty:

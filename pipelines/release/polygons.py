@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import shapely
 from numpy.typing import NDArray
 
 from geo_data.geography import Geography
-from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text
+from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text, read_rows
 
 if TYPE_CHECKING:  # it takes its time, and only files of earlier versions need it
     import geopandas as gpd
@@ -76,6 +75,8 @@ def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None
 
 def _table(level: str, codes: pa.ChunkedArray, shapes: NDArray[np.object_]) -> pa.Table:
     """Return GeoParquet 1.1, all of whose notes follow from the shapes."""
+    import shapely  # many a release has no polygons
+
     kinds = shapely.get_type_id(shapes)
     geometry = {
         "encoding": "WKB",
@@ -112,6 +113,8 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
         If a file is missing or of another form, has codes that are not of its level or come twice, another
         reference system than EPSG:4326, or shapes that are not valid polygons.
     """
+    import shapely
+
     found = []
     for level in levels:
         name = polygon_file(level)
@@ -120,7 +123,7 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
             raise ValueError(f"{name} is missing")
         form: dict[str, Kind] = {level: is_text, "geometry": any_kind}
         check_form(path, form, frozenset({b"geo", b"pandas"}))
-        table = pq.read_table(path)
+        table = read_rows(path)
         codes, stored = table[level], table["geometry"].to_pylist()
         unit = geography.unit_number(level, codes)
         if (np.diff(unit, prepend=-1) <= 0).any():

@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from packaging.requirements import Requirement
-
 from pipelines.storage.checksums import sha256_of
 
 __all__ = ["SBOM", "SourceState", "dependency_versions", "source_state"]
@@ -93,6 +91,8 @@ def dependency_versions() -> Mapping[str, str]:
     importlib.metadata.PackageNotFoundError
         If the package or one of its dependencies is not installed.
     """
+    from packaging.requirements import Requirement  # takes its time
+
     # Python says nothing of its zlib, which decides the bytes of CSV files.
     versions = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
     for text in importlib.metadata.requires(_DISTRIBUTION) or []:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.storage.parquet_form import FormError
+from pipelines.storage.parquet_form import FormError, read_rows
 from pipelines.storage.parquet_pages import check_pages
 
 __all__ = ["ROW_GROUP", "check_parquet_bytes", "pyarrow_of", "rewrite", "row_groups"]
@@ -75,7 +75,7 @@ def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> 
 
 def rewrite(path: Path, target: Any) -> None:
     """Write the rows of a file to another one, as a table that is written at once."""
-    pq.write_table(pq.read_table(path), target, compression="zstd")
+    pq.write_table(read_rows(path), target, compression="zstd")
 
 
 def row_groups(path: Path) -> Iterator[pa.Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from geo_data.delimited import most_bytes
 from pipelines.storage.errors import ShownError
 
-__all__ = ["FormError", "Kind", "any_kind", "check_form", "is_count", "is_text"]
+__all__ = ["FormError", "Kind", "any_kind", "check_form", "is_count", "is_text", "read_rows"]
 
 Kind = Callable[[pa.DataType], bool]
 _ALLOWED = {b"ARROW:schema"}
@@ -77,3 +77,9 @@ def check_form(
     if {*(found.metadata or {}), *(schema.metadata or {})} - _ALLOWED - metadata:
         raise FormError(f"{path.name}: the file has notes of its own")
     return found
+
+
+def read_rows(path: Path, columns: list[str] | None = None, as_dictionary: Sequence[str] = ()) -> pa.Table:
+    """Read a file, or some columns of it: without what pyarrow loads to look for rows in many files."""
+    with pq.ParquetFile(path, read_dictionary=as_dictionary) as file:
+        return file.read(columns)
