@@ -62,8 +62,8 @@ class Family:
     ----------
     label : ndarray of int, shape (n_sums,)
         Not negative.
-    size : int
-        Number of labels that there may be.
+    size : int or None
+        Number of labels that there may be; None if no others than those of sums are asked for.
     stratum : ndarray of int, shape (n_sums,)
         `SAME`, `OTHER` or `OUTSIDE`: how near factors are to 1 is measured for each. Of all sums of a label.
     far : bool, optional
@@ -82,26 +82,50 @@ class Family:
         Standard deviation of factors around 1, by stratum; `draw_effects` measures it.
     chances : list of ndarray of float64, shape (n_strata * sizes, kinds)
         Of the kinds of factors, by what is expected of them, in each draw; `draw_effects` sets them.
+    values : list of ndarray of float16, shape (n_labels,)
+        The factors in each draw, but for those of single sums; `draw_effects` sets them.
     """
 
     def __init__(
         self,
         label: NDArray[np.integer],
-        size: int,
+        size: int | None,
         stratum: NDArray[Any],
         far: bool = False,
         areas: bool = False,
     ) -> None:
-        used = np.zeros(size, np.bool_)
-        used[label] = True
-        number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        self.label: Int32 = number[label]
-        self.stratum = np.zeros(int(number[-1]) + 1, np.int64)
+        self._labels, number = np.unique(label, return_inverse=True)
+        self.label: Int32 = number.astype(np.int32)
+        self.stratum = np.zeros(self._labels.size, np.int64)
         self.stratum[self.label] = stratum
-        self.unused = size - self.stratum.size
+        self.unused = 0 if size is None else size - self._labels.size
         self.far, self.areas = far, areas
         self.scale: Float64 = np.full(_STRATA, 0.3)
         self.chances: list[Float64] = []
+        self.values: list[NDArray[np.float16]] = []
+
+    def given(self, label: Int64, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
+        """Return the factors of labels in each draw: those that sums have were drawn with them.
+
+        Parameters
+        ----------
+        label : ndarray of int64, shape (n,)
+            As they were given; not all need be of sums.
+        jobs, stratum, random
+            As for `unknown`.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_draws, n)
+        """
+        result = self.unknown(jobs, stratum, random)
+        if not self.values:
+            return result
+        at = np.minimum(np.searchsorted(self._labels, label), self._labels.size - 1)
+        known = self._labels[at] == label
+        for row, values in zip(result, self.values, strict=True):
+            row[known] = values[at[known]]
+        return result
 
     def unknown(self, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
         """Draw factors of labels of which nothing is known, as far from 1 as those that were drawn.
@@ -244,6 +268,8 @@ def draw_effects(
             factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
             for one in drawn:
                 one.note()
+            for one, family in zip(shared, families, strict=False):
+                family.values.append(np.clip(one.value, *_HALF).astype(np.float16))
         done(turn + _BURN + 1, draws + _BURN)
     for one in drawn:
         one.finish()

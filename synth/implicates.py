@@ -13,17 +13,16 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, group_evidence
-from synth.effects import OTHER, OUTSIDE, SAME, Effects, Family, Sums, draw_effects, product, spread_of
+from synth.effects import Effects, Family, Sums, draw_effects, product, spread_of
 from synth.estimation import Prior
 from synth.evidence import Evidence
+from synth.inside import Homes, Inside, Together, strata
 from synth.measured import JobGroups, layouts
 from synth.placing import GROUP, ROW, STEERED, draw_place
 from synth.plan import Domains, Table
@@ -143,7 +142,6 @@ class Implicates:
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
-        self._far_of: tuple[int, Any] = -1, None
         self._apart, self._categories = apart or {}, categories or {}
         self._alike = np.zeros((0, tables[0].n.size), np.int64) if alike is None else alike
         self._shapes = np.full((len(self._alike), SHAPES.size), 1 / SHAPES.size)
@@ -154,7 +152,6 @@ class Implicates:
         self._factor_of_sums = effects.factor
         self._variance = self.families[0].scale ** 2
         self._measure_concentrations(sums, effects, random)
-        self._fine = self._inside_cells(work_area, home_area, random)
         # Of products: a product of means may be many times as large, where factors are skewed.
         mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
@@ -245,7 +242,7 @@ class Implicates:
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         expected = np.zeros(every.size)
         fine, cuts, stops = [], [], []
-        parts: list[tuple[Float32, ...]] = []
+        told: list[tuple[Float32, ...]] = []
         inside: list[Float64] = []
         for number, layout, end, cell, own in zip(
             numbers, self._layouts, self._ends.tolist(), self._cell, self._own, strict=True
@@ -259,7 +256,7 @@ class Implicates:
             value, variance, slope = (np.stack(one) for one in each)
             by_size = table.n[own] / table.n[own].sum()
             total = value.sum(axis=0), variance.sum(axis=0), by_size @ slope
-            parts.append(tuple(one.astype(np.float32) for one in total))
+            told.append(tuple(one.astype(np.float32) for one in total))
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
         up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
         common = [
@@ -287,40 +284,71 @@ class Implicates:
                     inside, better = mixed, tried
             chosen = better
         del fine, common, mixed, coarse
-        value, variance, slope = (np.concatenate(one) for one in zip(*parts, strict=True))
-        starts = np.concatenate(cuts)
+        value, variance, slope = (np.concatenate(one) for one in zip(*told, strict=True))
         place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
-        # Cells of two places are the same homes if they begin and end alike.
-        stop = np.concatenate(stops).astype(np.int64)
-        cells, home = np.unique((starts.astype(np.int64) << 32) + stop, return_inverse=True)
-        area = np.searchsorted(home_area, starts, side="right") - 1
-        n = n_of_place[place]
-        work, wide = work_area[place], home_area.size
-        owner = place if work_unit is None else work_unit[place]
-        areas = int(work_area.max()) + 1
-        outside = np.isin(starts, self._outside)
-        self._areas = wide // table.domains.policy.copies
-        stratum = _strata(outside, work == area % self._areas)
-        self.families = [
-            Family(home, cells.size, _strata(outside), far=True),
-            Family(work * wide + area, areas * wide, stratum, areas=True),
-            Family(work * cells.size + home, areas * cells.size, stratum, areas=True),
-            Family(owner * wide + area, (int(owner.max()) + 1) * wide, stratum, areas=True),
-        ]
-        self._shared = len(self.families) - 1  # the last ones are of single places
-        self._unit = np.arange(starts.size)
-        if home_unit is not None:
-            unit = np.searchsorted(home_unit, starts, side="right") - 1
-            self._unit = np.unique(place * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
-            if self._unit[-1] + 1 < self._unit.size:
-                label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
-                self.families.append(Family(label, int(label.max()) + 1, stratum))
-        self.families.append(Family(np.arange(starts.size), starts.size, stratum))
         self._model = np.split(model, self._bounds[1:-1])
         for one, share, cell in zip(inside, self._model, self._cell, strict=True):
             one /= share[cell]
         self._inside = inside
+        n = n_of_place[place]
+        ends = np.concatenate(cuts), np.concatenate(stops)
+        self._set_families(place, *ends, every, work_area, home_area, home_unit, work_unit)
         return Sums(value, variance, slope, n * model, n, place)
+
+    def _set_families(
+        self,
+        place: Int64,
+        starts: Int32,
+        stops: Int32,
+        every: Int32,
+        work_area: Int64,
+        home_area: Int32,
+        home_unit: Int32 | None,
+        work_unit: Int64 | None,
+    ) -> None:
+        """Set the families of effects, and what is drawn of fine cells that lie in one cell.
+
+        Places, begins and ends are of the cells of all places; `every` are the begins of all fine cells.
+        """
+        home_unit = every if home_unit is None else home_unit
+        first, last, fine_unit = (
+            np.searchsorted(home_unit, one, side="right") - 1 for one in (starts, stops - 1, every)
+        )
+        # Cells of two places are the same homes if they lie in one unit, or begin and end alike.
+        wide = last > first
+        home, ends = first.astype(np.int64), (starts[wide].astype(np.int64) << 32) + stops[wide]
+        home[wide] = home_unit.size + np.unique(ends, return_inverse=True)[1]
+        all_homes = max(home_unit.size, int(home.max()) + 1)
+        self._unit = np.unique(place * home_unit.size + first, return_inverse=True)[1].astype(np.int64)
+        area, fine_area = (np.searchsorted(home_area, one, side="right") - 1 for one in (starts, every))
+        outside, fine_outside = (np.isin(one, self._outside) for one in (starts, every))
+        all_areas, copies = home_area.size, self._table.domains.policy.copies
+        homes = Homes(every, fine_unit, fine_area, fine_outside, all_homes, all_areas, copies)
+        all_places = np.arange(self._groups.n_places)
+        unit_of_place = all_places if work_unit is None else work_unit
+        work, owner = work_area[place], unit_of_place[place]
+        works, owners = int(work.max()) + 1, int(owner.max()) + 1
+        stratum = strata(outside, work == area % (all_areas // copies))
+        everywhere = [Family(home, all_homes, strata(outside), far=True)]
+        of_area = [
+            Family(work * all_areas + area, works * all_areas, stratum, areas=True),
+            Family(work * all_homes + home, works * all_homes, stratum, areas=True),
+        ]
+        of_unit = [Family(owner * all_areas + area, owners * all_areas, stratum, areas=True)]
+        if self._unit[-1] + 1 < self._unit.size:
+            of_unit.append(Family(owner * all_homes + home, None, stratum))
+        of_place = [Family(np.arange(starts.size), starts.size, stratum)]
+        self.families = [*everywhere, *of_area, *of_unit, *of_place]
+        self._shared = len(everywhere) + len(of_area)  # the others are of single places
+        together = (
+            Together(np.zeros_like(all_places), [], everywhere, near=False),
+            Together(work_area, of_area[:1], of_area[1:]),
+            Together(unit_of_place, of_unit[:1], of_unit[1:], finer=False),
+            Together(all_places, [], of_place),
+        )
+        cuts = [layout.cuts for layout in self._layouts]
+        given_by = cuts, self._expected_inside, work_area, together, self._seeds[-1], self.draws
+        self._fine = Inside(homes, *given_by)
 
     def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
         """Return how likely every concentration of groups around the profiles of their places is.
@@ -470,66 +498,10 @@ class Implicates:
             )
         self.failures = 0  # of draws that nobody gets
 
-    def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
-        """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
-        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
-        outside = np.isin(every, self._outside)
-        home = np.empty((self.draws, every.size), np.float32)
-        _factors(self._variance[_strata(outside)], random, home)
-        area = np.searchsorted(home_area, every, side="right") - 1
-        return _Inside(every, outside, area, home_area.size, work_area, home)
-
-    def _far(self, work: int) -> tuple[Float32, Int64, Float32]:
-        """Return factors of a larger area by larger areas of homes, and by fine cells, by draw.
-
-        Between them the numbers of these fine cells, rising: those that are not alone in a cell. Places of an
-        area mostly come one after another: it is remembered until those of another one come.
-        """
-        if self._far_of[0] != work:
-            fine, jobs = self._fine, np.zeros(self._fine.every.size)
-            used = np.zeros(jobs.size, np.bool_)
-            for i in np.flatnonzero(fine.work_area == work).tolist():
-                at = np.searchsorted(fine.every, self._layouts[i].cuts)
-                jobs[at] += self._expected_inside(i)
-                used[at[_several(self._cell[i])]] = True
-            stratum = _strata(fine.outside, fine.area % self._areas == work)
-            of_area = np.zeros(fine.areas, np.int64)
-            of_area[fine.area] = stratum
-            random = np.random.default_rng([self._seeds[-1], work])
-            by_area: Float64 = np.bincount(fine.area, jobs, fine.areas).astype(np.float64)
-            pairs, some = self.families[1].unknown(by_area, of_area, random), np.flatnonzero(used)
-            far = self.families[2].unknown(jobs[some], stratum[some], random)
-            self._far_of = work, (pairs, some, far)
-        found: tuple[Float32, Int64, Float32] = self._far_of[1]
-        return found
-
     def _expected_inside(self, position: int) -> Float64:
         """Return the jobs of a place that the public model expects in each of its fine cells."""
         share = self._inside[position] * self._model[position][self._cell[position]]
         return np.asarray(share * float(self._table.n[self._own[position]].sum()))
-
-    def _weights(self, position: int, some: Int64) -> Float32:
-        """Return what homes of some fine cells of a place are in proportion to, shape (n_draws, n_some)."""
-        fine = self._fine
-        at = np.searchsorted(fine.every, self._layouts[position].cuts)
-        jobs, area = self._expected_inside(position), fine.area[at]
-        stratum = _strata(fine.outside[at], area % self._areas == fine.work_area[position])
-        pairs, every, far = self._far(int(fine.work_area[position]))
-        # As far as a place's own homes are from what is expected of them, whatever place it is.
-        random = np.random.default_rng([self._seeds[position], 1])
-        label, own = np.unique(area, return_inverse=True)
-        of_area = np.zeros(label.size, np.int64)
-        of_area[own] = stratum
-        expected: Float64 = np.bincount(own, jobs).astype(np.float64)
-        by_area = self.families[3].unknown(expected, of_area, random) * pairs[:, label]
-        weight = self.families[-1].unknown(jobs[some], stratum[some], random)
-        for factor, cells in (
-            (by_area, own[some]),
-            (fine.home, at[some]),
-            (far, np.searchsorted(every, at[some])),
-        ):
-            _multiply(weight, factor, cells)
-        return weight
 
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
@@ -542,7 +514,7 @@ class Implicates:
         some = np.flatnonzero(_several(cell))
         begin = np.append(np.flatnonzero(np.append(True, np.diff(cell[some]) > 0)), some.size)
         shares: Float64 = drawn[:, cell]
-        _divide(shares, some, begin, self._inside[position][some], self._weights(position, some))
+        _divide(shares, some, begin, self._inside[position][some], self._fine.weights(position, some))
         return shares
 
     def _parts_of(self, member: Int32) -> tuple[Float64, Int64]:
@@ -736,11 +708,6 @@ def _counts(
     return result
 
 
-def _strata(outside: NDArray[np.bool_], same: NDArray[np.bool_] | bool = True) -> Int64:
-    """Return the strata of homes: outside the region, in the larger area of their workplace, or neither."""
-    return np.where(outside, OUTSIDE, np.where(same, SAME, OTHER))
-
-
 def _follows(label: Int32, of: Int32) -> bool:
     """Say whether rows that agree in `of` agree in `label`."""
     return bool(np.unique(np.stack([of, label]), axis=1).shape[1] == np.unique(of).size)
@@ -815,14 +782,6 @@ def _several(cell: Int32) -> NDArray[np.bool_]:
 
 
 @_compiled
-def _multiply(values, factor, at):  # type: ignore[no-untyped-def]
-    """Multiply values by factors, by draw and number."""
-    for d in range(values.shape[0]):
-        for i in range(values.shape[1]):
-            values[d, i] *= factor[d, at[i]]
-
-
-@_compiled
 def _divide(shares, some, begin, inside, weight):  # type: ignore[no-untyped-def]
     """Give fine cells their parts of the share of their cell, which all of them have."""
     for d in range(shares.shape[0]):
@@ -832,31 +791,6 @@ def _divide(shares, some, begin, inside, weight):  # type: ignore[no-untyped-def
                 total += inside[i] * max(weight[d, i], 1e-30)
             for i in range(begin[c], begin[c + 1]):
                 shares[d, some[i]] *= inside[i] * max(weight[d, i], 1e-30) / total
-
-
-@dataclass
-class _Inside:
-    """What homes inside cells have in common: factors, of which sums of cells tell nothing.
-
-    Attributes
-    ----------
-    every : ndarray of int32, shape (n,)
-        First block of the fine cells of all places.
-    outside : ndarray of bool, shape (n,)
-    area : ndarray of int64, shape (n,)
-        Larger area of each.
-    areas : int
-        Number of them.
-    work_area : ndarray of int64, shape (n_places,)
-    home : ndarray of float32, shape (n_draws, n)
-    """
-
-    every: Int32
-    outside: NDArray[np.bool_]
-    area: Int64
-    areas: int
-    work_area: Int64
-    home: Float32
 
 
 class _Others:

@@ -94,7 +94,14 @@ def test_randomness_is_cryptographic() -> None:
     And posterior draws of what was published, which only views of a release make.
     """
     faults = set()
-    posterior = ("synth.effects", "synth.implicates", "synth.intervals", "synth.placing", "synth.ties")
+    posterior = (
+        "synth.effects",
+        "synth.implicates",
+        "synth.inside",
+        "synth.intervals",
+        "synth.placing",
+        "synth.ties",
+    )
     for name, module in MODULES.items():
         if name.startswith(("geo_data/demo", "geo_data/proxy_truth")):
             continue

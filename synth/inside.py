@@ -1,0 +1,179 @@
+"""Factors inside cells: draws of what homes there have in common, of which sums of cells tell nothing.
+
+A place may have cells of which several fine ones are part: of several units, or of parts of a unit. How its
+jobs divide among these nothing says but the public model, from which they are as far as those that sums tell
+apart: by home, by larger area of workplaces and home, by the unit that a place is part of, and by place.
+What is drawn for several places together is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._words import compiled as _compiled
+from synth.effects import OTHER, OUTSIDE, SAME, Family
+
+__all__ = ["Homes", "Inside", "Together", "strata"]
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Homes:
+    """The fine cells of all places, and what they are part of.
+
+    Attributes
+    ----------
+    first : ndarray of int32, shape (n,)
+        First block of each, rising.
+    unit, area : ndarray of int64, shape (n,)
+        Unit, and larger area, of each, rising.
+    outside : ndarray of bool, shape (n,)
+        Whether it is a zone outside the region.
+    units, areas : int
+        One more than the largest numbers that units, and areas, may have in families: a label of these is the
+        number of a group of places times this, and that of a unit or an area.
+    copies : int
+        Of the blocks, each with the same areas.
+    """
+
+    first: Int32
+    unit: Int64
+    area: Int64
+    outside: NDArray[np.bool_]
+    units: int
+    areas: int
+    copies: int
+
+    def strata(self, some: Int64, work_area: int | None = None) -> Int64:
+        """Return the strata of some of them, by larger area of the workplace, or of any."""
+        area = self.area[some] % (self.areas // self.copies)
+        return strata(self.outside[some], work_area is None or area == work_area)
+
+
+class Together(NamedTuple):
+    """Places that have factors in common.
+
+    Attributes
+    ----------
+    group : ndarray of int64, shape (n_places,)
+        Places of a group have the same ones. Those of a group stand together.
+    of_areas : sequence of Family
+        Of the group by larger area of homes.
+    of_homes : sequence of Family
+        Of the group by unit.
+    near : bool
+        Whether homes in the larger area of the workplace are told apart: all places of a group are in one.
+    finer : bool
+        Whether fine cells inside a unit differ as units do, since cells of the sums are parts of units, too.
+    """
+
+    group: Int64
+    of_areas: Sequence[Family]
+    of_homes: Sequence[Family]
+    near: bool = True
+    finer: bool = True
+
+
+class Inside:
+    """Draws of factors of fine cells.
+
+    Parameters
+    ----------
+    homes : Homes
+    cuts : sequence of ndarray of int32, shape (n_cells,) each
+        First block of the fine cells of each place, which are some of `homes`.
+    expected : callable
+        Gives the jobs that the public model expects in each fine cell of a place, by its number.
+    work_area : ndarray of int64, shape (n_places,)
+        Larger area of each place.
+    together : sequence of Together
+    seed : int
+    draws : int
+    """
+
+    def __init__(
+        self,
+        homes: Homes,
+        cuts: Sequence[Int32],
+        expected: Callable[[int], Float64],
+        work_area: Int64,
+        together: Sequence[Together],
+        seed: int,
+        draws: int,
+    ) -> None:
+        self._homes, self._cuts, self._expected, self._work_area = homes, cuts, expected, work_area
+        self._together, self._seed, self._draws = together, seed, draws
+        self._last: dict[int, tuple[int, Int64, Float32]] = {}
+
+    def weights(self, position: int, some: Int64) -> Float32:
+        """Return what homes of some fine cells of a place are in proportion to, beside the public model.
+
+        Places mostly come in order: what those of a group have in common is kept until the next one.
+
+        Parameters
+        ----------
+        position : int
+            Of the place.
+        some : ndarray of int64, shape (n_some,)
+            Which of its fine cells.
+
+        Returns
+        -------
+        ndarray of float32, shape (n_draws, n_some)
+        """
+        at = np.searchsorted(self._homes.first, self._cuts[position][some])
+        weight = np.ones((self._draws, at.size), np.float32)
+        for i, each in enumerate(self._together):
+            group = int(each.group[position])
+            if i not in self._last or self._last[i][0] != group:
+                self._last[i] = group, *self._draw(i, group)
+            _, cells, factor = self._last[i]
+            _multiply(weight, factor, np.searchsorted(cells, at))
+        return weight
+
+    def _draw(self, i: int, group: int) -> tuple[Int64, Float32]:
+        """Draw the factors that the places of a group have in common; return their fine cells and these."""
+        homes, each = self._homes, self._together[i]
+        places = np.flatnonzero(each.group == group).tolist()
+        found = [np.searchsorted(homes.first, self._cuts[place]) for place in places]
+        cells = np.unique(np.concatenate(found))
+        jobs = np.zeros(cells.size)
+        for place, at in zip(places, found, strict=True):
+            jobs[np.searchsorted(cells, at)] += self._expected(place)
+        stratum = homes.strata(cells, int(self._work_area[places[0]]) if each.near else None)
+        random = np.random.default_rng([self._seed, i, group])
+        factor = np.ones((self._draws, cells.size), np.float32)
+        alone = np.ones(cells.size, np.bool_)
+        by_area = each.of_areas, homes.area[cells], homes.areas
+        for families, label, wide in (by_area, (each.of_homes, homes.unit[cells], homes.units)):
+            first = np.flatnonzero(np.append(True, np.diff(label) > 0))
+            times = np.diff(np.append(first, label.size))
+            own, alone = np.repeat(np.arange(first.size), times), np.repeat(times == 1, times)
+            given = group * wide + label[first], np.add.reduceat(jobs, first), stratum[first], random
+            for family in families:
+                _multiply(factor, family.given(*given), own)
+        for family in each.of_homes if each.finer else ():
+            factor[:, ~alone] *= family.unknown(jobs[~alone], stratum[~alone], random)
+        return cells, factor
+
+
+def strata(outside: NDArray[np.bool_], same: NDArray[np.bool_] | bool = True) -> Int64:
+    """Return the strata of homes: outside the region, in the larger area of their workplace, or neither."""
+    return np.where(outside, OUTSIDE, np.where(same, SAME, OTHER))
+
+
+@_compiled
+def _multiply(values, factor, at):  # type: ignore[no-untyped-def]
+    """Multiply values by factors, by draw and number."""
+    for d in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            values[d, i] *= factor[d, at[i]]
