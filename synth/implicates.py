@@ -314,10 +314,7 @@ class Implicates:
         first, last, fine_unit = (
             np.searchsorted(home_unit, one, side="right") - 1 for one in (starts, stops - 1, every)
         )
-        # Cells of two places are the same homes if they lie in one unit, or begin and end alike.
-        wide = last > first
-        home, ends = first.astype(np.int64), (starts[wide].astype(np.int64) << 32) + stops[wide]
-        home[wide] = home_unit.size + np.unique(ends, return_inverse=True)[1]
+        home = _common_homes(starts, stops, first, last, home_unit.size)
         all_homes = max(home_unit.size, int(home.max()) + 1)
         self._unit = np.unique(place * home_unit.size + first, return_inverse=True)[1].astype(np.int64)
         area, fine_area = (np.searchsorted(home_area, one, side="right") - 1 for one in (starts, every))
@@ -329,22 +326,22 @@ class Implicates:
         work, owner = work_area[place], unit_of_place[place]
         works, owners = int(work.max()) + 1, int(owner.max()) + 1
         stratum = strata(outside, work == area % (all_areas // copies))
-        everywhere = [Family(home, all_homes, strata(outside), far=True)]
-        of_area = [
-            Family(work * all_areas + area, works * all_areas, stratum, areas=True),
-            Family(work * all_homes + home, works * all_homes, stratum, areas=True),
-        ]
+        units = np.where(first == last, first, home)
+        labels = [units] if np.array_equal(units, home) else [units, home]
+        everywhere = [Family(one, all_homes, strata(outside), far=one is labels[-1]) for one in labels]
+        of_area = [Family(work * all_areas + area, works * all_areas, stratum, areas=True)]
+        of_area += [Family(work * all_homes + one, works * all_homes, stratum, areas=True) for one in labels]
         of_unit = [Family(owner * all_areas + area, owners * all_areas, stratum, areas=True)]
         if self._unit[-1] + 1 < self._unit.size:
-            of_unit.append(Family(owner * all_homes + home, None, stratum))
+            of_unit.append(Family(owner * all_homes + units, None, stratum))
         of_place = [Family(np.arange(starts.size), starts.size, stratum)]
         self.families = [*everywhere, *of_area, *of_unit, *of_place]
         self._shared = len(everywhere) + len(of_area)  # the others are of single places
         together = (
-            Together(np.zeros_like(all_places), [], everywhere, near=False),
-            Together(work_area, of_area[:1], of_area[1:]),
-            Together(unit_of_place, of_unit[:1], of_unit[1:], finer=False),
-            Together(all_places, [], of_place),
+            Together(np.zeros_like(all_places), [], everywhere, everywhere[-1:], near=False),
+            Together(work_area, of_area[:1], of_area[1:], of_area[-1:]),
+            Together(unit_of_place, of_unit[:1], of_unit[1:], []),
+            Together(all_places, [], of_place, of_place),
         )
         cuts = [layout.cuts for layout in self._layouts]
         given_by = cuts, self._expected_inside, work_area, together, self._seeds[-1], self.draws
@@ -706,6 +703,27 @@ def _counts(
         x = np.maximum(x, 0.02 * about)
         drawn[:] = x * n / np.bincount(owner, x)[owner]
     return result
+
+
+def _common_homes(starts: Int32, stops: Int32, first: Int64, last: Int64, units: int) -> Int64:
+    """Return which cells of all places are the same homes, by what they have in common.
+
+    Those of one unit, which is their number, if it is cut in several ways, or not at all; else cells that
+    begin and end alike, whose numbers follow those of units. A cell begins in the unit `first` and ends in
+    `last`.
+    """
+    ends, home = np.unique((starts.astype(np.int64) << 32) + stops, return_inverse=True)
+    begin, end = ends >> 32, ends & (2**32 - 1)
+    unit = np.empty(ends.size, np.int64)
+    unit[home] = np.where(first == last, first, -1)
+    inside = np.flatnonzero(unit >= 0)
+    of = unit[inside]
+    cut = np.bincount(of, minlength=units) > 1
+    over = (of[1:] == of[:-1]) & (begin[inside][1:] < end[inside][:-1])
+    cut[of[1:][over]] = False
+    label = units + np.arange(ends.size)
+    label[inside] = np.where(cut[of], label[inside], of)
+    return np.asarray(label[home])
 
 
 def _follows(label: Int32, of: Int32) -> bool:

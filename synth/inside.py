@@ -68,19 +68,19 @@ class Together(NamedTuple):
         Places of a group have the same ones. Those of a group stand together.
     of_areas : sequence of Family
         Of the group by larger area of homes.
-    of_homes : sequence of Family
+    of_units : sequence of Family
         Of the group by unit.
+    of_cells : sequence of Family
+        Those by which fine cells of a unit differ, too, as cells of as many jobs do.
     near : bool
         Whether homes in the larger area of the workplace are told apart: all places of a group are in one.
-    finer : bool
-        Whether fine cells inside a unit differ as units do, since cells of the sums are parts of units, too.
     """
 
     group: Int64
     of_areas: Sequence[Family]
-    of_homes: Sequence[Family]
+    of_units: Sequence[Family]
+    of_cells: Sequence[Family]
     near: bool = True
-    finer: bool = True
 
 
 class Inside:
@@ -154,14 +154,14 @@ class Inside:
         factor = np.ones((self._draws, cells.size), np.float32)
         alone = np.ones(cells.size, np.bool_)
         by_area = each.of_areas, homes.area[cells], homes.areas
-        for families, label, wide in (by_area, (each.of_homes, homes.unit[cells], homes.units)):
+        for families, label, wide in (by_area, (each.of_units, homes.unit[cells], homes.units)):
             first = np.flatnonzero(np.append(True, np.diff(label) > 0))
             times = np.diff(np.append(first, label.size))
             own, alone = np.repeat(np.arange(first.size), times), np.repeat(times == 1, times)
             given = group * wide + label[first], np.add.reduceat(jobs, first), stratum[first], random
             for family in families:
                 _multiply(factor, family.given(*given), own)
-        for family in each.of_homes if each.finer else ():
+        for family in each.of_cells:
             factor[:, ~alone] *= family.unknown(jobs[~alone], stratum[~alone], random)
         return cells, factor
 

@@ -28,7 +28,7 @@ from synth.effects import (
 )
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
-from synth.implicates import BlockDraws, Implicates
+from synth.implicates import BlockDraws, Implicates, _common_homes
 from synth.intervals import held_by_lot, intervals
 from synth.measured import JobGroups, MeasuredTable, measure
 from synth.placing import GROUP, draw_place
@@ -742,3 +742,30 @@ def test_held_by_lot_is_right_for_counts_that_are_nearly_always_zero() -> None:
     assert ((low <= truth) & (truth <= high)).mean() > 0.94  # a closed interval holds more
     assert held_by_lot(truth, draws, random).mean() == pytest.approx(0.9, abs=0.01)
     assert held_by_lot(truth + 1, draws, random).mean() < 0.3
+
+
+def test_cells_are_the_same_homes_if_they_are_alike_or_cut_a_unit_in_several_ways() -> None:
+    unit = np.array([0, 4, 8, 12])
+    cells = [
+        (0, 2),
+        (2, 4),
+        (0, 2),
+        (2, 4),
+        (4, 6),
+        (4, 8),
+        (6, 8),
+        (8, 12),
+        (8, 12),
+        (8, 16),
+        (4, 12),
+        (8, 16),
+    ]
+    starts, stops = np.array(cells, np.int32).T
+    ends = (np.searchsorted(unit, one, side="right") - 1 for one in (starts, stops - 1))
+    home = _common_homes(starts, stops, *ends, 4).tolist()
+    assert home[0] == home[2] >= 4  # the first unit is cut in one way: its cells are themselves
+    assert home[1] == home[3] >= 4
+    assert home[0] != home[1]
+    assert home[4:9] == [1, 1, 1, 2, 2]  # the second in several, and the third is a cell of its own
+    assert home[9] == home[11] >= 4  # of several units
+    assert home[10] not in {*home[:10], home[11]}

@@ -23,7 +23,7 @@ def drawn_inside(places: np.ndarray, of_areas: list[Family], of_homes: list[Fami
     area = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1])
     homes = Homes(np.arange(FINE, dtype=np.int32), unit, area, np.zeros(FINE, np.bool_), UNIT, AREA, 1)
     cuts = [homes.first] * places.size
-    together = [Together(places, of_areas, of_homes)]
+    together = [Together(places, of_areas, of_homes, of_homes)]
     given = lambda _: np.full(FINE, 5.0), np.zeros(places.size, np.int64), together, 1, 40
     inside = Inside(homes, cuts, *given)
     return np.stack([inside.weights(i, np.arange(FINE)) for i in range(places.size)])
