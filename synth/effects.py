@@ -62,8 +62,6 @@ class Family:
     ----------
     label : ndarray of int, shape (n_sums,)
         Not negative.
-    size : int or None
-        Number of labels that there may be; None if no others than those of sums are asked for.
     stratum : ndarray of int, shape (n_sums,)
         `SAME`, `OTHER` or `OUTSIDE`: how near factors are to 1 is measured for each. Of all sums of a label.
     far : bool, optional
@@ -76,8 +74,6 @@ class Family:
     label : ndarray of int32, shape (n_sums,)
         In the same order, but numbered from 0 without gaps.
     stratum : ndarray of int64, shape (n_labels,)
-    unused : int
-        Number of labels that no sum has.
     scale : ndarray of float64, shape (n_strata,)
         Standard deviation of factors around 1, by stratum; `draw_effects` measures it.
     chances : list of ndarray of float64, shape (n_strata * sizes, kinds)
@@ -89,7 +85,6 @@ class Family:
     def __init__(
         self,
         label: NDArray[np.integer],
-        size: int | None,
         stratum: NDArray[Any],
         far: bool = False,
         areas: bool = False,
@@ -98,7 +93,6 @@ class Family:
         self.label: Int32 = number.astype(np.int32)
         self.stratum = np.zeros(self._labels.size, np.int64)
         self.stratum[self.label] = stratum
-        self.unused = 0 if size is None else size - self._labels.size
         self.far, self.areas = far, areas
         self.scale: Float64 = np.full(_STRATA, 0.3)
         self.chances: list[Float64] = []
@@ -524,7 +518,6 @@ class _Mixture:
         # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
         # many places have nobody of a zone where noise hides it: there noise still counts as jobs.
         self._counted = (family.stratum == OUTSIDE) & (not family.far)
-        self._unused = int(np.bincount(family.stratum).argmax()) * _SIZES
         self._kind = np.full(self._jobs.size, 2, np.uint8)
         self.value = np.ones(self._jobs.size)
         self._noted = np.zeros(_STRATA)
@@ -568,8 +561,6 @@ class _Mixture:
 
     def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
         """Draw the chances of the variances, given how many labels of each size have which."""
-        # Labels that no sum has are of the smallest size of most of the others, and nothing is known of them.
-        found[self._unused] += random.multinomial(self._family.unused, self._chances[self._unused])
         for kind in range(_STRATA):
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
             every = random.dirichlet(found[some].sum(axis=0) + _BEFORE[: found.shape[1]])

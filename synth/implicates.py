@@ -98,7 +98,8 @@ class Implicates:
         Concentrations that were measured: of places around the public model, of places around it with
         effects, and of groups around their place.
     families : list of Family
-        Of effects: of homes, of larger areas by larger areas, and of each of these by the other's parts.
+        Of effects: of homes (of units and, where all places cut some of these alike, of cells), of larger
+        areas of work by larger areas of homes and by homes, of the units of places by the same, and of sums.
     failures : int
         Groups whose counts were not drawn but set, because windows left none.
 
@@ -150,7 +151,8 @@ class Implicates:
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
         effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random, done)
         self._factor_of_sums = effects.factor
-        self._variance = self.families[0].scale ** 2
+        scales = [family.scale for family in self.families[: self._everywhere]]
+        self._variance = np.prod([1 + scale**2 for scale in scales], axis=0) - 1
         self._measure_concentrations(sums, effects, random)
         # Of products: a product of means may be many times as large, where factors are skewed.
         mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
@@ -299,7 +301,7 @@ class Implicates:
         self,
         place: Int64,
         starts: Int32,
-        stops: Int32,
+        stops: Int64,
         every: Int32,
         work_area: Int64,
         home_area: Int32,
@@ -315,7 +317,7 @@ class Implicates:
             np.searchsorted(home_unit, one, side="right") - 1 for one in (starts, stops - 1, every)
         )
         home = _common_homes(starts, stops, first, last, home_unit.size)
-        all_homes = max(home_unit.size, int(home.max()) + 1)
+        all_homes = home_unit.size + starts.size  # more than their largest number
         self._unit = np.unique(place * home_unit.size + first, return_inverse=True)[1].astype(np.int64)
         area, fine_area = (np.searchsorted(home_area, one, side="right") - 1 for one in (starts, every))
         outside, fine_outside = (np.isin(one, self._outside) for one in (starts, every))
@@ -324,19 +326,18 @@ class Implicates:
         all_places = np.arange(self._groups.n_places)
         unit_of_place = all_places if work_unit is None else work_unit
         work, owner = work_area[place], unit_of_place[place]
-        works, owners = int(work.max()) + 1, int(owner.max()) + 1
         stratum = strata(outside, work == area % (all_areas // copies))
         units = np.where(first == last, first, home)
         labels = [units] if np.array_equal(units, home) else [units, home]
-        everywhere = [Family(one, all_homes, strata(outside), far=one is labels[-1]) for one in labels]
-        of_area = [Family(work * all_areas + area, works * all_areas, stratum, areas=True)]
-        of_area += [Family(work * all_homes + one, works * all_homes, stratum, areas=True) for one in labels]
-        of_unit = [Family(owner * all_areas + area, owners * all_areas, stratum, areas=True)]
+        everywhere = [Family(one, strata(outside), far=one is labels[-1]) for one in labels]
+        of_area = [Family(work * all_areas + area, stratum, areas=True)]
+        of_area += [Family(work * all_homes + one, stratum, areas=True) for one in labels]
+        of_unit = [Family(owner * all_areas + area, stratum, areas=True)]
         if self._unit[-1] + 1 < self._unit.size:
-            of_unit.append(Family(owner * all_homes + units, None, stratum))
-        of_place = [Family(np.arange(starts.size), starts.size, stratum)]
+            of_unit.append(Family(owner * all_homes + units, stratum))
+        of_place = [Family(np.arange(starts.size), stratum)]
         self.families = [*everywhere, *of_area, *of_unit, *of_place]
-        self._shared = len(everywhere) + len(of_area)  # the others are of single places
+        self._everywhere, self._shared = len(everywhere), len(everywhere) + len(of_area)
         together = (
             Together(np.zeros_like(all_places), [], everywhere, everywhere[-1:], near=False),
             Together(work_area, of_area[:1], of_area[1:], of_area[-1:]),
@@ -344,8 +345,7 @@ class Implicates:
             Together(all_places, [], of_place, of_place),
         )
         cuts = [layout.cuts for layout in self._layouts]
-        given_by = cuts, self._expected_inside, work_area, together, self._seeds[-1], self.draws
-        self._fine = Inside(homes, *given_by)
+        self._fine = Inside(homes, cuts, work_area, together, self._seeds[-1], self.draws)
 
     def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
         """Return how likely every concentration of groups around the profiles of their places is.
@@ -511,7 +511,13 @@ class Implicates:
         some = np.flatnonzero(_several(cell))
         begin = np.append(np.flatnonzero(np.append(True, np.diff(cell[some]) > 0)), some.size)
         shares: Float64 = drawn[:, cell]
-        _divide(shares, some, begin, self._inside[position][some], self._fine.weights(position, some))
+        _divide(
+            shares,
+            some,
+            begin,
+            self._inside[position][some],
+            self._fine.weights(position, some, self._expected_inside),
+        )
         return shares
 
     def _parts_of(self, member: Int32) -> tuple[Float64, Int64]:
@@ -612,7 +618,7 @@ class Implicates:
         expected = expected * n / np.bincount(owner, expected)[owner]
         # A sum of groups has, over its expectation, the variance of a group of their mean size.
         concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
-        family = Family(np.arange(expected.size), expected.size, np.zeros(expected.size, bool))
+        family = Family(np.arange(expected.size), np.zeros(expected.size, bool))
         sums = Sums(value, variance, slope, expected, n, owner)
         return draw_effects(sums, concentration, [family], self.draws, random).factor.astype(np.float32)
 
@@ -688,10 +694,8 @@ def _counts(
     expected = expected * n / np.bincount(owner, expected)[owner]
     none, cell = np.zeros(value.size, bool), np.arange(value.size) - np.repeat(table.offsets[:-1], table.k)
     wide = int(table.k.max())
-    families = [
-        Family(codes[owner] * wide + cell, (int(codes.max()) + 1) * wide, none) for codes in categories
-    ]
-    families.append(Family(np.arange(value.size), value.size, none))
+    families = [Family(codes[owner] * wide + cell, none) for codes in categories]
+    families.append(Family(np.arange(value.size), none))
     sums = Sums(value, variance, slope, expected, n, owner)
     effects = draw_effects(sums, concentration, families, draws, random)
     result = np.empty((draws, value.size), np.float32)
@@ -705,7 +709,7 @@ def _counts(
     return result
 
 
-def _common_homes(starts: Int32, stops: Int32, first: Int64, last: Int64, units: int) -> Int64:
+def _common_homes(starts: Int32, stops: Int64, first: Int64, last: Int64, units: int) -> Int64:
     """Return which cells of all places are the same homes, by what they have in common.
 
     Those of one unit, which is their number, if it is cut in several ways, or not at all; else cells that

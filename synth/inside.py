@@ -38,24 +38,24 @@ class Homes:
         Unit, and larger area, of each, rising.
     outside : ndarray of bool, shape (n,)
         Whether it is a zone outside the region.
-    units, areas : int
-        One more than the largest numbers that units, and areas, may have in families: a label of these is the
-        number of a group of places times this, and that of a unit or an area.
+    unit_width, area_width : int
+        Larger than numbers of units, and of areas, in families: a label of these is the number of a group of
+        places times this, and that of a unit or an area.
     copies : int
-        Of the blocks, each with the same areas.
+        Of the blocks, each with the same areas, `area_width` together.
     """
 
     first: Int32
     unit: Int64
     area: Int64
     outside: NDArray[np.bool_]
-    units: int
-    areas: int
+    unit_width: int
+    area_width: int
     copies: int
 
     def strata(self, some: Int64, work_area: int | None = None) -> Int64:
         """Return the strata of some of them, by larger area of the workplace, or of any."""
-        area = self.area[some] % (self.areas // self.copies)
+        area = self.area[some] % (self.area_width // self.copies)
         return strata(self.outside[some], work_area is None or area == work_area)
 
 
@@ -65,7 +65,7 @@ class Together(NamedTuple):
     Attributes
     ----------
     group : ndarray of int64, shape (n_places,)
-        Places of a group have the same ones. Those of a group stand together.
+        Rising. Places of a group have the same ones.
     of_areas : sequence of Family
         Of the group by larger area of homes.
     of_units : sequence of Family
@@ -91,8 +91,6 @@ class Inside:
     homes : Homes
     cuts : sequence of ndarray of int32, shape (n_cells,) each
         First block of the fine cells of each place, which are some of `homes`.
-    expected : callable
-        Gives the jobs that the public model expects in each fine cell of a place, by its number.
     work_area : ndarray of int64, shape (n_places,)
         Larger area of each place.
     together : sequence of Together
@@ -104,17 +102,16 @@ class Inside:
         self,
         homes: Homes,
         cuts: Sequence[Int32],
-        expected: Callable[[int], Float64],
         work_area: Int64,
         together: Sequence[Together],
         seed: int,
         draws: int,
     ) -> None:
-        self._homes, self._cuts, self._expected, self._work_area = homes, cuts, expected, work_area
+        self._homes, self._cuts, self._work_area = homes, cuts, work_area
         self._together, self._seed, self._draws = together, seed, draws
         self._last: dict[int, tuple[int, Int64, Float32]] = {}
 
-    def weights(self, position: int, some: Int64) -> Float32:
+    def weights(self, position: int, some: Int64, expected: Callable[[int], Float64]) -> Float32:
         """Return what homes of some fine cells of a place are in proportion to, beside the public model.
 
         Places mostly come in order: what those of a group have in common is kept until the next one.
@@ -125,6 +122,8 @@ class Inside:
             Of the place.
         some : ndarray of int64, shape (n_some,)
             Which of its fine cells.
+        expected : callable
+            Gives the jobs that the public model expects in each fine cell of a place, by its number.
 
         Returns
         -------
@@ -135,34 +134,40 @@ class Inside:
         for i, each in enumerate(self._together):
             group = int(each.group[position])
             if i not in self._last or self._last[i][0] != group:
-                self._last[i] = group, *self._draw(i, group)
+                self._last[i] = group, *self._draw(i, group, expected)
             _, cells, factor = self._last[i]
             _multiply(weight, factor, np.searchsorted(cells, at))
         return weight
 
-    def _draw(self, i: int, group: int) -> tuple[Int64, Float32]:
+    def _draw(self, i: int, group: int, jobs_of: Callable[[int], Float64]) -> tuple[Int64, Float32]:
         """Draw the factors that the places of a group have in common; return their fine cells and these."""
         homes, each = self._homes, self._together[i]
-        places = np.flatnonzero(each.group == group).tolist()
-        found = [np.searchsorted(homes.first, self._cuts[place]) for place in places]
-        cells = np.unique(np.concatenate(found))
-        jobs = np.zeros(cells.size)
-        for place, at in zip(places, found, strict=True):
-            jobs[np.searchsorted(cells, at)] += self._expected(place)
+        places = range(*np.searchsorted(each.group, [group, group + 1]).tolist())
+        cells, jobs = np.searchsorted(homes.first, self._cuts[places[0]]), jobs_of(places[0])
+        if len(places) > 1:
+            expected, used = np.zeros(homes.first.size), np.zeros(homes.first.size, np.bool_)
+            for place in places:
+                at = np.searchsorted(homes.first, self._cuts[place])
+                expected[at] += jobs_of(place)
+                used[at] = True
+            cells = np.flatnonzero(used)
+            jobs = expected[cells]
         stratum = homes.strata(cells, int(self._work_area[places[0]]) if each.near else None)
-        random = np.random.default_rng([self._seed, i, group])
+        random = np.random.default_rng([self._seed, i + 1, group])  # a word of 0 would change nothing
         factor = np.ones((self._draws, cells.size), np.float32)
-        alone = np.ones(cells.size, np.bool_)
-        by_area = each.of_areas, homes.area[cells], homes.areas
-        for families, label, wide in (by_area, (each.of_units, homes.unit[cells], homes.units)):
+
+        def multiply(families: Sequence[Family], label: Int64, width: int) -> Int64:
             first = np.flatnonzero(np.append(True, np.diff(label) > 0))
             times = np.diff(np.append(first, label.size))
-            own, alone = np.repeat(np.arange(first.size), times), np.repeat(times == 1, times)
-            given = group * wide + label[first], np.add.reduceat(jobs, first), stratum[first], random
+            given = group * width + label[first], np.add.reduceat(jobs, first), stratum[first], random
             for family in families:
-                _multiply(factor, family.given(*given), own)
+                _multiply(factor, family.given(*given), np.repeat(np.arange(first.size), times))
+            return np.repeat(times, times)
+
+        multiply(each.of_areas, homes.area[cells], homes.area_width)
+        finer = np.flatnonzero(multiply(each.of_units, homes.unit[cells], homes.unit_width) > 1)
         for family in each.of_cells:
-            factor[:, ~alone] *= family.unknown(jobs[~alone], stratum[~alone], random)
+            factor[:, finer] *= family.unknown(jobs[finer], stratum[finer], random)
         return cells, factor
 
 

@@ -111,8 +111,8 @@ def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
     value = expected * factor
     value *= n[0] / value.sum()
     sums = Sums(value, np.full(800, 2.0), np.zeros(800), expected, n, np.zeros(800, np.int64))
-    family = Family(label, 16, stratum)
-    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), 800, stratum)], 200, random)
+    family = Family(label, stratum)
+    effects = draw_effects(sums, 1e5, [family, Family(np.arange(800), stratum)], 200, random)
     drawn = np.stack([np.bincount(label, sums.times(one)) for one in effects.factor])
     assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
     inside, _, beyond = family.scale
@@ -244,7 +244,7 @@ def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> Non
     n = np.bincount(owner, true)[owner]
     value, none = true + 6 * random.standard_normal(true.size), np.zeros(true.size, np.bool_)
     sums = Sums(value, np.full(true.size, 36.0), np.zeros(true.size), n * share, n, owner)
-    families = [Family(label, 60, none), Family(np.arange(true.size), true.size, none)]
+    families = [Family(label, none), Family(np.arange(true.size), none)]
     effects = draw_effects(sums, 1e5, families, draws, random)
     drawn = np.stack([sums.times(one) for one in effects.factor])
     # Draws are of means: counts of so many jobs are not part of them.
@@ -281,8 +281,8 @@ def test_few_areas_have_nobody() -> None:
     sums = Sums(value, np.ones(size), np.zeros(size), n / size, n, none)
     for areas in (False, True):
         label = np.arange(size)
-        family = Family(label, size, none, areas=areas)
-        draw_effects(sums, 2.0**14, [family, Family(label, size, none)], 40, random)
+        family = Family(label, none, areas=areas)
+        draw_effects(sums, 2.0**14, [family, Family(label, none)], 40, random)
         unknown = family.unknown(np.full(1000, 100.0), none[:1000], random)
         nobody.append((unknown < 0.002).mean())
     assert nobody[1] < 0.15 < 0.3 < nobody[0]
@@ -302,7 +302,7 @@ def test_sums_that_noise_hides_may_be_nobody() -> None:
         np.full(size, n),
         none.astype(np.int64),
     )
-    family = Family(np.arange(size), size, none.astype(np.bool_))
+    family = Family(np.arange(size), none.astype(np.bool_))
     effects = draw_effects(sums, 2.0**14, [family], 30, random)
     hidden = value < 2 * deviation
     drawn = np.stack([sums.times(one) for one in effects.factor])[:, hidden].sum(axis=1)

@@ -12,21 +12,20 @@ AREA, UNIT, FINE = 2, 5, 9  # numbers of areas, units and fine cells
 
 def family(stratum: int = SAME) -> Family:
     """A family of which chances are known: every factor has one variance."""
-    found = Family(np.arange(3), 3, np.full(3, stratum))
+    found = Family(np.arange(3), np.full(3, stratum))
     found.chances = [np.eye(11)[[3] * 15][:, :6] for _ in range(40)]
     return found
 
 
-def drawn_inside(places: np.ndarray, of_areas: list[Family], of_homes: list[Family]) -> np.ndarray:
-    """The factors of all fine cells in four places, of which groups have something in common."""
+def drawn_inside(places: np.ndarray, of_areas: list[Family], *of_homes: list[Family]) -> np.ndarray:
+    """The factors of all fine cells in each place; places of a number have something in common."""
     unit = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4])
     area = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1])
     homes = Homes(np.arange(FINE, dtype=np.int32), unit, area, np.zeros(FINE, np.bool_), UNIT, AREA, 1)
-    cuts = [homes.first] * places.size
-    together = [Together(places, of_areas, of_homes, of_homes)]
-    given = lambda _: np.full(FINE, 5.0), np.zeros(places.size, np.int64), together, 1, 40
-    inside = Inside(homes, cuts, *given)
-    return np.stack([inside.weights(i, np.arange(FINE)) for i in range(places.size)])
+    together = [Together(places, of_areas, of_homes[0], of_homes[-1])]
+    inside = Inside(homes, [homes.first] * places.size, np.zeros(places.size, np.int64), together, 1, 40)
+    every = np.arange(FINE)
+    return np.stack([inside.weights(i, every, lambda _: np.full(FINE, 5.0)) for i in range(places.size)])
 
 
 def test_places_of_a_group_have_the_same_factors_and_others_have_their_own() -> None:
@@ -66,7 +65,7 @@ def test_what_sums_tell_of_a_label_holds_inside_cells_too() -> None:
     value = np.where(label == 8, 80.0, 20.0)
     sums = Sums(value, np.full(100, 2.0), np.zeros(100), expected, np.full(100, 100.0), np.arange(100) // 2)
     none = np.zeros(100, np.int64)
-    shared, single = Family(label, 10, none), Family(np.arange(100), 100, none)
+    shared, single = Family(label, none), Family(np.arange(100), none)
     draw_effects(sums, 2.0**14, [shared, single], 40, random)
     given = np.array([8, 5, 3]), np.full(3, 50.0), np.zeros(3, np.int64), random
     known = shared.given(*given)
@@ -75,3 +74,14 @@ def test_what_sums_tell_of_a_label_holds_inside_cells_too() -> None:
     assert np.unique(known[:, 1]).size == 40
     assert not np.isin(known[:, 1], known[:, [0, 2]]).any()
     assert single.values == []  # as many as there are sums, each of one place only
+
+
+def test_a_unit_has_the_factor_inside_cells_that_it_has_with_the_same_places_elsewhere() -> None:
+    known = Family(np.array([1 * UNIT + 2, 2 * UNIT + 4]), np.full(2, SAME))
+    known.chances = family().chances
+    known.values = [np.array([7.0, 11.0], np.float16)] * 40
+    factors = drawn_inside(np.array([0, 1, 1, 2]), [], [known], [])
+    for place, cells, value in ((1, [3, 4, 5], 7.0), (2, [3, 4, 5], 7.0), (3, [7, 8], 11.0)):
+        assert (factors[place][:, cells] == value).all()
+        factors[place][:, cells] = 0.0
+    assert not np.isin(factors, [7.0, 11.0]).any()
