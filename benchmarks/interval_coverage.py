@@ -15,9 +15,9 @@ With --drawn the truth is the first posterior draw of a release of the case, rel
 which the model of the draws is right. If intervals hold less of it than 90 %, the way they are drawn is
 wrong; if they hold less of the real truth than of this one, the model is.
 
-The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region, and
-what it makes of noise at the simulated nation; Leeds (a census plays the truth) was looked at when it was
-done, but for a choice between ways to treat noise.
+The code was developed while looking at Rhode Island (LODES plays the truth), at the demo's region and at a
+simulated nation; Leeds (a census plays the truth) was looked at when it was done, but for a choice between
+ways to treat noise, and another nation only then.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ PAGE = ROOT / "docs" / "intervals.md"
 RESULTS = ROOT / "docs" / "interval-coverage.csv"
 PICTURE = ROOT / "docs" / "images" / "interval_coverage.svg"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
-CASES = ("demo", "Rhode Island", "nation", "Leeds")
+CASES = ("demo", "Rhode Island", "nation", "another nation", "Leeds")
 CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, which cut tracts
 POLICIES = {  # of Rhode Island
     "Rhode Island by county": '{ partition = "cty" }',
     "Rhode Island, 16 km": "{ distance_km = 16 }",
     "Rhode Island, secret earnings": '{ attribute = { earnings = ["SE01", "SE02", "SE03"] } }',
 }
-JOBS = 600_000  # of the simulated nation
+JOBS, SEEDS = 600_000, {"nation": 1, "another nation": 2}  # simulated
 MICRODATA = """[jobs]
 format = "microdata"
 file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
@@ -95,7 +95,11 @@ def configuration(
     elif name == "Leeds":
         text = (examples / "leeds.toml").read_text(encoding="utf-8")
     else:
-        path = demo_inputs(folder) if name == "demo" else geo_data.simulate_nation(folder, JOBS)
+        path = (
+            demo_inputs(folder)
+            if name == "demo"
+            else geo_data.simulate_nation(folder, JOBS, seed=SEEDS[name])
+        )
         text, examples = path.read_text(encoding="utf-8"), path.parent
     if name in POLICIES:
         text = text.replace("[privacy]\n", f"[privacy]\npolicy = {POLICIES[name]}\n")
