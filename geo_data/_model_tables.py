@@ -16,14 +16,13 @@ from geo_data import _kernels
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = ["FEWEST_JOBS", "ModelTable", "at_a_time", "in_batches", "matrices", "moments", "proportional_fit"]
+__all__ = ["AT_A_TIME", "FEWEST_JOBS", "ModelTable", "in_batches", "matrices", "moments", "proportional_fit"]
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 T = TypeVar("T")
 
-_MOST = 16  # destinations handled together
-_PAIRS = 2**18  # with units that they may make: their shares stay in a processor's cache
+AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
 _FEW_BATCHES = 8
 _ROUNDS = 300  # of proportional fitting, at most; it converges geometrically
 _REACHED = 1e-9  # relative distance from the targets at which it ends
@@ -160,7 +159,7 @@ class ModelTable:
 
         def fit(row: int) -> None:
             members = np.arange(first[row], first[row + 1])
-            parts = np.array_split(members, -(-members.size // at_a_time(jobs.size)))
+            parts = np.array_split(members, -(-members.size // AT_A_TIME))
             now = np.concatenate([self.by_origin(shares(part)) for part in parts])
             mine = weight[members] / weight[members].sum()
             target = self._targets(mine[None] @ now, np.array([row]), jobs[members].sum(keepdims=True))[0]
@@ -242,19 +241,12 @@ def _worth(group: Int, flow: Float64, variance: Float64, groups: int) -> Float64
     return np.divide(total, error, out=np.ones(groups), where=error > 0)
 
 
-def at_a_time(n_units: int) -> int:
-    """Return how many destinations are handled together, each beside so many units."""
-    return min(_MOST, max(1, _PAIRS // n_units))
-
-
-def in_batches(work: Callable[[slice], T], n: int, n_units: int) -> list[T]:
+def in_batches(work: Callable[[slice], T], n: int) -> list[T]:
     """Do some work for all of n destinations, a batch at a time, on all processors; results in order.
 
-    Each destination is looked at beside so many units. The work is numpy and compiled code, which lets
-    threads run side by side.
+    The work is numpy and compiled code, which lets threads run side by side.
     """
-    size = at_a_time(n_units)
-    batches = [slice(at, min(at + size, n)) for at in range(0, n, size)]
+    batches = [slice(at, min(at + AT_A_TIME, n)) for at in range(0, n, AT_A_TIME)]
     if len(batches) <= _FEW_BATCHES:  # as of a trial: threads would wait for one interpreter
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

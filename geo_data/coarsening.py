@@ -293,7 +293,7 @@ def coarsen(
             _kernels.rounded(shares, SHARE_SCALE),
         )
 
-    made = in_batches(cells_of, needed.size, model.n_units)
+    made = in_batches(cells_of, needed.size)
     lengths, cuts, strata, listed = map(list, zip(*made, strict=True))
     counts, units, shares = map(list, zip(*listed, strict=True))
     del made, listed  # so that only one of the arrays of a nation is there twice, while it is put together

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 import geo_data.model
 from geo_data import Flows, Geography, PublicModel
-from geo_data._model_tables import at_a_time
 from geo_data.gravity import Decay
 
 from . import plain
@@ -425,11 +424,3 @@ def test_a_table_without_flows_or_jobs_tells_nothing(jobs: list[int]) -> None:
     table = {(1, 0): 7.0 if jobs[0] == 0 else 0.0}
     model = build(geography([1, 1], [2]), [flows("area", "area", table)], jobs=jobs)
     assert (model.decay, model.concentration) == (Decay(), 200)
-
-
-def test_the_more_units_the_fewer_destinations_are_handled_together() -> None:
-    for n_units in (1, 300, 20_000, 73_000, 10**7):
-        size = at_a_time(n_units)
-        assert 1 <= size <= 16
-        assert size == 1 or size * n_units <= 2**18
-        assert size == 16 or (size + 1) * n_units > 2**18
