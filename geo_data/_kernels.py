@@ -183,6 +183,7 @@ def cut(
     unit: NDArray[np.int32],
     part: Float64,
     measure: Float64,
+    running: Float64,
     least: float,
     run: float,
     deepest: int,
@@ -192,11 +193,9 @@ def cut(
     Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `children` (the first child of
     each, as a number of the next depth), `unit` and `part` (the unit in which a node begins, and how much of
     that comes before it). One entry more follows the nodes of a depth: a node ends where the next one begins.
+    `running` are the sums of `measure` before each unit, and of all.
     No node has more than `longest` children.
     """
-    running = np.zeros(measure.size + 1)
-    for u in range(measure.size):
-        running[u + 1] = running[u] + measure[u]
     cells, count = np.empty(starts[-1], np.int32), 0
     mass = np.empty(longest)
     # Depth first, which is the order of the blocks: the siblings here[t]:stop[t] are to be done at depth t.

@@ -29,7 +29,7 @@ from geo_data import _kernels
 from geo_data._model_tables import in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
-from geo_data.tree import Tree
+from geo_data.tree import Measure, Tree
 from synth.policy import FULL, Policy
 from synth.rationals import exact
 
@@ -48,7 +48,7 @@ __all__ = [
 
 Float64 = NDArray[np.float64]
 
-Rule = Callable[[Tree, int, Float64, float], NDArray[np.int32]]
+Rule = Callable[[Tree, int, Measure, float], NDArray[np.int32]]
 """Turns (tree, destination unit, its shares, pool size) into the first block of each cell."""
 
 SHARE_SCALE = 2**16
@@ -120,7 +120,7 @@ class _BySize:
         least = self.threshold(size) / size
         return least, least if self.joined else 0.0
 
-    def __call__(self, tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+    def __call__(self, tree: Tree, unit: int, shares: Measure, size: float) -> NDArray[np.int32]:
         return tree.cut(shares, *self.limits(size))
 
 
@@ -137,9 +137,9 @@ def balanced(threshold: Callable[[float], float]) -> Rule:
 def by_distance(model: PublicModel, kilometres: float) -> Rule:
     """Return the rule "distance"."""
 
-    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+    def rule(tree: Tree, unit: int, shares: Measure, size: float) -> NDArray[np.int32]:
         near = model.distance_km(np.array([unit]))[0] <= kilometres
-        return tree.cut(near.astype(np.float64), _SMALLEST, np.inf)
+        return tree.cut(Measure(near.astype(np.float64)), _SMALLEST, np.inf)
 
     return rule
 
@@ -147,12 +147,12 @@ def by_distance(model: PublicModel, kilometres: float) -> Rule:
 def by_share(share: float) -> Rule:
     """Return the rule "share"."""
 
-    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
-        order = np.argsort(-shares, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(shares[order]), share)) + 1
-        kept = np.zeros(shares.size)
+    def rule(tree: Tree, unit: int, shares: Measure, size: float) -> NDArray[np.int32]:
+        order = np.argsort(-shares.of_units, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(shares.of_units[order]), share)) + 1
+        kept = np.zeros(order.size)
         kept[order[:enough]] = 1.0
-        return tree.cut(kept, _SMALLEST, np.inf, tree.unit_depth)
+        return tree.cut(Measure(kept), _SMALLEST, np.inf, tree.unit_depth)
 
     return rule
 
@@ -163,7 +163,7 @@ class _SameCells:
 
     cuts: NDArray[np.int32]
 
-    def __call__(self, tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+    def __call__(self, tree: Tree, unit: int, shares: Measure, size: float) -> NDArray[np.int32]:
         return self.cuts
 
 
@@ -268,7 +268,7 @@ def coarsen(
         cuts: list[NDArray[np.int32]] = []
         strata: list[NDArray[np.uint8]] = []
         shares = model.shares(needed[rows])
-        for row, one, begin, end in zip(shares, needed[rows], first[rows], last[rows], strict=True):
+        for row, one, begin, end in zip(map(Measure, shares), needed[rows], first[rows], last[rows], strict=True):
             for s, p in zip(size[begin:end].tolist(), of_part[begin:end].tolist(), strict=True):
                 own = row if parts == 1 else _of_part(tree, row, int(policy.parts[p]), int(ends[p]))
                 if parts == 1 and isinstance(rule, _BySize):
@@ -319,10 +319,10 @@ def _taken(pieces: list[NDArray[Any]]) -> NDArray[Any]:
     return whole
 
 
-def _of_part(tree: Tree, shares: Float64, first: int, stop: int) -> Float64:
+def _of_part(tree: Tree, shares: Measure, first: int, stop: int) -> Measure:
     """Return the shares of the units in a part, such that those of its blocks add up to 1."""
     before, after = tree.up_to(shares, np.array([first, stop], np.int64))
     starts = tree.starts[tree.unit_depth]
-    inside = np.zeros(shares.size, bool)
+    inside = np.zeros(shares.of_units.size, bool)
     inside[np.searchsorted(starts, first, side="right") - 1 : np.searchsorted(starts, stop)] = True
-    return np.where(inside, shares, 0.0) / (after - before if after > before else 1.0)
+    return Measure(np.where(inside, shares.of_units, 0.0) / (after - before if after > before else 1.0))

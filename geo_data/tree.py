@@ -8,18 +8,39 @@ neighbours are contiguous in the order of the blocks.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from geo_data import _kernels
 from geo_data.model import PublicModel
 
-__all__ = ["Tree"]
+__all__ = ["Measure", "Tree"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _ROOM = 2**23  # cells of the cuts that a tree keeps
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """What is to be cut: a measure on the model's units, and its sums, which all cuts of it share.
+
+    Attributes
+    ----------
+    of_units : ndarray of float64, shape (n_units,)
+        Not negative.
+    """
+
+    of_units: Float64
+
+    @cached_property
+    def before(self) -> Float64:
+        """The measure of all units before each, shape (n_units + 1,): the last is that of all."""
+        return np.append(0.0, np.cumsum(self.of_units))
 
 
 class Tree:
@@ -65,21 +86,20 @@ class Tree:
         self._kept: dict[tuple[int, float, float], NDArray[np.int32]] = {}
         self._room = _ROOM
 
-    def up_to(self, measure: Float64, blocks: Int64) -> Float64:
-        """Return the measure (of each unit) of all blocks before each block given, in [0, n_blocks]."""
-        running, node = np.append(0.0, np.cumsum(measure)), self._depth_offset[-2] + blocks
+    def up_to(self, measure: Measure, blocks: Int64) -> Float64:
+        """Return the measure of all blocks before each block given, in [0, n_blocks]."""
+        node = self._depth_offset[-2] + blocks
         unit = self._unit[node]
-        return np.asarray(running[unit] + measure[unit] * self._part[node])
+        return np.asarray(measure.before[unit] + measure.of_units[unit] * self._part[node])
 
     def cut(
-        self, measure: Float64, least: float, run: float, deepest: int | None = None
+        self, measure: Measure, least: float, run: float, deepest: int | None = None
     ) -> NDArray[np.int32]:
         """Return the first block of every cell.
 
         Parameters
         ----------
-        measure : ndarray of float64, shape (n_units,)
-            Not negative.
+        measure : Measure
         least : float
             A node is wanted fine where its measure is at least this; > 0.
         run : float
@@ -96,14 +116,15 @@ class Tree:
                 self._longest,
                 self._unit,
                 self._part,
-                np.ascontiguousarray(measure),
+                np.ascontiguousarray(measure.of_units),
+                measure.before,
                 least,
                 run,
                 len(self.starts) - 1 if deepest is None else deepest,
             )
         )
 
-    def cut_once(self, unit: int, shares: Float64, least: float, run: float) -> NDArray[np.int32]:
+    def cut_once(self, unit: int, shares: Measure, least: float, run: float) -> NDArray[np.int32]:
         """Return the `cut` of the model's shares of a destination, kept where it was asked before.
 
         Candidate plans have most of their cuts in common.

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from geo_data import Geography, build_model
-from geo_data.tree import Tree
+from geo_data.tree import Measure, Tree
 
 from .plain import block_measure, cut, geography
 
@@ -28,7 +28,7 @@ def tree_of(places: Geography, weights: list[int], level: str = "area") -> Tree:
 def cells(
     tree: Tree, measure: list[float], least: float, run: float, deepest: int | None = None
 ) -> list[int]:
-    found = tree.cut(np.array(measure, float), least, run, deepest)
+    found = tree.cut(Measure(np.array(measure, float)), least, run, deepest)
     assert found.dtype == np.int32
     return [int(first) for first in found]
 
@@ -47,7 +47,7 @@ def test_nodes_of_every_depth() -> None:
 def test_measure_before_a_block_by_hand() -> None:
     """Two areas of measure 4 and 6; inside, weights 1, 3 and 1, 1, 4."""
     tree = tree_of(geography([2, 3], [2]), [1, 3, 1, 1, 4])
-    found = tree.up_to(np.array([4.0, 6.0]), np.arange(6))
+    found = tree.up_to(Measure(np.array([4.0, 6.0])), np.arange(6))
     np.testing.assert_allclose(found, [0, 1, 4, 5, 6, 10], rtol=1e-15)
 
 
@@ -164,7 +164,7 @@ def test_agrees_with_recursion(data: st.DataObject) -> None:
     tree, exact = tree_of(places, weights, level), block_measure(places, level, measure, weights)
     running = [float(x) for x in itertools.accumulate([Fraction(0), *exact])]
     np.testing.assert_allclose(
-        tree.up_to(np.array(measure), np.arange(n + 1)), running, rtol=1e-12, atol=1e-12
+        tree.up_to(Measure(np.array(measure)), np.arange(n + 1)), running, rtol=1e-12, atol=1e-12
     )
 
     found = cells(tree, measure, least, run, deepest)
@@ -197,18 +197,18 @@ def test_cuts_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[float] = []
     plain = Tree.cut
 
-    def counted(self: Tree, measure: np.ndarray, least: float, run: float) -> np.ndarray:
+    def counted(self: Tree, measure: Measure, least: float, run: float) -> np.ndarray:
         asked.append(least)
         return plain(self, measure, least, run)
 
     monkeypatch.setattr(Tree, "cut", counted)
     for least, run in ((0.3, 0.3), (0.3, 0.0), (0.1, 0.1)):
-        for unit, shares in enumerate(np.array([[0.4, 0.6], [0.9, 0.1]])):
+        for unit, shares in enumerate(map(Measure, np.array([[0.4, 0.6], [0.9, 0.1]]))):
             own = plain(tree, shares, least, run).tolist()
             assert [tree.cut_once(unit, shares, least, run).tolist() for _ in range(2)] == [own, own]
     assert len(asked) == 6, "each once"
     tree._room = 0
-    shares = np.array([0.4, 0.6])
+    shares = Measure(np.array([0.4, 0.6]))
     assert [tree.cut_once(0, shares, 0.2, 0.2).tolist() for _ in range(2)] == [
         plain(tree, shares, 0.2, 0.2).tolist()
     ] * 2
