@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["by_chord", "cut", "pull", "rounded", "scale", "targets"]
+__all__ = ["added_up", "by_chord", "cut", "pull", "retarget", "rounded", "running", "scale"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -45,12 +45,13 @@ def pull(
     """
     n = x.size
     result = np.empty((units.size, n))
-    chord, value, placed = np.empty(n), np.empty(n), ~np.isnan(x)
+    chord, placed = np.empty(n), ~np.isnan(x)
     bits = chord.view(np.int64)
     whole = placed.all()
+    fourth = n // 4
     # Loops over plain arrays without a branch, of which the compiler makes vectors.
     for row in range(units.size):
-        d = units[row]
+        d, mine = units[row], result[row]
         x_d, y_d, z_d = x[d], y[d], z[d]
         for u in range(n):
             square = 2.0 - 2.0 * (x_d * x[u] + y_d * y[u] + z_d * z[u])
@@ -58,22 +59,41 @@ def pull(
         for u in range(n):
             at = (bits[u] >> _REST) - (_FIRST << _STEPS)
             part = (bits[u] & ((1 << _REST) - 1)) * 2.0**-_REST
-            value[u] = table[at] + part * (table[at + 1] - table[at])
-        value[d] = own[d]
+            mine[u] = (table[at] + part * (table[at + 1] - table[at])) * weight[u]
+        mine[d] = own[d] * weight[d]
         if not whole:
             least = np.inf
             for u in range(n):
                 if placed[u] and placed[d]:
-                    least = min(least, value[u])
+                    least = min(least, mine[u] / weight[u])
             for u in range(n):
                 if not (placed[u] and placed[d]):
-                    value[u] = 1.0 if least == np.inf else least
-        total = 0.0
+                    mine[u] = weight[u] if least == np.inf else least * weight[u]
+        # In four sums, none of which waits for another.
+        total, second, third, last = 0.0, 0.0, 0.0, 0.0
+        for u in range(fourth):
+            total += mine[u]
+            second += mine[fourth + u]
+            third += mine[2 * fourth + u]
+            last += mine[3 * fourth + u]
+        for u in range(4 * fourth, n):
+            total += mine[u]
+        part = 1.0 / (total + second + third + last)
         for u in range(n):
-            result[row, u] = value[u] * weight[u]
-            total += result[row, u]
-        for u in range(n):
-            result[row, u] /= total
+            mine[u] *= part
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def added_up(shares: Float64, starts: Int64) -> Float64:
+    """Return the sums of the parts of every row, shape (g, parts); a part ends where the next one begins."""
+    result = np.empty((shares.shape[0], starts.size))
+    for i in range(shares.shape[0]):
+        for p in range(starts.size):
+            total = 0.0
+            for u in range(starts[p], starts[p + 1] if p + 1 < starts.size else shares.shape[1]):
+                total += shares[i, u]
+            result[i, p] = total
     return result
 
 
@@ -98,8 +118,8 @@ def rounded(shares: Float64, scale: float) -> tuple[Int64, NDArray[np.int32], ND
 
 
 @numba.njit(cache=True, nogil=True)
-def targets(
-    now: Float64,
+def retarget(
+    shares: Float64,
     parent_starts: Int64,
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],
@@ -111,14 +131,14 @@ def targets(
     kappa: float,
     between: float,
     same_jobs: bool,
-) -> Float64:
-    """Return T(o | D), steps 2 and 3 of `geo_data.model`, of some rows of a table.
+) -> None:
+    """Turn P(o | D) into T(o | D), steps 2 and 3 of `geo_data.model`, of some rows of a table, in place.
 
-    `now`, shape (g, o), is the model so far at the table's origins; row i of it belongs to row ``rows[i]`` of
-    the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted), `flow`, `sample`.
+    `shares`, shape (g, o), rows adding to 1, is the model so far at the table's origins; row i of it belongs to
+    row ``rows[i]`` of the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted), `flow`,
+    `sample`. What no entry's parent holds is read only if it changes.
     """
-    result = now.copy()
-    n_origins, n_parents = now.shape[1], parent_starts.size
+    n_origins, n_parents = shares.shape[1], parent_starts.size
     ends = np.append(parent_starts[1:], n_origins)
     # Of every parent: its share so far, workers asked there, and of those of the whole row.
     mass, total, part = np.empty(n_parents), np.empty(n_parents), np.empty(n_parents)
@@ -127,51 +147,56 @@ def targets(
         k, seen, here, asked = first, 0.0, 0.0, 0.0
         for p in range(n_parents):
             mass[p], total[p], part[p] = 0.0, 0.0, 0.0
-            for o in range(parent_starts[p], ends[p]):
-                mass[p] += now[i, o]
             while k < stop and indices[k] < ends[p]:
                 seen += flow[k]
                 part[p] += flow[k] * worth[rows[i]]
                 total[p] += sample[k]
                 k += 1
             if total[p] > 0.0:
+                for o in range(parent_starts[p], ends[p]):
+                    mass[p] += shares[i, o]
                 here += mass[p]
                 asked += part[p]
+        # What the table speaks about becomes as many times what it was, and all else.
+        spoken, silent, elsewhere = 1.0, 1.0, 1.0 - here
+        if same_jobs and seen > 0.0 and elsewhere > 1e-9 and here > 0.0:
+            covered = (seen + kappa * here) / (max(jobs[i], seen) + kappa)
+            spoken, silent = covered / here, (1.0 - covered) / elsewhere
         k = first
         for p in range(n_parents):
+            times, found = silent, 0.0
             if total[p] > 0.0:
-                share = (here * part[p] + between * mass[p]) / (asked + between)
+                share = spoken * (here * part[p] + between * mass[p]) / (asked + between)
+                found = share / (total[p] + kappa)
+                times = found * kappa / mass[p]
+            if times != 1.0:
                 for o in range(parent_starts[p], ends[p]):
-                    result[i, o] *= share / mass[p] * kappa / (total[p] + kappa)
+                    shares[i, o] *= times
             while k < stop and indices[k] < ends[p]:
-                if total[p] > 0.0:
-                    result[i, indices[k]] += share * sample[k] / (total[p] + kappa)
+                shares[i, indices[k]] += found * sample[k]
                 k += 1
-        elsewhere = 1.0 - here
-        if not same_jobs or seen <= 0.0 or elsewhere <= 1e-9 or here <= 0.0:
-            continue
-        everything = max(jobs[i], seen)
-        covered = (seen + kappa * here) / (everything + kappa)
-        for p in range(n_parents):
-            factor = covered / here if total[p] > 0.0 else (1.0 - covered) / elsewhere
-            for o in range(parent_starts[p], ends[p]):
-                result[i, o] *= factor
-    return result
 
 
 @numba.njit(cache=True, nogil=True)
-def scale(shares: Float64, origin_starts: Int64, factor: Float64) -> None:
-    """Multiply the units of every origin by its factor, shape (g, o), and make rows add to 1, in place."""
-    n_units, n_origins = shares.shape[1], origin_starts.size
+def scale(shares: Float64, starts: Int64, factor: Float64) -> None:
+    """Multiply the parts of every row by their factors, shape (g, parts), in place."""
     for i in range(shares.shape[0]):
-        total = 0.0
-        for o in range(n_origins):
-            stop = origin_starts[o + 1] if o + 1 < n_origins else n_units
-            for u in range(origin_starts[o], stop):
-                shares[i, u] *= factor[i, o]
-                total += shares[i, u]
-        for u in range(n_units):
-            shares[i, u] /= total
+        for p in range(starts.size):
+            times = factor[i, p]
+            for u in range(starts[p], starts[p + 1] if p + 1 < starts.size else shares.shape[1]):
+                shares[i, u] *= times
+
+
+@numba.njit(cache=True, nogil=True)
+def running(measure: Float64) -> Float64:
+    """Return the sums of what comes before each entry, and of all, in less than half the time of numpy's."""
+    result = np.empty(measure.size + 1)
+    total = 0.0
+    for u in range(measure.size):
+        result[u] = total
+        total += measure[u]
+    result[-1] = total
+    return result
 
 
 @numba.njit(cache=True, nogil=True)
@@ -183,7 +208,7 @@ def cut(
     unit: NDArray[np.int32],
     part: Float64,
     measure: Float64,
-    running: Float64,
+    sums: Float64,
     least: float,
     run: float,
     deepest: int,
@@ -193,7 +218,7 @@ def cut(
     Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `children` (the first child of
     each, as a number of the next depth), `unit` and `part` (the unit in which a node begins, and how much of
     that comes before it). One entry more follows the nodes of a depth: a node ends where the next one begins.
-    `running` are the sums of `measure` before each unit, and of all.
+    `sums` is `running` of `measure`.
     No node has more than `longest` children.
     """
     cells, count = np.empty(starts[-1], np.int32), 0
@@ -203,10 +228,10 @@ def cut(
     depth = 0
     while depth >= 0:
         node, past = depth_offset[depth] + here[depth], depth_offset[depth] + stop[depth]
-        before = running[unit[node]] + measure[unit[node]] * part[node]
+        before = sums[unit[node]] + measure[unit[node]] * part[node]
         first, length, total = node, 0, 0.0
         while node < past:
-            after = running[unit[node + 1]] + measure[unit[node + 1]] * part[node + 1]
+            after = sums[unit[node + 1]] + measure[unit[node + 1]] * part[node + 1]
             fine = after - before >= least
             if not fine:
                 mass[length] = after - before

@@ -222,8 +222,9 @@ class AreaTable:
         def fit(row: Row) -> Float64:
             classes, weight = self._classes(row.area), row.jobs / row.jobs.sum()
             now = weight @ row.shares
-            target = _kernels.targets(
-                now[None],
+            target = now.copy()
+            _kernels.retarget(
+                target[None],
                 classes.starts,
                 np.array([0, classes.entries.size], np.int32),
                 classes.entries.astype(np.int32),
@@ -235,7 +236,7 @@ class AreaTable:
                 self.concentration,
                 self.between,
                 self.same_jobs,
-            )[0]
+            )
             some = now > 0  # there may be no others, and no rest
             factor = np.ones(now.size)
             factor[some] = proportional_fit(row.shares[:, some], weight, target[some])

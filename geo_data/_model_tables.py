@@ -107,11 +107,11 @@ class ModelTable:
 
     def by_origin(self, shares: Float64) -> Float64:
         """Add shares of units of the model up to origin units of the table, shape (g, o)."""
-        return np.add.reduceat(shares, self.origin_starts, axis=1)
+        return np.asarray(_kernels.added_up(shares, self.origin_starts))
 
     def by_parent(self, values: Float64) -> Float64:
         """Add values of origin units up to parents, shape (g, p)."""
-        return np.add.reduceat(values, self.parent_starts, axis=1)
+        return np.asarray(_kernels.added_up(values, self.parent_starts))
 
     def spread(self, values: Float64) -> Float64:
         """Repeat values of parents for each of their origin units, shape (g, o)."""
@@ -132,16 +132,17 @@ class ModelTable:
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
         """Return shares of the model after this table, shape (g, n_units); `shares` may be overwritten."""
         rows = self.destination[destinations]
+        if self.factor is None and self.origin_starts.size == shares.shape[1]:  # nothing to spread
+            self._retarget(shares, rows, jobs[rows])
+            return shares
+        now = self.by_origin(shares)
         if self.factor is not None:
-            factor = self.factor[rows]
-        elif self.origin_starts.size == shares.shape[1]:  # its origins are the units: nothing to spread
-            target = self._targets(shares, rows, jobs[rows])
+            target = now * self.factor[rows]
             target /= target.sum(axis=1, keepdims=True)
-            return target
         else:
-            now = self.by_origin(shares)
-            factor = self._targets(now, rows, jobs[rows]) / now
-        _kernels.scale(shares, self.origin_starts, factor)
+            target = now.copy()
+            self._retarget(target, rows, jobs[rows])
+        _kernels.scale(shares, self.origin_starts, target / now)
         return shares
 
     def balanced(self, shares: Callable[[Int], Float64], jobs: Float64) -> ModelTable:
@@ -162,32 +163,31 @@ class ModelTable:
             parts = np.array_split(members, -(-members.size // AT_A_TIME))
             now = np.concatenate([self.by_origin(shares(part)) for part in parts])
             mine = weight[members] / weight[members].sum()
-            target = self._targets(mine[None] @ now, np.array([row]), jobs[members].sum(keepdims=True))[0]
-            factor[row] = proportional_fit(now, mine, target)
+            target = mine[None] @ now
+            self._retarget(target, np.array([row]), jobs[members].sum(keepdims=True))
+            factor[row] = proportional_fit(now, mine, target[0])
 
         # Rows of the table on all processors: the destinations of one share no factor with those of another.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(fit, np.flatnonzero(np.diff(self.flow.indptr)).tolist()))
         return replace(self, factor=factor)
 
-    def _targets(self, now: Float64, rows: Int, jobs: Float64) -> Float64:
-        """Return T(o | D) of rows of the table."""
+    def _retarget(self, shares: Float64, rows: Int, jobs: Float64) -> None:
+        """Turn shares at the table's origins into T(o | D) of rows of the table, in place."""
         flow = self.flow
-        return np.asarray(
-            _kernels.targets(
-                np.ascontiguousarray(now),
-                self.parent_starts,
-                flow.indptr,
-                flow.indices,
-                flow.data,
-                self.sample.data,
-                self.worth,
-                rows.astype(np.int64),
-                jobs,
-                self.concentration,
-                self.between,
-                self.same_jobs,
-            )
+        _kernels.retarget(
+            shares,
+            self.parent_starts,
+            flow.indptr,
+            flow.indices,
+            flow.data,
+            self.sample.data,
+            self.worth,
+            rows.astype(np.int64),
+            jobs,
+            self.concentration,
+            self.between,
+            self.same_jobs,
         )
 
 

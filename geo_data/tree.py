@@ -40,7 +40,7 @@ class Measure:
     @cached_property
     def before(self) -> Float64:
         """The measure of all units before each, shape (n_units + 1,): the last is that of all."""
-        return np.append(0.0, np.cumsum(self.of_units))
+        return np.asarray(_kernels.running(self.of_units))
 
 
 class Tree:
@@ -116,7 +116,7 @@ class Tree:
                 self._longest,
                 self._unit,
                 self._part,
-                np.ascontiguousarray(measure.of_units),
+                measure.of_units,
                 measure.before,
                 least,
                 run,
