@@ -127,7 +127,7 @@ def draw_sample(
     wanted = min(_SAMPLE_UNITS, max(1, round(size * present.size / max(1, int(of_unit.sum())))))
     if wanted < present.size:
         present = present[((np.arange(wanted) + 0.5) * present.size / wanted).astype(np.int64)]
-    slots, blocks = inputs.slots, np.flatnonzero(member & np.isin(unit, present))
+    slots, blocks = inputs.slots, np.flatnonzero(member & np.isin(unit, present)).astype(np.int32)
     # Slots are sorted by work block, so those of a block need not be looked for among all.
     first, last = (np.searchsorted(slots.work, blocks, side=side) for side in ("left", "right"))
     rows = np.repeat(last - np.cumsum(last - first), last - first) + np.arange(int((last - first).sum()))
