@@ -134,9 +134,9 @@ def retarget(
 ) -> None:
     """Turn P(o | D) into T(o | D), steps 2 and 3 of `geo_data.model`, of some rows of a table, in place.
 
-    `shares`, shape (g, o), rows adding to 1, is the model so far at the table's origins; row i of it belongs to
-    row ``rows[i]`` of the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted), `flow`,
-    `sample`. What no entry's parent holds is read only if it changes.
+    `shares`, shape (g, o), rows adding to 1, is the model so far at the table's origins; row i of it belongs
+    to row ``rows[i]`` of the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted),
+    `flow`, `sample`. Parents of whom the table says nothing are not even read, if they stay as they are.
     """
     n_origins, n_parents = shares.shape[1], parent_starts.size
     ends = np.append(parent_starts[1:], n_origins)

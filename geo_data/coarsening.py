@@ -268,7 +268,9 @@ def coarsen(
         cuts: list[NDArray[np.int32]] = []
         strata: list[NDArray[np.uint8]] = []
         shares = model.shares(needed[rows])
-        for row, one, begin, end in zip(map(Measure, shares), needed[rows], first[rows], last[rows], strict=True):
+        for row, one, begin, end in zip(
+            map(Measure, shares), needed[rows], first[rows], last[rows], strict=True
+        ):
             for s, p in zip(size[begin:end].tolist(), of_part[begin:end].tolist(), strict=True):
                 own = row if parts == 1 else _of_part(tree, row, int(policy.parts[p]), int(ends[p]))
                 if parts == 1 and isinstance(rule, _BySize):

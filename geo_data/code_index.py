@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["CodeIndex", "has_repeats"]
+__all__ = ["CodeIndex", "has_repeats", "in_one_dictionary"]
 
 _DIGITS = 18  # of a number that an int64 holds, whatever it is
 
@@ -76,3 +78,25 @@ def has_repeats(codes: pa.Array) -> bool:
     """
     ordered = codes.take(pc.sort_indices(codes))
     return bool(pc.any(pc.equal(ordered[1:], ordered[:-1])).as_py())
+
+
+def in_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column encoded with one dictionary for all its chunks.
+
+    Of a column that is encoded already, each dictionary is looked through once, not once a chunk: pyarrow
+    reads a row group of a Parquet file in many chunks of one dictionary.
+    """
+
+    def memory(chunk: pa.DictionaryArray) -> tuple[object, ...]:
+        whole = chunk.dictionary
+        return (whole.offset, len(whole), *(part and part.address for part in whole.buffers()))
+
+    column = column.dictionary_encode()
+    alike = [list(chunks) for _, chunks in groupby(column.chunks, memory)]
+    merged = [
+        pa.DictionaryArray.from_arrays(
+            pa.concat_arrays([one.indices for one in chunks]), chunks[0].dictionary
+        )
+        for chunks in alike
+    ]
+    return pa.chunked_array(merged, column.type).unify_dictionaries()

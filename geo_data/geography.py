@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from geo_data.code_index import CodeIndex, has_repeats
+from geo_data.code_index import CodeIndex, has_repeats, in_one_dictionary
 from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
 __all__ = ["Geography", "Partition", "ordered_geography"]
@@ -365,7 +365,7 @@ def ordered_geography(
     codes: list[Codes] = []
     starts: list[Int32] = []
     for level, column in units.items():
-        column = column.unify_dictionaries().combine_chunks()
+        column = in_one_dictionary(column).combine_chunks()
         place = column.indices.to_numpy()
         first = np.flatnonzero(np.append(True, np.diff(place) != 0)).astype(np.int32)
         if np.unique(place[first]).size < first.size:

@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from geo_data.code_index import in_one_dictionary
 from geo_data.delimited import (
     BLOCK,
     COPY_AGAIN,
@@ -312,11 +313,11 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: 
         text = column.cast(pa.string()).to_pandas().astype("str").fillna("")
         return margins(path, name, text) if kind == "margin" else text
     if kind == "count":
-        return _counts(path, name, column.dictionary_encode().unify_dictionaries())
+        return _counts(path, name, in_one_dictionary(column))
     index = None  # of each row in what is looked at
     if shared:
         column = column.cast(pa.string()) if is_number else column
-        column = column.dictionary_encode().unify_dictionaries()
+        column = in_one_dictionary(column)
         index = pa.chunked_array([chunk.indices for chunk in column.chunks], pa.int32())
         is_text, column = True, column.chunk(0).dictionary
     missing = column.is_null() if index is None else index.is_null()

@@ -7,6 +7,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from geo_data.code_index import in_one_dictionary
+
 __all__ = ["clean_names", "shared_names", "unit_names"]
 
 Names = npt.NDArray[np.object_]
@@ -18,7 +20,7 @@ def shared_names(column: pa.ChunkedArray) -> pd.Series:
     Bytes are UTF-8, or else Windows-1252; a name is NaN where the column is null.
     """
     column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
-    found = column.dictionary_encode().unify_dictionaries().to_pandas()
+    found = in_one_dictionary(column).to_pandas()
     texts = [_decoded(name) if isinstance(name, bytes) else str(name) for name in found.cat.categories]
     place, different = pd.factorize(pd.Series(texts, dtype="str"))
     numbers = np.append(place, -1)[found.cat.codes]  # the last is what a missing one, -1, finds

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import synth
 from geo_data.arguments import PathLike, expect, path_of
+from geo_data.code_index import in_one_dictionary
 from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
@@ -475,6 +476,6 @@ def _numbers(geography: Geography, column: pa.ChunkedArray) -> np.ndarray[Any, A
 
 def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
     position = {value: i for i, value in enumerate(categories)}
-    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    encoded = in_one_dictionary(column).combine_chunks()
     translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
     return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(categories) <= 256 else np.uint16)
