@@ -35,8 +35,9 @@ def odsynth(*arguments: object) -> list[str]:
 
 
 def bench_planning(released: tuple[str, Path, Path], measure_process: Measure) -> None:
-    name, config, _ = released
-    measure_process(TABLE, f"{name}: odsynth plan", [odsynth("plan", config)] * TIMES)
+    name, config, folder = released
+    plan = odsynth("plan", config, "--out", folder / "plan")  # another one may be in the release's folder
+    measure_process(TABLE, f"{name}: odsynth plan", [plan] * TIMES)
 
 
 def bench_running(released: tuple[str, Path, Path], measure_process: Measure) -> None:

@@ -1,4 +1,4 @@
-"""Finding geocodes among those of a level: the one lookup that runs for every row of a table of jobs."""
+"""Geocodes, which come many times: each is looked at once, and found among those of its level."""
 
 from __future__ import annotations
 
