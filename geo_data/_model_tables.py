@@ -130,19 +130,20 @@ class ModelTable:
         return lambda shares: np.asarray(matrix @ self.by_origin(shares) / total)
 
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
-        """Return shares of the model after this table, shape (g, n_units); `shares` may be overwritten."""
+        """Return shares of the model after this table, shape (g, n_units), in the memory of `shares`."""
         rows = self.destination[destinations]
         if self.factor is None and self.origin_starts.size == shares.shape[1]:  # nothing to spread
             self._retarget(shares, rows, jobs[rows])
             return shares
         now = self.by_origin(shares)
         if self.factor is not None:
-            target = now * self.factor[rows]
-            target /= target.sum(axis=1, keepdims=True)
+            factor = self.factor[rows]
+            factor /= (now * factor).sum(axis=1, keepdims=True)
         else:
             target = now.copy()
             self._retarget(target, rows, jobs[rows])
-        _kernels.scale(shares, self.origin_starts, target / now)
+            factor = target / now
+        _kernels.scale(shares, self.origin_starts, factor)
         return shares
 
     def balanced(self, shares: Callable[[Int], Float64], jobs: Float64) -> ModelTable:
