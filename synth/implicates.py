@@ -79,8 +79,8 @@ class Implicates:
     work_unit : ndarray of int64, optional, shape (n_places,)
         Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
     apart : mapping of int to ndarray of float64, shape (n_groups of the table,), optional
-        Of tables, by number, without evidence: the relative variance, around the jobs of a place or of a home
-        area, of those of them that are in a group. By default as uncertain as homes are.
+        Of tables, by number, without evidence: the relative variance, by home unit or area, of those jobs of
+        a place, or of all places, that are in a group. By default as uncertain as homes are.
     outside : ndarray of int32, optional
         First block of each home area outside the region, of which the prior knows less.
     categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
@@ -212,8 +212,8 @@ class Implicates:
         cell = self._cell[position]
         _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
         self.failures += draw_place(
-            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell,
-            np.ascontiguousarray(shares), n, group.astype(np.int64),
+            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell, layout.cuts,
+            self._fine.units(position), np.ascontiguousarray(shares), n, group.astype(np.int64),
             # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
             self.k_place if self.k_place < _GRID[-1] else np.inf,
             kappas, np.log(self._chances), unit[cell], _GRID, noted, ties, np.log(self._shapes),
@@ -324,7 +324,7 @@ class Implicates:
         all_areas, copies = home_area.size, self._table.domains.policy.copies
         homes = Homes(every, fine_unit, fine_area, fine_outside, all_homes, all_areas, copies)
         all_places = np.arange(self._groups.n_places)
-        unit_of_place = all_places if work_unit is None else work_unit
+        self._work_unit = unit_of_place = all_places if work_unit is None else work_unit
         work, owner = work_area[place], unit_of_place[place]
         stratum = strata(outside, work == area % (all_areas // copies))
         units = np.where(first == last, first, home)
@@ -520,25 +520,33 @@ class Implicates:
         )
         return shares
 
-    def _parts_of(self, member: Int32) -> tuple[Float64, Int64]:
+    def _parts_of(self, member: Int32) -> tuple[Float64, Int64, NDArray[np.uint64]]:
         """Return the divisions of a place's rows whose sums people read.
 
         Returns
         -------
         apart : ndarray of float64, shape (n_divisions, n_rows)
-            Relative variance of the profile of each row's part, beside that of its concentration.
+            Relative variance, by home unit, of the profile of each row's part, beside that of its concentration.
         part : ndarray of int64, shape (n_divisions, n_rows)
+        key : ndarray of uint64, shape (n_divisions, n_rows)
+            Of the part, in all places that it has rows in.
         """
         apart: list[Float64] = []
         parts: list[Int64] = []
+        keys: list[NDArray[np.uint64]] = []
         for k in self._parts:
             label = np.unique(member[k], return_inverse=True)[1].astype(np.int64)
             if label.max() > 0 and not any(np.array_equal(label, one) for one in parts):
                 parts.append(label)
-                given = self._apart.get(k, np.zeros(int(member[k].max()) + 1))
-                apart.append(self._variance[0] + given[member[k]])
+                given = self._apart.get(k)
+                apart.append(np.full(label.size, self._variance[0]) if given is None else given[member[k]])
+                keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + member[k].astype(np.uint64)))
         shape = len(parts), member.shape[1]
-        return np.array(apart, np.float64).reshape(shape), np.array(parts, np.int64).reshape(shape)
+        return (
+            np.array(apart, np.float64).reshape(shape),
+            np.array(parts, np.int64).reshape(shape),
+            np.array(keys, np.uint64).reshape(shape),
+        )
 
     def _set_crossing(
         self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator
@@ -547,6 +555,7 @@ class Implicates:
         groups = self._groups
         member = groups.member
         crossing, self._parts, use = [], [], []
+        unit = np.repeat(self._work_unit, np.diff(groups.starts)).astype(np.int32)
         for k in range(1, len(tables)):
             if _follows(groups.place, member[k]):
                 if not _follows(member[k], groups.place) and not _follows(member[k], member[0]):
@@ -554,6 +563,8 @@ class Implicates:
             elif k < len(evidence):
                 crossing.append(k)
                 use.append(STEERED)
+            elif _follows(unit, member[k]) and not _follows(member[k], member[0]):
+                self._parts.append(k)  # of a unit that is in several places
             elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
                 use.append(GROUP if _follows(member[k], member[0]) else ROW)

@@ -111,6 +111,10 @@ class Inside:
         self._together, self._seed, self._draws = together, seed, draws
         self._last: dict[int, tuple[int, Int64, Float32]] = {}
 
+    def units(self, position: int) -> Int64:
+        """Return the home unit of each fine cell of a place, rising."""
+        return self._homes.unit[np.searchsorted(self._homes.first, self._cuts[position])]
+
     def weights(self, position: int, some: Int64, expected: Callable[[int], Float64]) -> Float32:
         """Return what homes of some fine cells of a place are in proportion to, beside the public model.
 

@@ -33,6 +33,7 @@ from synth.intervals import held_by_lot, intervals
 from synth.measured import JobGroups, MeasuredTable, measure
 from synth.placing import GROUP, draw_place
 from synth.plan import Domains, Table
+from synth.projection import offsets_of
 from synth.randomness import RunKey
 from synth.ties import SHAPES, Ties, ties_of, vary_factors
 
@@ -160,9 +161,10 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         shares = mass / kappa / (factor[maps[0]] if factor.size else 1.0)
         failures = draw_place(
             URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
-            np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
-            np.zeros(1), cell, np.ones(1), np.zeros(1), *untied(1), kappa, np.zeros((0, 1)),
-            np.zeros((0, 1), np.int64), crossing, crossing.astype(np.int32), maps,
+            cell.astype(np.int32), cell, np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa,
+            np.full((draws, 1), kappa), np.zeros(1), cell, np.ones(1), np.zeros(1), *untied(1), kappa,
+            np.zeros((0, 1)), np.zeros((0, 1), np.int64), np.zeros((0, 1), np.uint64), crossing,
+            crossing.astype(np.int32), maps,
             np.tile(factor.astype(np.float32), (draws, 1)),
             np.zeros(factor.size), np.full(len(crossing), GROUP), 0, np.random.default_rng(5), homes,
         )  # fmt: skip
@@ -188,10 +190,11 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
         jobs, none = np.empty((draws, groups * n), np.int32), np.zeros((0, groups), np.int64)
         failures = draw_place(
             NOISE, seen, np.full(seen.shape, p), np.ones(seen.shape), seen, np.full(groups, n),
-            np.arange(wide, dtype=np.int32), np.tile(share, (draws, 1)), np.full(groups, n),
+            np.arange(wide, dtype=np.int32), np.arange(wide, dtype=np.int32), np.arange(wide),
+            np.tile(share, (draws, 1)), np.full(groups, n),
             np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted,
-            *untied(groups), 1e4, np.zeros((0, groups)), none, none, none.astype(np.int32),
-            np.zeros((0, wide), np.int32),
+            *untied(groups), 1e4, np.zeros((0, groups)), none, none.astype(np.uint64), none,
+            none.astype(np.int32), np.zeros((0, wide), np.int32),
             np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 8, random, jobs,
         )  # fmt: skip
         assert failures == 0
@@ -373,6 +376,7 @@ def implicates(
     ratio: Fraction,
     measured: int = 2,
     first: Domains = HOMES,
+    read: Domains = HOMES,
     **given: Any,
 ) -> Implicates:
     """Measure flows of places, and homes by attribute if two tables are measured."""
@@ -388,12 +392,12 @@ def implicates(
             evidence.append(Evidence.noise(one, measure(one, member[row], homes, key.stream("noise", k))))
             tables.append(one)
         else:
-            tables.append(Table(n, domain, HOMES))
+            tables.append(Table(n, domain, read))
 
     def prior(place: int, cuts: NDArray[np.int32]) -> NDArray[np.float64]:
         return np.add.reduceat(model[place], cuts)
 
-    area = np.arange(PLACES) * AREAS // PLACES
+    area = np.arange(groups.n_places) * AREAS // groups.n_places
     starts = np.arange(0, BLOCKS, BLOCKS // AREAS, dtype=np.int32)
     stream = key.stream("implicates", 0)
     return Implicates(tables, evidence, groups, prior, area, starts, draws, stream, **given)
@@ -465,6 +469,52 @@ def test_a_table_that_crosses_places_is_as_narrow_as_its_noise() -> None:
     assert np.sqrt(by_half.var(axis=1).mean()) < 3  # without the table it is 15
     truth = rows_of(groups, [homes[np.newaxis]])[0]
     assert np.abs(by_half[1].mean(axis=0) - truth[groups.member[1] == 1].sum(axis=0)).mean() < 3
+
+
+def some_rows(
+    groups: JobGroups, homes: NDArray[np.int32], n: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Return the homes of the first n jobs of each row, rows in another order."""
+    return np.concatenate(
+        [homes[b : b + k] for b, k in zip(offsets_of(groups.n)[order], n[order], strict=True)]
+    )
+
+
+def test_a_table_that_crosses_places_is_reached_where_workplaces_have_few_of_a_half() -> None:
+    groups, homes, model = region(2, own_model=False)
+    half, block = groups.member[1:]
+    n = np.where(half == block % 2, groups.n, np.maximum(groups.n // 3, 1))
+    homes = some_rows(groups, homes, n, np.arange(n.size))
+    # Those of one half live more often in cells of odd numbers, wherever they work.
+    other = (homes % 2 != np.repeat(half, n)) & (np.random.default_rng(1).random(homes.size) < 0.4)
+    homes = np.where(other, homes ^ 1, homes).astype(np.int32)
+    groups = JobGroups(n, groups.place, np.stack([block, half]))
+    drawn = implicates(groups, homes, model, 20, Fraction(3, 5))
+    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)]).mean(axis=0)
+    truth = rows_of(groups, [homes[np.newaxis]])[0]
+    true, found = (every[half == 1].sum(axis=0) / every.sum(axis=0) for every in (truth, counts))
+    assert 0.92 < np.polyfit(true, found, 1)[0] < 1.02
+
+
+def test_a_part_of_several_places_has_one_profile_in_all_of_them() -> None:
+    """As a workplace has whose jobs are in pools of different cells, by an attribute."""
+    groups, homes, model = region(2, own_model=True)
+    half, block = groups.member[1:]
+    place = groups.place * 2 + half
+    order = np.argsort(place, kind="stable")
+    homes = some_rows(groups, homes, groups.n, order)
+    groups = JobGroups(groups.n[order], place[order], np.stack([place, block])[:, order])
+    apart = {1: np.full(block.max() + 1, 0.25)}
+    unit = np.arange(PLACES * 2) // 2
+    two = domains_of(np.array([0, BLOCKS // 2], np.int32))  # what pools of all places say of the part
+    given = {"apart": apart, "work_unit": unit, "read": two}
+    drawn = implicates(groups, homes, model.repeat(2, axis=0), 100, Fraction(1, 20), 1, **given)
+    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+    one, other = (counts[:, groups.member[0] % 2 == h] for h in (0, 1))  # rows of the same parts
+    often = (one.mean(axis=0) > 2) & (other.mean(axis=0) > 2)
+    off = [x[:, often] / x[:, often].mean(axis=0) - 1 for x in (one, other)]
+    # Of three parts of a place, a share has a relative variance of two thirds of that of a factor.
+    assert 0.8 < (off[0] * off[1]).mean() / (0.25 * 2 / 3) < 1.2
 
 
 def test_an_attribute_without_evidence_is_as_uncertain_as_is_said() -> None:
