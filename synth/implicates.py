@@ -526,7 +526,7 @@ class Implicates:
         Returns
         -------
         apart : ndarray of float64, shape (n_divisions, n_rows)
-            Relative variance, by home unit, of the profile of each row's part, beside that of its concentration.
+            Relative variance, by home unit, of the profile of each row's part beside its concentration's.
         part : ndarray of int64, shape (n_divisions, n_rows)
         key : ndarray of uint64, shape (n_divisions, n_rows)
             Of the part, in all places that it has rows in.
