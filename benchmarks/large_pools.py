@@ -3,9 +3,10 @@
 Usage: python benchmarks/large_pools.py [--zones 62] [--jobs 8800000] [--largest 2100000] [--page PAGE]
 
 Makes up a region of so many zones, from a file with a row for each pair of zones. Work is concentrated: the
-k-th zone has the jobs of the largest over a power of k. At each epsilon `odsynth plan` and `odsynth run
---plan` of Dirichlet resampling are processes of their own; an urn is a zone, and cells are all zones. Beside
-them stands what calibrating and certifying the pools takes by itself, in a process that is running.
+k-th zone has the jobs of the largest over a power of k. At each epsilon `odsynth plan`, `odsynth run --plan`,
+and `odsynth run`, which plans first, are processes of their own, of Dirichlet resampling: an urn is a zone,
+and cells are all zones. Beside them stands what calibrating and certifying the pools takes by itself, in a
+process that is running.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ def main(zones: int, jobs: int, largest: int, page: Path | None) -> None:
             config.chmod(0o600)
             plan = str(where / f"plan-{epsilon}")
             took = [once("plan", str(config), "--out", plan), once("run", str(config), "--plan", plan)]
+            took.append(once("run", str(config), "--out", str(where / f"planned-{epsilon}")))
             rows.append([epsilon, report.seconds(calibrated(sizes, epsilon)), *map(report.seconds, took)])
-    header = ["epsilon", "calibrating and certifying", "`odsynth plan`, whole", "`odsynth run --plan`, whole"]
+    verbs = (f"`odsynth {verb}`, whole" for verb in ("plan", "run --plan", "run"))
+    header = ["epsilon", "calibrating and certifying", *verbs]
     text = (
         f"{zones} zones, {sizes.sum():,} jobs, the largest pool {sizes.max():,}; seconds of processors.\n\n"
     )
