@@ -50,6 +50,7 @@ _RARE = 0.2  # groups of a sample that every concentration has beside those that
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
 # Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
 _ROUNDS, _SAMPLED, _TOLD = 24, 30, 8  # and so many places are drawn in each, given so many draws of effects
+_PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _CHAIN = 8  # draws of a place of several groups that are thrown away
 
@@ -131,6 +132,7 @@ class Implicates:
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
         self._table, self._evidence, self._groups, self.draws = tables[0], evidence[0], groups, draws
         groups.check(tables)
+        self._sizes = [table.n for table in tables]
         self._layouts = layouts(tables, groups)
         self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
         self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
@@ -528,19 +530,26 @@ class Implicates:
         apart : ndarray of float64, shape (n_divisions, n_rows)
             Relative variance, by home unit, of the profile of each row's part beside its concentration's.
         part : ndarray of int64, shape (n_divisions, n_rows)
+            Numbered from 1; 0 where it is small, and has no profile of its own.
         key : ndarray of uint64, shape (n_divisions, n_rows)
             Of the part, in all places that it has rows in.
         """
         apart: list[Float64] = []
         parts: list[Int64] = []
         keys: list[NDArray[np.uint64]] = []
+        labels: list[Int64] = []
+        last = 0
         for k in self._parts:
-            label = np.unique(member[k], return_inverse=True)[1].astype(np.int64)
-            if label.max() > 0 and not any(np.array_equal(label, one) for one in parts):
-                parts.append(label)
-                given = self._apart.get(k)
-                apart.append(np.full(label.size, self._variance[0]) if given is None else given[member[k]])
-                keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + member[k].astype(np.uint64)))
+            found, label = np.unique(member[k], return_inverse=True)
+            if found.size == 1 or any(np.array_equal(label, one) for one in labels):
+                continue
+            labels.append(label)
+            large = self._sizes[k][found] > _PART * self.k_public
+            parts.append((np.cumsum(large) * large + last * large)[label])
+            last += int(large.sum())
+            given = self._apart.get(k)
+            apart.append(np.full(label.size, self._variance[0]) if given is None else given[member[k]])
+            keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + member[k].astype(np.uint64)))
         shape = len(parts), member.shape[1]
         return (
             np.array(apart, np.float64).reshape(shape),

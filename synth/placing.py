@@ -27,7 +27,6 @@ _SWEEPS = 6  # exchanges tried for each job that is given to a row
 # Power of the odds of a steered table. Rows of a workplace are mostly of one kind, so exchanges move counts
 # less than odds say: with 1, a sixth of how Rhode Island's residents by industry differ from the model stays.
 _FIRM = 2
-_PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 
 
 @_compiled
@@ -237,7 +236,7 @@ def draw_place(  # type: ignore[no-untyped-def]
     apart : ndarray of float64, shape (n_divisions, n_rows)
         Relative variance, by home unit, of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
-        Parts of rows that have profiles of their own, where they are large.
+        Parts that have profiles of their own, numbered from 1 in all divisions together; 0 has none.
     keys : ndarray of uint64, shape (n_divisions, n_rows)
         Of the part, in all places that it has rows in.
     start, which : ndarray, shape (n_crossing, n_rows)
@@ -280,27 +279,17 @@ def draw_place(  # type: ignore[no-untyped-def]
                     row_of[at] = r
                     at += 1
         slots[g + 1] = at
-    # Parts of the place with profiles of their own: number 0 has none.
-    part, at = np.zeros(parts.shape, np.int64), 1
+    most_parts = 1
     for q in range(parts.shape[0]):
-        jobs_of = np.zeros(parts[q].max() + 1)
-        for r in range(rows):
-            jobs_of[parts[q, r]] += n_rows[r]
-        number = np.zeros(jobs_of.size, np.int64)
-        for j in range(jobs_of.size):
-            if jobs_of[j] > _PART * k_parts:
-                number[j] = at
-                at += 1
-        for r in range(rows):
-            part[q, r] = number[parts[q, r]]
-    variance, key = np.zeros(at), np.zeros(at, np.uint64)
+        most_parts = max(most_parts, parts[q].max() + 1)
+    variance, key = np.zeros(most_parts), np.zeros(most_parts, np.uint64)
     for q in range(parts.shape[0]):
         for r in range(rows):
-            variance[part[q, r]], key[part[q, r]] = apart[q, r], keys[q, r]
-    profile = np.ones((at, fine))
+            variance[parts[q, r]], key[parts[q, r]] = apart[q, r], keys[q, r]
+    profile = np.ones((most_parts, fine))
     of_rows = np.flatnonzero(use != GROUP)
     row_start, row_which, row_use = start[of_rows], which[of_rows], use[of_rows]
-    odd = at > 1 or of_rows.size > 0
+    odd = most_parts > 1 or of_rows.size > 0
     # Fine cells of each cell and area, and runs of fine cells that have the same factors of groups.
     begins = np.searchsorted(cell, np.arange(wide + 1))
     areas = area[fine - 1] + 1
@@ -498,7 +487,7 @@ def draw_place(  # type: ignore[no-untyped-def]
                 drawn[slot_begin + i], drawn[slot_begin + j] = drawn[slot_begin + j], drawn[slot_begin + i]
             if odd and several[g] > 1 and d >= 0:
                 _exchange(
-                    drawn[slot_begin:at], row_of[slot_begin:at], part, profile, row_start, row_which, maps,
+                    drawn[slot_begin:at], row_of[slot_begin:at], parts, profile, row_start, row_which, maps,
                     factor[m], rest, row_use, random,
                 )  # fmt: skip
         if d >= 0:
