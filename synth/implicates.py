@@ -522,22 +522,22 @@ class Implicates:
         )
         return shares
 
-    def _parts_of(self, member: Int32) -> tuple[Float64, Int64, NDArray[np.uint64]]:
-        """Return the divisions of a place's rows whose sums people read.
+    def _parts_of(self, member: Int32) -> tuple[Float64, NDArray[np.uint64], Int64]:
+        """Return the parts of a place whose sums people read, as far as they are large.
 
         Returns
         -------
-        apart : ndarray of float64, shape (n_divisions, n_rows)
-            Relative variance, by home unit, of the profile of each row's part beside its concentration's.
+        apart : ndarray of float64, shape (1 + n_parts,)
+            Relative variance, by home unit, of the profile of each part, beside that of its concentration.
+            Number 0 is for rows that are in no part.
+        key : ndarray of uint64, shape (1 + n_parts,)
+            Of each part, in all places that it has rows in.
         part : ndarray of int64, shape (n_divisions, n_rows)
-            Numbered from 1; 0 where it is small, and has no profile of its own.
-        key : ndarray of uint64, shape (n_divisions, n_rows)
-            Of the part, in all places that it has rows in.
+            The part of each row, in each division of the rows.
         """
-        apart: list[Float64] = []
-        parts: list[Int64] = []
-        keys: list[NDArray[np.uint64]] = []
+        apart, keys = [np.zeros(1)], [np.zeros(1, np.uint64)]
         labels: list[Int64] = []
+        parts = [np.zeros((0, member.shape[1]), np.int64)]
         last = 0
         for k in self._parts:
             found, label = np.unique(member[k], return_inverse=True)
@@ -545,17 +545,14 @@ class Implicates:
                 continue
             labels.append(label)
             large = self._sizes[k][found] > _PART * self.k_public
-            parts.append((np.cumsum(large) * large + last * large)[label])
-            last += int(large.sum())
+            number = np.where(large, last + np.cumsum(large), 0)
+            parts.append(number[np.newaxis, label])
+            last = max(last, int(number.max()))
+            some = found[large]
             given = self._apart.get(k)
-            apart.append(np.full(label.size, self._variance[0]) if given is None else given[member[k]])
-            keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + member[k].astype(np.uint64)))
-        shape = len(parts), member.shape[1]
-        return (
-            np.array(apart, np.float64).reshape(shape),
-            np.array(parts, np.int64).reshape(shape),
-            np.array(keys, np.uint64).reshape(shape),
-        )
+            apart.append(np.full(some.size, self._variance[0]) if given is None else given[some])
+            keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + some.astype(np.uint64)))
+        return np.concatenate(apart), np.concatenate(keys), np.concatenate(parts)
 
     def _set_crossing(
         self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator
@@ -566,17 +563,17 @@ class Implicates:
         crossing, self._parts, use = [], [], []
         unit = np.repeat(self._work_unit, np.diff(groups.starts)).astype(np.int32)
         for k in range(1, len(tables)):
-            if _follows(groups.place, member[k]):
-                if not _follows(member[k], groups.place) and not _follows(member[k], member[0]):
-                    self._parts.append(k)
+            sums = _follows(member[k], member[0])  # of groups of the first table
+            if not sums and _follows(groups.place if k < len(evidence) else unit, member[k]):
+                self._parts.append(k)
+            elif _follows(groups.place, member[k]):
+                continue
             elif k < len(evidence):
                 crossing.append(k)
                 use.append(STEERED)
-            elif _follows(unit, member[k]) and not _follows(member[k], member[0]):
-                self._parts.append(k)  # of a unit that is in several places
             elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
-                use.append(GROUP if _follows(member[k], member[0]) else ROW)
+                use.append(GROUP if sums else ROW)
         self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
         self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
         self._rest = np.zeros(int(self._begin[-1]))

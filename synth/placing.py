@@ -50,17 +50,22 @@ def _scramble(word):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _about_one(variance, key, home, draw):  # type: ignore[no-untyped-def]
+def _wide(variance):  # type: ignore[no-untyped-def]
+    """Return the variance of the logarithm of a lognormal variable of this relative variance."""
+    return math.log1p(min(variance, _WIDEST))
+
+
+@_compiled
+def _about_one(wide, key, home, draw):  # type: ignore[no-untyped-def]
     """Return a lognormal variable of mean 1 that follows from a key, some homes and the number of a draw.
 
     So a part of several places has one profile in all of them, and none is kept.
     """
-    if variance <= 0.0:
+    if wide <= 0.0:
         return 1.0
     word = _scramble(_scramble(key ^ _scramble(np.uint64(home))) + np.uint64(draw))
     u = (float(word >> np.uint64(11)) + 0.5) * 2.0**-53
     v = float(_scramble(word + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)) * 2.0**-53
-    wide = math.log1p(min(variance, _WIDEST))
     normal = math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)
     return max(math.exp(math.sqrt(wide) * normal - 0.5 * wide), 1e-6)
 
@@ -193,7 +198,7 @@ def _exchange(homes, rows, part, own, start, which, cell, factor, rest, use, ran
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
     kind, seen, par, keep, guess, n, cell, cuts, home, shares, n_rows, group, k_place, k_groups, chances,
-    area, grid, noted, ties, shapes, noted_ties, k_parts, apart, parts, keys, start, which, maps, factor,
+    area, grid, noted, ties, shapes, noted_ties, k_parts, apart, keys, parts, start, which, maps, factor,
     rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
@@ -233,12 +238,13 @@ def draw_place(  # type: ignore[no-untyped-def]
         Of the place, by the areas above. Draws go on from them.
     shapes, noted_ties : ndarray of float64, shape (n_kinds, n_shapes)
         Logarithms of the chances of their shapes, and as `noted`.
-    apart : ndarray of float64, shape (n_divisions, n_rows)
-        Relative variance, by home unit, of the profile of each row's part, beside that of its concentration.
+    apart : ndarray of float64, shape (1 + n_parts,)
+        Relative variance, by home unit, of the profile of each part, beside that of its concentration. Number
+        0 is for rows that are in no part.
+    keys : ndarray of uint64, shape (1 + n_parts,)
+        Of each part, in all places that it has rows in.
     parts : ndarray of int64, shape (n_divisions, n_rows)
-        Parts that have profiles of their own, numbered from 1 in all divisions together; 0 has none.
-    keys : ndarray of uint64, shape (n_divisions, n_rows)
-        Of the part, in all places that it has rows in.
+        The part that each row is in.
     start, which : ndarray, shape (n_crossing, n_rows)
     maps : ndarray of int32, shape (n_maps, n_fine)
         As `synth.measured.Layout` has them, of the tables that cross places.
@@ -279,17 +285,14 @@ def draw_place(  # type: ignore[no-untyped-def]
                     row_of[at] = r
                     at += 1
         slots[g + 1] = at
-    most_parts = 1
-    for q in range(parts.shape[0]):
-        most_parts = max(most_parts, parts[q].max() + 1)
-    variance, key = np.zeros(most_parts), np.zeros(most_parts, np.uint64)
-    for q in range(parts.shape[0]):
-        for r in range(rows):
-            variance[parts[q, r]], key[parts[q, r]] = apart[q, r], keys[q, r]
-    profile = np.ones((most_parts, fine))
+    # Of the logarithms of the profiles of parts, by unit and by fine cell.
+    wide_part, wide_fine = np.zeros(apart.size), np.zeros(fine)
+    for p in range(apart.size):
+        wide_part[p] = _wide(apart[p])
+    profile = np.ones((apart.size, fine))
     of_rows = np.flatnonzero(use != GROUP)
     row_start, row_which, row_use = start[of_rows], which[of_rows], use[of_rows]
-    odd = most_parts > 1 or of_rows.size > 0
+    odd = apart.size > 1 or of_rows.size > 0
     # Fine cells of each cell and area, and runs of fine cells that have the same factors of groups.
     begins = np.searchsorted(cell, np.arange(wide + 1))
     areas = area[fine - 1] + 1
@@ -364,12 +367,14 @@ def draw_place(  # type: ignore[no-untyped-def]
         ties.tables[:] = 0.0
         tables[:] = 0.0
         exposure[:] = 0.0
-        for p in range(1, profile.shape[0]):
+        for f in range(fine if apart.size > 1 else 0):
+            wide_fine[f] = _wide(1.0 / (k_parts * theta[f]))
+        for p in range(1, apart.size):
             of_unit = 1.0
             for f in range(fine):
                 if f == 0 or home[f] != home[f - 1]:
-                    of_unit = _about_one(variance[p], key[p], _UNITS + home[f], m)
-                profile[p, f] = of_unit * _about_one(1.0 / (k_parts * theta[f]), key[p], cuts[f], m)
+                    of_unit = _about_one(wide_part[p], keys[p], _UNITS + home[f], m)
+                profile[p, f] = of_unit * _about_one(wide_fine[f], keys[p], cuts[f], m)
         for g in range(groups):
             kappa, member = k_now[g] if chain else k_groups[m, g], row_of[slots[g]]
             normal, from_place = 0.0, 0.0

@@ -163,7 +163,7 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
             URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
             cell.astype(np.int32), cell, np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa,
             np.full((draws, 1), kappa), np.zeros(1), cell, np.ones(1), np.zeros(1), *untied(1), kappa,
-            np.zeros((0, 1)), np.zeros((0, 1), np.int64), np.zeros((0, 1), np.uint64), crossing,
+            np.zeros(1), np.zeros(1, np.uint64), np.zeros((0, 1), np.int64), crossing,
             crossing.astype(np.int32), maps,
             np.tile(factor.astype(np.float32), (draws, 1)),
             np.zeros(factor.size), np.full(len(crossing), GROUP), 0, np.random.default_rng(5), homes,
@@ -193,7 +193,7 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
             np.arange(wide, dtype=np.int32), np.arange(wide, dtype=np.int32), np.arange(wide),
             np.tile(share, (draws, 1)), np.full(groups, n),
             np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted,
-            *untied(groups), 1e4, np.zeros((0, groups)), none, none.astype(np.uint64), none,
+            *untied(groups), 1e4, np.zeros(1), np.zeros(1, np.uint64), none, none,
             none.astype(np.int32), np.zeros((0, wide), np.int32),
             np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 8, random, jobs,
         )  # fmt: skip
