@@ -46,6 +46,31 @@ class Deviation:
         variance = self.common * share + 1 / self.concentration
         return np.asarray(share / np.maximum(variance, np.maximum(_LEAST * share, np.finfo(float).tiny)))
 
+    def left(self, share: Float64, asked: Float64, clumps: Float64) -> Float64:
+        """Return the relative variance of true shares where a table asked some workers.
+
+        Shares deviate from expected ones by v(p) for good, and in every year, that of the table too, by
+        `clumps`, of which another year tells nothing. The table's counts have the variance of chance besides:
+
+            1 / (1 / v + 1 / (1 / asked + clumps)) + clumps.
+
+        Parameters
+        ----------
+        share : ndarray of float64
+            p, in [0, 1].
+        asked : ndarray of float64, same shape
+            Of the workers asked, those who live there, >= 0.
+        clumps : ndarray of float64, same shape
+            >= 0.
+
+        Returns
+        -------
+        ndarray of float64, same shape
+            Infinite where p is 0.
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(1 / (self.shape(share) + asked / (1 + asked * clumps)) + clumps)
+
     def halved(self) -> Deviation:
         """Return half of it."""
         return Deviation(self.common / 2, self.concentration * 2)

@@ -24,8 +24,12 @@ Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
 _ROUNDS = 10  # of exchanges of homes; more change no table by more than another seed does
-_MORE, _POWER = 1.5, 4.5  # of the variance between units, so that residents of Rhode Island differ as they do
-_OF_BLOCKS = Deviation(0.13, 2500.0)
+_MORE, _POWER = (
+    1.25,
+    3.85,
+)  # of the variance between units, so that residents of Rhode Island differ as they do
+_OF_AREAS = 4.0  # so many times are areas nearer to all jobs than units are to their area, as in Rhode Island
+_OF_BLOCKS, _BETWEEN_AREAS = Deviation(0.13, 2500.0), Deviation(0.03, 200.0)
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 _OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
@@ -39,8 +43,15 @@ class Assumptions:
     ----------
     blocks : Deviation
         Of the shares of a work block from those of its unit.
+    areas : Deviation
+        Of the shares of a destination in areas of the level above, from those of the model.
+    clumps : float
+        C, >= 0: what one year has by itself is a variable of the relative variance C e^-0.75 where e workers
+        are expected, as workers of an employer come from the same place. So the variance of counts is a
+        power of their mean, as Taylor (1961) found of animals.
     residents : float
-        Relative variance, > 0, of the residents of a unit around what the model expects.
+        Relative variance, > 0, that an area, its halves, the halves of these and so on to single units have
+        in common for all destinations: neighbourhoods have more or fewer residents than the model expects.
     homes : float
         Concentration, > 0, of the homes of a unit around the public weights of its blocks.
     finer : float
@@ -49,7 +60,9 @@ class Assumptions:
     """
 
     blocks: Deviation = _OF_BLOCKS
-    residents: float = 0.02
+    areas: Deviation = _BETWEEN_AREAS
+    clumps: float = 0.55
+    residents: float = 0.0015
     homes: float = 32.0
     finer: float = 20.0
 
@@ -64,17 +77,18 @@ def proxy_homes(
 ) -> NDArray[np.int32]:
     """Draw a home for every job under the public model, as far from it as destinations are.
 
-    The shares of a destination unit deviate from the model's (`geo_data.deviation`) as the finest table
-    shows, the less the more workers of a pair the table asked; all destinations have in common that some
-    units have more residents than the model expects. Shares of a unit's work blocks deviate from the unit's,
-    and homes are draws from the block's. Inside a home unit they follow shares of units of the next finer
-    level, and of the blocks in these, that are Dirichlet around the public weights, the same for all
-    destinations.
+    The shares of a destination unit deviate from the model's (`geo_data.deviation`): those of areas of the
+    level above, and those of the units in an area as the finest table shows, the less the more workers of a
+    pair the table asked; all destinations have in common that some neighbourhoods have more residents than
+    the model expects. Shares of a unit's work blocks deviate from the unit's, and homes are draws from the
+    block's. Inside a home unit they follow shares of units of the next finer level, and of the blocks in
+    these, that are Dirichlet around the public weights, the same for all destinations.
 
     The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to do
     with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
     category c with odds in proportion to a profile of the pair, drawn from a Dirichlet around one of u, which
-    is drawn around the shares of all jobs. The tables of homes and work blocks stay as they are.
+    is drawn around one of its area, and this around the shares of all jobs. The tables of homes and work
+    blocks stay as they are.
 
     Parameters
     ----------
@@ -99,15 +113,18 @@ def proxy_homes(
     unit_of_job = model.units(work[order])
     units, first = np.unique(unit_of_job, return_index=True)
     last = np.append(first[1:], work.size)
-    begins = np.flatnonzero(np.append(True, np.diff(work[order]) != 0))
+    begins = np.flatnonzero(np.diff(work[order], prepend=-1))
     ends = np.append(begins[1:], work.size)
-    residents = _factors(generator, np.full(model.n_units, 1 / assumed.residents))
+    area = _areas(model)
+    residents = _neighbourhoods(area, assumed.residents, generator)
+    # How likely two jobs of a unit are of one block: so much of what blocks deviate is left in the unit.
+    alike = np.add.reduceat((ends - begins) ** 2.0, np.searchsorted(begins, first)) / (last - first) ** 2.0
     home_units = np.empty(work.size, np.int64)
     for at in range(0, units.size, _AT_A_TIME):
         batch = slice(at, at + _AT_A_TIME)
-        shares = model.shares(units[batch]) * residents
-        certain = model.asked(units[batch])
-        own = shares * _factors(generator, model.deviation.shape(shares) + certain)
+        shares, apart = _deviations(model, units[batch], area, alike[batch], assumed)
+        shares *= residents
+        own = shares * _factors(generator, 1 / apart[0])[:, area] * _factors(generator, 1 / apart[1])
         total = own.sum(axis=1, keepdims=True)
         own = np.where(total > 0, own, shares)  # those of tiny shapes may all underflow
         own /= own.sum(axis=1, keepdims=True)
@@ -128,6 +145,68 @@ def proxy_homes(
     if attributes and concentrations:
         _exchange(model, work, homes, attributes, concentrations, np.random.default_rng([seed, 1]))
     return homes
+
+
+def _areas(model: PublicModel) -> Int64:
+    """Return the area of the level above of each unit of the model: 0 throughout where none is above."""
+    geography, level = model.geography, model.level
+    levels = [*geography.levels, geography.block_level]
+    starts = geography.starts(level).astype(np.int32)
+    if level == levels[0]:
+        return np.zeros(starts.size, np.int64)
+    return geography.unit_of(levels[levels.index(level) - 1], starts).astype(np.int64)
+
+
+def _neighbourhoods(area: Int64, variance: float, generator: np.random.Generator) -> Float64:
+    """Draw what units have in common with their area, with its half, and so on: a factor of each unit."""
+    first = np.flatnonzero(np.diff(area, prepend=-1))
+    size = np.diff(np.append(first, area.size))
+    place, whole = np.arange(area.size) - np.repeat(first, size), np.repeat(size, size)
+    result = np.ones(area.size)
+    for depth in range(int(size.max()).bit_length() + 1):
+        parts = 2**depth
+        _, part = np.unique(area * area.size * 2 + place * parts // whole, return_inverse=True)
+        drawn = _factors(generator, np.full(area.size, 1 / variance))
+        result *= np.where(parts < 2 * whole, drawn[part], 1.0)  # a single unit is halved no more
+    return result
+
+
+def _deviations(
+    model: PublicModel, units: NDArray[np.int32], area: Int64, alike: Float64, assumed: Assumptions
+) -> tuple[Float64, tuple[Float64, Float64]]:
+    """Return shares of the model, and the relative variances of those of areas, and of units in their area.
+
+    Parameters
+    ----------
+    model : PublicModel
+    units : ndarray of int32, shape (g,)
+        Destinations.
+    area : ndarray of int64, shape (n_units,)
+    alike : ndarray of float64, shape (g,)
+        How likely two jobs of a destination are of one work block.
+    assumed : Assumptions
+
+    Returns
+    -------
+    shares : ndarray of float64, shape (g, n_units)
+    variances : tuple of two ndarrays of float64, shape (g, areas) and (g, n_units)
+        Infinite where the share is 0.
+    """
+    shares, asked, jobs = model.shares(units), model.asked(units), np.maximum(model.jobs[units, None], 1)
+    first = np.flatnonzero(np.diff(area, prepend=-1))
+    of_area, told = (np.add.reduceat(values, first, axis=1) for values in (shares, asked))
+    told[np.count_nonzero(told, axis=1) < 2] = 0  # a row inside one area says nothing of who lives elsewhere
+    of_areas = assumed.areas.left(of_area, told, _clumps(assumed, of_area * jobs))
+    with np.errstate(divide="ignore"):
+        of_blocks = alike[:, None] / assumed.blocks.shape(shares)
+    clumps = np.maximum(_clumps(assumed, shares * jobs) - of_blocks, 0)
+    inside = shares / np.maximum(of_area, np.finfo(float).tiny)[:, area]
+    return shares, (of_areas, model.deviation.left(inside, asked, clumps))
+
+
+def _clumps(assumed: Assumptions, expected: Float64) -> Float64:
+    root = np.sqrt(np.maximum(expected, 1e-9))
+    return np.asarray(assumed.clumps / (root * np.sqrt(root)))
 
 
 def _homes_in_parts(
@@ -278,12 +357,13 @@ def _exchange(
     """
     home_unit = model.units(homes).astype(np.int64)
     pairs, unit = np.unique(model.units(work) * np.int64(model.n_units) + home_unit, return_inverse=True)
-    odds, columns, wide = [], [], 0
+    odds, columns, wide, area = [], [], 0, _areas(model)
     for name, codes in attributes.items():
         share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
-        whole = np.broadcast_to(share, (model.n_units, share.size))
-        profile = _profiles(generator, concentrations[name], whole)
-        profile = _profiles(generator, concentrations[name], profile[pairs % model.n_units])
+        profile = np.broadcast_to(share, (int(area.max()) + 1, share.size))
+        profile = _profiles(generator, _OF_AREAS * concentrations[name], profile)
+        for of in (area, pairs % model.n_units):
+            profile = _profiles(generator, concentrations[name], profile[of])
         odds.append(np.log(profile / share))
         columns.append(codes + np.int64(wide))
         wide += share.size

@@ -27,16 +27,19 @@ from geo_data import (
     inside_share,
     proxy_homes,
 )
-from geo_data.proxy_truth import _draw_alike, _factors
+from geo_data.proxy_truth import _draw_alike, _factors, _neighbourhoods
 
 from .plain import flows, geography
 
 Int32 = NDArray[np.int32]
 
 
+NOTHING = Deviation(0.0, 1e12)
+
+
 def plain(blocks: Deviation) -> Assumptions:
     """Assume that work blocks deviate from their units, and that homes are as the model expects them."""
-    return Assumptions(blocks, residents=1e-12, homes=1e12)
+    return Assumptions(blocks, NOTHING, clumps=0.0, residents=1e-12, homes=1e12)
 
 
 def flat_model(weights: Sequence[int], per_area: int, deviation: Deviation) -> PublicModel:
@@ -57,14 +60,16 @@ def agree(hits: NDArray[np.bool_], probability: float) -> bool:
     return bool(abs(hits.mean() - probability) < 5 * error)
 
 
+def drawn_shares(shares: NDArray[np.float64], deviation: Deviation) -> NDArray[np.float64]:
+    """Return shares of 2000 destinations, with lognormal factors of a deviation's variance."""
+    rng, spread = np.random.default_rng(8), np.log1p(1 / deviation.shape(shares))
+    drawn = shares * rng.lognormal(-spread / 2, np.sqrt(spread), (2000, shares.size))
+    return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
+
+
 def coincide(shares: NDArray[np.float64], deviation: Deviation) -> float:
     """Return how often two draws coincide from shares with lognormal factors of a deviation's variance."""
-    rng, spread = np.random.default_rng(8), np.log1p(1 / deviation.shape(shares))
-    found = []
-    for _ in range(2000):
-        drawn = shares * rng.lognormal(-spread / 2, np.sqrt(spread))
-        found.append(float(((drawn / drawn.sum()) ** 2).sum()))
-    return float(np.mean(found))
+    return float((drawn_shares(shares, deviation) ** 2).sum(axis=1).mean())
 
 
 # 4000 areas of 3 blocks; a few heavy ones make coincidences likely.
@@ -87,9 +92,10 @@ def homes(many: PublicModel) -> Int32:
 
 
 def test_every_home_follows_the_model(many: PublicModel, homes: Int32) -> None:
-    """The mean of both Dirichlet distributions is P: the first home of each area is a draw from it."""
+    """As far as shares with independent factors do that are made to add up to 1."""
     unit = many.units(homes)
-    shares = unit_shares(many)
+    shares = drawn_shares(unit_shares(many), DIRICHLET).mean(axis=0)
+    assert shares == pytest.approx(unit_shares(many), rel=0.1, abs=0.002)
     heavy = [0, 10, 20]
     for block, job in itertools.product(range(2), range(2)):
         counts = [int((unit[:, block, job] == u).sum()) for u in heavy]
@@ -171,15 +177,60 @@ def test_shares_of_large_blocks_deviate_as_those_of_small_ones() -> None:
     assert alike[1] == pytest.approx(alike[0], abs=0.03)
 
 
-def test_residents_and_homes_deviate_from_the_public_weights() -> None:
-    """Residents of 400 units in common for all destinations, and those of a unit's blocks."""
-    model = flat_model([1] * 4000, 10, Deviation(0.0, 1e9))
-    assumed = Assumptions(Deviation(0.0, 1e9), residents=0.25, homes=20.0)
+def test_neighbours_have_residents_in_common() -> None:
+    """Areas of 1, 5 and 16 units: a factor of each area, of its halves, and so on to single units."""
+    rng, area = np.random.default_rng(1), np.repeat([0, 1, 2], [1, 5, 16])
+    drawn = np.log([_neighbourhoods(area, 0.01, rng) for _ in range(20_000)])
+    factors = np.cov(drawn.T) / np.log(1.01)
+    common = [np.count_nonzero(np.arange(16) * 2**depth // 16 == 0) for depth in range(5)]
+    assert common == [16, 8, 4, 2, 1]
+    expected = [sum(place < one for one in common) for place in range(16)]
+    assert factors[6, 6:] == pytest.approx(np.array(expected), abs=0.25)
+    assert factors[0] == pytest.approx(np.eye(22)[0], abs=0.1)
+    assert factors[1, 1:6] == pytest.approx(np.array([4, 3, 2, 1, 1]), abs=0.2)
+    assert factors[1, 6:] == pytest.approx(np.zeros(16), abs=0.15)
+
+
+def test_areas_of_a_destination_deviate_and_the_rest_of_it_does_not() -> None:
+    """Twenty regions of ten areas: each destination has factors of its own, of regions only."""
+    places = geography([1] * 200, [10] * 20)
+    model = build_model(places, [], np.ones(200, np.int64), np.ones(200, np.int64), "area")
+    model = replace(model, deviation=NOTHING)
+    assumed = replace(plain(NOTHING), areas=Deviation(0.02, 2000.0))
+    work = np.arange(200, dtype=np.int32).repeat(4000)
+    homes = proxy_homes(model, work, seed=4, assumed=assumed)
+    counts = np.bincount(work.astype(np.int64) * 200 + homes, minlength=200 * 200).reshape(200, 20, 10)
+    regions = counts.sum(axis=2) / 200
+    # Less than that of independent factors, as all of a destination add up to 1.
+    assert regions.var() == pytest.approx((0.02 + 20 / 2000 + 1 / 200) * 19 / 20, rel=0.1)
+    inside = counts / np.maximum(counts.mean(axis=2, keepdims=True), 1)
+    assert np.average(inside.var(axis=2), weights=regions) == pytest.approx(0.9 / 20, rel=0.05)  # chance
+
+
+def test_what_a_year_has_by_itself_falls_with_the_jobs_and_with_what_blocks_have() -> None:
+    """Of units alike: 0.55 e^-3/4 where e workers are expected; nothing where all jobs are of one block."""
+    n, found = 100, []
+    for jobs, blocks in ((1600, 1), (25_600, 1), (1600, 50)):
+        places = geography([blocks] * n, [n])
+        every = np.ones(n * blocks, np.int64)
+        model = replace(build_model(places, [], every, every * jobs, "area"), deviation=NOTHING)
+        work = np.arange(0, n * blocks, blocks, dtype=np.int32).repeat(4000)
+        assumed = replace(plain(NOTHING if blocks == 1 else Deviation(1.0, 1e12)), clumps=0.55)
+        homes = model.units(proxy_homes(model, work, seed=4, assumed=assumed)).astype(np.int64)
+        drawn = np.bincount(model.units(work) * np.int64(n) + homes, minlength=n * n) / 40
+        found.append(drawn.var() - 1 / 40)
+    assert found[0] == pytest.approx(0.55 * 16**-0.75, rel=0.1)
+    assert found[1] == pytest.approx(0.55 * 256**-0.75, rel=0.1)
+    assert found[2] == pytest.approx(1.0, rel=0.1)  # of the only block, not of both
+
+
+def test_homes_deviate_from_the_public_weights() -> None:
+    """Those of the blocks of 400 units: Dirichlet(2, ..., 2) has this variance of a share."""
+    model = flat_model([1] * 4000, 10, NOTHING)
+    assumed = replace(plain(NOTHING), homes=20.0)
     homes = proxy_homes(model, np.arange(4000, dtype=np.int32).repeat(200), seed=4, assumed=assumed)
     of_unit = np.bincount(model.units(homes), minlength=400)
-    assert np.var(of_unit / of_unit.mean()) == pytest.approx(0.25, rel=0.25)
     shares = np.bincount(homes, minlength=4000).reshape(400, 10) / of_unit[:, None]
-    # Dirichlet(2, ..., 2): variance of a share.
     assert shares.var() == pytest.approx(0.1 * 0.9 / 21, rel=0.15)
 
 
@@ -187,8 +238,8 @@ def test_homes_differ_most_between_finer_units() -> None:
     """Of 400 units of 2 areas of 10 blocks: an area's share of its unit, and a block's share of its area."""
     places = geography([10] * 800, [2] * 400)
     model = build_model(places, [], np.ones(8000, np.int64), np.ones(8000, np.int64), "region")
-    model = replace(model, deviation=Deviation(0.0, 1e9))
-    assumed = Assumptions(Deviation(0.0, 1e9), residents=1e-12, homes=1e6, finer=4.0)
+    model = replace(model, deviation=NOTHING)
+    assumed = replace(plain(NOTHING), homes=1e6, finer=4.0)
     homes = proxy_homes(model, np.arange(8000, dtype=np.int32).repeat(100), seed=4, assumed=assumed)
     blocks = np.bincount(homes, minlength=8000).reshape(400, 2, 10)
     areas = blocks.sum(axis=2)
@@ -224,6 +275,16 @@ def test_deviations_are_found_again() -> None:
     assert exact == Deviation(0.0, float("inf"))
     assert exact.halved() == exact
     assert Deviation(0.5, 10.0).halved() == Deviation(0.25, 20.0)
+
+
+def test_what_is_left_of_a_deviation_where_a_table_asked() -> None:
+    """Nothing asked leaves all; very many leave what either year has by itself, or nothing without that."""
+    deviation, share = Deviation(0.2, 50.0), np.array([0.1, 0.1, 0.1, 0.1, 0.0])
+    asked = np.array([0.0, 5.0, 1e12, 1e12, 0.0])
+    clumps = np.array([0.3, 0.3, 0.3, 0.0, 0.3])
+    v = 0.2 + 1 / 5
+    expected = [v + 0.3, 1 / (1 / v + 1 / (1 / 5 + 0.3)) + 0.3, 1 / (1 / v + 1 / 0.3) + 0.3, 0, np.inf]
+    assert deviation.left(share, asked, clumps) == pytest.approx(np.array(expected), abs=1e-9)
 
 
 def test_what_a_table_asked_is_certain() -> None:
@@ -324,7 +385,7 @@ def test_concentrations_are_those_that_units_were_drawn_with() -> None:
     assert inside_share(slots, "age") == pytest.approx(1, abs=0.01)
     assert inside_share(slots, "industry") == 0  # of whole blocks, so homes need not differ
     found = attribute_concentrations(model.geography, model.level, slots)
-    between = 1.5 * (20 / 21) ** 4.5 / 21
+    between = 1.25 * (20 / 21) ** 3.85 / 21
     assert found["pay"] == pytest.approx(1 / between - 1, rel=0.1)
     assert found["age"] > 500
     assert found["industry"] == pytest.approx(1e6, rel=0.01)
