@@ -24,12 +24,10 @@ Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
 _ROUNDS = 10  # of exchanges of homes; more change no table by more than another seed does
-_MORE, _POWER = (
-    1.25,
-    3.85,
-)  # of the variance between units, so that residents of Rhode Island differ as they do
+_POWER = 3.5  # of the part inside work blocks, so that residents of Rhode Island differ as they do
 _OF_AREAS = 4.0  # so many times are areas nearer to all jobs than units are to their area, as in Rhode Island
 _OF_BLOCKS, _BETWEEN_AREAS = Deviation(0.13, 2500.0), Deviation(0.03, 200.0)
+_HALF = 1 / 8  # of the variance of residents: part of a half of an area, of a half of that, and so on
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 _OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
@@ -50,8 +48,9 @@ class Assumptions:
         are expected, as workers of an employer come from the same place. So the variance of counts is a
         power of their mean, as Taylor (1961) found of animals.
     residents : float
-        Relative variance, > 0, that an area, its halves, the halves of these and so on to single units have
-        in common for all destinations: neighbourhoods have more or fewer residents than the model expects.
+        Relative variance, > 0, of the residents of a unit around what the model expects, for all
+        destinations in common. An eighth of it is of the half of the area in which the unit lies, another
+        of the half of that, and so on to the unit, and the rest is the area's: neighbours are alike.
     homes : float
         Concentration, > 0, of the homes of a unit around the public weights of its blocks.
     finer : float
@@ -61,8 +60,8 @@ class Assumptions:
 
     blocks: Deviation = _OF_BLOCKS
     areas: Deviation = _BETWEEN_AREAS
-    clumps: float = 0.55
-    residents: float = 0.0015
+    clumps: float = 0.6
+    residents: float = 0.0125
     homes: float = 32.0
     finer: float = 20.0
 
@@ -162,12 +161,13 @@ def _neighbourhoods(area: Int64, variance: float, generator: np.random.Generator
     first = np.flatnonzero(np.diff(area, prepend=-1))
     size = np.diff(np.append(first, area.size))
     place, whole = np.arange(area.size) - np.repeat(first, size), np.repeat(size, size)
+    halvings = np.ceil(np.log2(whole))
     result = np.ones(area.size)
-    for depth in range(int(size.max()).bit_length() + 1):
-        parts = 2**depth
-        _, part = np.unique(area * area.size * 2 + place * parts // whole, return_inverse=True)
-        drawn = _factors(generator, np.full(area.size, 1 / variance))
-        result *= np.where(parts < 2 * whole, drawn[part], 1.0)  # a single unit is halved no more
+    for depth in range(int(halvings.max()) + 1):
+        part = _HALF * (depth <= halvings) if depth else np.maximum(1 - _HALF * halvings, 0)
+        group = area * area.size * 2 + place * 2**depth // whole
+        _, one, every = np.unique(group, return_index=True, return_inverse=True)
+        result *= _factors(generator, 1 / np.maximum(variance * part[one], 1e-12))[every]
     return result
 
 
@@ -337,7 +337,7 @@ def attribute_concentrations(
         square = float(((counts - n[:, None] * share) ** 2).sum())
         least, most = spread * n.sum(), spread * (n**2).sum()
         between = max(0.0, (square - least) / (most - least)) if most > least else 0.0  # 1 / (1 + c)
-        between *= _MORE * inside_share(slots, name) ** _POWER
+        between *= inside_share(slots, name) ** _POWER
         found[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
     return found
 
