@@ -24,7 +24,7 @@ Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
 _ROUNDS = 10  # of exchanges of homes; more change no table by more than another seed does
-_POWER = 3.5  # of the part inside work blocks, so that residents of Rhode Island differ as they do
+_MORE, _POWER = 1.1, 3.6  # of the variance of categories, so that residents of Rhode Island differ as they do
 _OF_AREAS = 4.0  # so many times are areas nearer to all jobs than units are to their area, as in Rhode Island
 _OF_BLOCKS, _BETWEEN_AREAS = Deviation(0.13, 2500.0), Deviation(0.03, 200.0)
 _HALF = 1 / 8  # of the variance of residents: part of a half of an area, of a half of that, and so on
@@ -337,7 +337,7 @@ def attribute_concentrations(
         square = float(((counts - n[:, None] * share) ** 2).sum())
         least, most = spread * n.sum(), spread * (n**2).sum()
         between = max(0.0, (square - least) / (most - least)) if most > least else 0.0  # 1 / (1 + c)
-        between *= inside_share(slots, name) ** _POWER
+        between *= _MORE * inside_share(slots, name) ** _POWER
         found[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
     return found
 

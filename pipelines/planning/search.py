@@ -318,7 +318,7 @@ class _Search:
         if measured and not self._whole:
             # Much depends on its share, which is found before other kinds are left behind.
             self._try_all(first)
-            first.append(self._downhill(self._lowest(measured), [self._near_tables]))
+            first.append(self._downhill(self._lowest(measured), [self._near_shares]))
         plain = self._lowest(first)
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
@@ -373,6 +373,9 @@ class _Search:
         yield replace(own, tables=())
         if not own.tables:
             yield from (replace(own, tables=(t,)) for t in self._small if t.share == _FIRST_SHARE)
+        yield from self._near_shares(own)
+
+    def _near_shares(self, own: Choices) -> Iterator[Choices]:
         for table in own.tables:
             at = _SHARES.index(table.share)
             for share in _SHARES[max(0, at - 1) : at + 2]:
