@@ -25,7 +25,7 @@ import geo_data
 import pipelines
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.utility import count_variation, destination_commute_error, mean_km
+from pipelines.planning.utility import commutes, count_variation, destination_commute_error, mean_km
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -123,11 +123,12 @@ def compared(
     """Return the measures, and the simulated utility of two of them, as cells of the table."""
     geography, expected = plan.geography, simulate_utility(plan, model)
     means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
+    km = [commutes(geography, work, h) for h in (homes, drawn)]
     return (
         f"{pipelines.total_variation(geography, 'trct', work, homes, drawn):.4f} | "
         f"{expected.total_variation:.4f} | "
         f"{means[1] / means[0] - 1:+.2%} | {expected.mean_commute_error:+.2%} | "
-        f"{destination_commute_error(geography, work, homes, drawn):.3f}"
+        f"{destination_commute_error(work, *km):.3f}"
     )
 
 

@@ -577,3 +577,21 @@ def test_where_units_are_too_many_to_measure_one_size_of_cells_is_searched(
     )
     assert least < np.inf
     assert least <= min(others)
+
+
+def test_a_small_table_is_not_given_up_for_a_share_that_is_too_small(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it less is lost than with a tenth of epsilon for it, and least with a half."""
+    with_share = {"3/100": 0.63, "1/20": 0.57, "1/10": 0.49, "1/5": 0.38, "3/10": 0.36, "1/2": 0.35}
+
+    def lost(_: object, inputs: object, sample: object, candidate: Choices, *best: object) -> list[float]:
+        return [with_share[str(candidate.tables[0].share)] if candidate.tables else 0.48]
+
+    monkeypatch.setattr(search, "try_candidate", lost)
+    monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
+    tables = [FLOWS, {"home": "trct", "attributes": ["SI"]}]
+    change = NO_PRUNING | {"release.mechanism": "geometric", "privacy.delta": "0", "workload": tables}
+    config = config_of("2", change)
+    chosen = choose(config, read_public_inputs(config), side_by_side=None)
+    assert [str(table.share) for table in chosen.tables] == ["1/2"]
