@@ -321,6 +321,10 @@ class _Search:
             first.append(self._downhill(self._lowest(measured), [self._near_shares]))
         plain = self._lowest(first)
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
+        if self._adaptive and not self._measures and not self._whole:
+            # What suits an urn of all jobs of a unit are other cells than those of an urn for every block.
+            apart = [self._downhill(one, [self._rescaled]) for one in apart]
+            first += apart
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
         ways: list[_Way] = [self._near_sharing, self._near_strata, self._near_tables]
         if len(starts) > 1:

@@ -595,3 +595,24 @@ def test_a_small_table_is_not_given_up_for_a_share_that_is_too_small(
     config = config_of("2", change)
     chosen = choose(config, read_public_inputs(config), side_by_side=None)
     assert [str(table.share) for table in chosen.tables] == ["1/2"]
+
+
+def test_large_urns_are_tried_with_cells_that_suit_them(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An urn for all jobs of a unit loses least, with cells eight times as large as suit an urn a block."""
+
+    def lost(_: object, inputs: object, sample: object, candidate: Choices, *best: object) -> list[float]:
+        if len(candidate.thresholds) != 1 or candidate.pool_by:
+            return [0.5]
+        shared = candidate.pool_below > 1000
+        apart = abs(np.log2(candidate.thresholds[0]) - (10 if shared else 7))
+        return [(0.29 if shared else 0.30) + 0.02 * float(apart) ** 0.5]
+
+    monkeypatch.setattr(search, "try_candidate", lost)
+    monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
+    monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(128.0,)))
+    config = config_of("1", NO_PRUNING | {"workload": [FLOWS]})
+    chosen = choose(config, read_public_inputs(config))
+    assert chosen.pool_below > 1000
+    assert chosen.thresholds == (1024.0,)
