@@ -97,7 +97,8 @@ class PublicModel:
     concentration : float
         kappa: a destination's own shares are as far from the model's as kappa draws from it.
     deviation : Deviation
-        How far a destination's own shares are taken to be from the model's, but for what `asked` tells.
+        How far a destination's own shares in an area of the level above are taken to be from the model's, but
+        for what `asked` tells.
     tables : tuple of Flows
         In the order in which they are applied.
     """
