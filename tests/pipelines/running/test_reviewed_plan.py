@@ -259,7 +259,8 @@ def test_a_forecast_that_is_not_of_the_plan(copies: Iterator[Path], paid_config:
     def try_more(numbers: Table) -> None:
         numbers["accuracy"]["jobs"] = 10**9
 
-    words = {say_otherwise: "carried and noise are not", leave_out: "its tables are not", try_more: "more jobs"}
+    wrong = "carried and noise are not"
+    words = {say_otherwise: wrong, leave_out: "its tables are not", try_more: "more jobs"}
     for (change, rule), given in zip(words.items(), copies, strict=False):
         edit_json(given / "forecast.json", change)
         refused(paid_config(), given, ConfigError, rule)
