@@ -133,20 +133,18 @@ def rows(inputs: PublicInputs, records: geo_data.JobRecords, homes: NDArray[np.i
     """Return what is compared, and how far these homes of the jobs are."""
     model, n = inputs.model, inputs.model.n_units
     work, home = (model.units(blocks).astype(np.int64) for blocks in (records.work, homes))
-    above = inputs.geography.levels[inputs.geography.levels.index(model.level) - 1]
-    area = inputs.geography.unit_of(above, inputs.geography.starts(model.level)).astype(np.int64)
     flows = np.bincount(work * n + home, minlength=n * n).reshape(n, n).astype(np.float64)
     shares, jobs = model.shares(np.arange(n)), flows.sum(axis=1, keepdims=True)
     blocks, of = np.unique(records.work, return_inverse=True)
     own = np.bincount(of * n + home, minlength=blocks.size * n).reshape(-1, n).astype(np.float64)
-    result = dict(of_flows(flows, jobs * shares, area))
+    result = dict(of_flows(flows, jobs * shares, model.areas))
     result |= [of_work_blocks(own, flows, model.units(blocks).astype(np.int64))]
-    result |= of_residents(flows.sum(axis=0), (jobs * shares).sum(axis=0), area)
+    result |= of_residents(flows.sum(axis=0), (jobs * shares).sum(axis=0), model.areas)
     result |= of_homes(inputs, homes)
     for name, codes in records.attributes.items():
         kinds = codes.astype(np.int64)
         there = np.bincount(kinds * n + work, minlength=(int(kinds.max()) + 1) * n).reshape(-1, n)
-        found = of_categories(home, kinds, there @ shares, area)
+        found = of_categories(home, kinds, there @ shares, model.areas)
         result |= {title % name: value for title, value in found}
     return result
 

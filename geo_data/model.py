@@ -128,6 +128,17 @@ class PublicModel:
         """Return the unit of the model's level in which each block lies."""
         return self.geography.unit_of(self.level, blocks)
 
+    @cached_property
+    def areas(self) -> NDArray[np.int64]:
+        """Area of the level above of each unit, shape (n_units,): 0 throughout where no level is above."""
+        levels, starts = (
+            [*self.geography.levels, self.geography.block_level],
+            self.geography.starts(self.level),
+        )
+        if self.level == levels[0]:
+            return np.zeros(starts.size, np.int64)
+        return self.geography.unit_of(levels[levels.index(self.level) - 1], starts).astype(np.int64)
+
     def distance_km(self, destinations: NDArray[np.integer]) -> Float64:
         """Return the great-circle distance of every unit from each destination, kilometres, (g, n_units)."""
         return self._centres.distance_km(destinations)

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data import _kernels
 from geo_data.category_counts import count_categories, inside_share
 from geo_data.deviation import Deviation
 from geo_data.geography import Geography
@@ -114,14 +115,14 @@ def proxy_homes(
     last = np.append(first[1:], work.size)
     begins = np.flatnonzero(np.diff(work[order], prepend=-1))
     ends = np.append(begins[1:], work.size)
-    area = _areas(model)
+    area = model.areas
     residents = _neighbourhoods(area, assumed.residents, generator)
     # How likely two jobs of a unit are of one block: so much of what blocks deviate is left in the unit.
     alike = np.add.reduceat((ends - begins) ** 2.0, np.searchsorted(begins, first)) / (last - first) ** 2.0
     home_units = np.empty(work.size, np.int64)
     for at in range(0, units.size, _AT_A_TIME):
         batch = slice(at, at + _AT_A_TIME)
-        shares, apart = _deviations(model, units[batch], area, alike[batch], assumed)
+        shares, apart = _deviations(model, units[batch], alike[batch], assumed)
         shares *= residents
         own = shares * _factors(generator, 1 / apart[0])[:, area] * _factors(generator, 1 / apart[1])
         total = own.sum(axis=1, keepdims=True)
@@ -146,16 +147,6 @@ def proxy_homes(
     return homes
 
 
-def _areas(model: PublicModel) -> Int64:
-    """Return the area of the level above of each unit of the model: 0 throughout where none is above."""
-    geography, level = model.geography, model.level
-    levels = [*geography.levels, geography.block_level]
-    starts = geography.starts(level).astype(np.int32)
-    if level == levels[0]:
-        return np.zeros(starts.size, np.int64)
-    return geography.unit_of(levels[levels.index(level) - 1], starts).astype(np.int64)
-
-
 def _neighbourhoods(area: Int64, variance: float, generator: np.random.Generator) -> Float64:
     """Draw what units have in common with their area, with its half, and so on: a factor of each unit."""
     first = np.flatnonzero(np.diff(area, prepend=-1))
@@ -172,7 +163,7 @@ def _neighbourhoods(area: Int64, variance: float, generator: np.random.Generator
 
 
 def _deviations(
-    model: PublicModel, units: NDArray[np.int32], area: Int64, alike: Float64, assumed: Assumptions
+    model: PublicModel, units: NDArray[np.int32], alike: Float64, assumed: Assumptions
 ) -> tuple[Float64, tuple[Float64, Float64]]:
     """Return shares of the model, and the relative variances of those of areas, and of units in their area.
 
@@ -181,7 +172,6 @@ def _deviations(
     model : PublicModel
     units : ndarray of int32, shape (g,)
         Destinations.
-    area : ndarray of int64, shape (n_units,)
     alike : ndarray of float64, shape (g,)
         How likely two jobs of a destination are of one work block.
     assumed : Assumptions
@@ -193,8 +183,9 @@ def _deviations(
         Infinite where the share is 0.
     """
     shares, asked, jobs = model.shares(units), model.asked(units), np.maximum(model.jobs[units, None], 1)
+    area = model.areas
     first = np.flatnonzero(np.diff(area, prepend=-1))
-    of_area, told = (np.add.reduceat(values, first, axis=1) for values in (shares, asked))
+    of_area, told = (_kernels.added_up(values, first) for values in (shares, asked))
     told[np.count_nonzero(told, axis=1) < 2] = 0  # a row inside one area says nothing of who lives elsewhere
     of_areas = assumed.areas.left(of_area, told, _clumps(assumed, of_area * jobs))
     with np.errstate(divide="ignore"):
@@ -357,7 +348,7 @@ def _exchange(
     """
     home_unit = model.units(homes).astype(np.int64)
     pairs, unit = np.unique(model.units(work) * np.int64(model.n_units) + home_unit, return_inverse=True)
-    odds, columns, wide, area = [], [], 0, _areas(model)
+    odds, columns, wide, area = [], [], 0, model.areas
     for name, codes in attributes.items():
         share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
         profile = np.broadcast_to(share, (int(area.max()) + 1, share.size))

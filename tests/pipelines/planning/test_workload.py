@@ -221,9 +221,13 @@ def test_without_noise_tables_are_as_they_are(
     inputs = read_public_inputs(config)
     choices = replace(choose(config, inputs), tables=(TableChoice(None, ("age",), "trct", Fraction("0.1")),))
     plan = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
-    found = simulate_utility(plan, inputs.model)
-    assert all(one.no_privacy < 0.01 for one in found.workload)  # whole jobs, so near to both tables
-    assert all(one.loss > 2 * one.no_privacy for one in found.workload)
+    found = [simulate_utility(plan, inputs.model, seed=seed).workload for seed in range(5)]
+    losses, no_privacy = (
+        np.mean([[getattr(one, of) for one in each] for each in found], axis=0)
+        for of in ("loss", "no_privacy")
+    )
+    assert (no_privacy < 0.01).all()  # whole jobs, so near to both tables
+    assert (losses > 3 * no_privacy).all()
 
 
 def test_the_public_model_alone_is_the_model(small_config: Configs) -> None:
