@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["added_up", "by_chord", "cut", "pull", "retarget", "rounded", "running", "scale"]
+__all__ = ["added_up", "by_chord", "cut", "doublings", "pull", "retarget", "rounded", "running", "scale"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -265,3 +265,32 @@ def cut(
             depth += 1
             here[depth], stop[depth] = children[node], children[node + 1]
     return cells[:count].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def doublings(
+    cells: NDArray[np.int32],
+    end: int,
+    unit: NDArray[np.int32],
+    part: Float64,
+    measure: Float64,
+    sums: Float64,
+    most: int,
+) -> NDArray[np.uint8]:
+    """Return how often the mean of cells must be doubled to give the measure of each (`Tree.doublings`).
+
+    `unit` and `part` are of blocks, as those of nodes are for `cut`.
+    """
+    result = np.zeros(cells.size, np.uint8)
+    first = sums[unit[cells[0]]] + measure[unit[cells[0]]] * part[cells[0]]
+    mean = (sums[unit[end]] + measure[unit[end]] * part[end] - first) / cells.size
+    before = first
+    for i in range(cells.size):
+        past = cells[i + 1] if i + 1 < cells.size else end
+        after = sums[unit[past]] + measure[unit[past]] * part[past]
+        limit = mean * 2.0**0.5
+        while result[i] < most and after - before >= limit > 0.0:
+            result[i] += 1
+            limit *= 2.0
+        before = after
+    return result

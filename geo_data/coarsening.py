@@ -1,11 +1,12 @@
 """Coarsening of the origin domain: which blocks an urn does not tell apart.
 
 Domains depend on public inputs only: the public model, the destination's unit, and the pool's public
-size. Five rules, by name:
+size. So do the strata of their cells, which say how likely an empty one is kept and how much noise one has.
+Five rules, by name:
 
 - "balanced": a node of the hierarchy is split while at least T workers are expected from it, and
-  neighbouring siblings that are not are joined to cells of about T. All cells then expect about as many
-  workers, so that the noise, which is the same for every cell, falls where the public model expects workers.
+  neighbouring siblings that are not are joined to cells of about T. Most cells then expect about as many
+  workers, so that noise that is the same for every cell falls where the public model expects workers.
 - "threshold": the same split, without joining: siblings of a split node stay cells, however empty.
 - "distance": blocks of units within R km of the destination are cells of their own; beyond, units are joined
   as far as their order and hierarchy allow (the coarsening by distance of OnTheMap's first release).
@@ -55,6 +56,7 @@ SHARE_SCALE = 2**16
 """What the integer shares of a destination add up to, before rounding."""
 
 _SMALLEST = 1e-300  # the least measure that is not nothing
+_DOUBLINGS = 8  # a prior is at most 2^8 times another
 
 _trees: WeakKeyDictionary[PublicModel, Tree] = WeakKeyDictionary()  # the planner coarsens again and again
 
@@ -71,9 +73,11 @@ class Coarsening:
     cuts : ndarray of int32, shape (n_cells,)
         First block of each cell.
     stratum : ndarray of uint8, shape (n_cells,)
-        Index into `retention`.
+        Index into `retention` and `multiple`.
     retention : tuple of Fraction
-        Retention of each stratum, falling from 1.
+        Retention of each stratum: falling from 1, and then 1 for each stratum of larger priors.
+    multiple : tuple of int
+        How many times the smallest prior a cell of each stratum has: 1, or a power of two.
     domain : ndarray of int32, shape (n_pools,)
         Domain of each pool.
     unit : ndarray of int32, shape (n_domains,)
@@ -92,6 +96,7 @@ class Coarsening:
     cuts: NDArray[np.int32]
     stratum: NDArray[np.uint8]
     retention: tuple[Fraction, ...]
+    multiple: tuple[int, ...]
     domain: NDArray[np.int32]
     unit: NDArray[np.int32]
     size: NDArray[np.int64]
@@ -211,6 +216,8 @@ def coarsen(
     smallest_retention: Fraction,
     policy: Policy = FULL,
     part: NDArray[np.int32] | None = None,
+    *,
+    larger_priors: bool = False,
 ) -> Coarsening:
     """Make the domain of every pool by a rule.
 
@@ -231,6 +238,10 @@ def coarsen(
         the same cells: those for a pool of as many jobs as would be in each copy if all had equally many.
     part : ndarray of int32, shape (n_pools,), optional
         The part of each pool's homes; by default 0.
+    larger_priors : bool
+        Whether a cell from which more workers are expected than from the domain's cells in the mean has a
+        larger prior: as many times, rounded to a power of two, and at most 2^8 times. Of the rules
+        "balanced" and "threshold"; with others all cells of a domain have the same prior.
 
     Returns
     -------
@@ -241,10 +252,18 @@ def coarsen(
     Of the rule "units" with f_min = 1 a domain serves pools of all sizes; and all destinations, too, where no
     cell holds several units of the model, among which the shares of a destination would choose. A rule is
     told what is expected of a pool whose homes are all in its part; what it cuts elsewhere is left out.
+
+    Noise that is the same for every cell takes workers from those that cannot be cut, as external zones, and
+    gives them to all others; noise in proportion to what is expected does not. A prior must not be below
+    what is certified, so that it is the large ones that grow.
     """
     unit_of_pool = model.units(place)
-    retention = retention_grid(smallest_retention)
-    same = rule.cuts if isinstance(rule, _SameCells) and len(retention) == 1 else None
+    retention = grid = retention_grid(smallest_retention)
+    multiple = (1,) * len(grid)
+    if larger_priors := larger_priors and isinstance(rule, _BySize):
+        retention += (Fraction(1),) * _DOUBLINGS
+        multiple += tuple(2 ** (i + 1) for i in range(_DOUBLINGS))
+    same = rule.cuts if isinstance(rule, _SameCells) and len(grid) == 1 else None
     any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
     each = np.maximum(n // policy.copies, 1)
     octave = np.floor(np.log2(each)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
@@ -253,7 +272,7 @@ def coarsen(
     of_part, keys = keys % parts, keys // parts
     unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
     tree = _tree(model)
-    falling = -np.array([float(f) for f in retention])
+    falling = -np.array([float(f) for f in grid])
     needed, first = np.unique(unit, return_index=True)
     last = np.append(first[1:], unit.size)
     if any_unit:  # made for the first destination only
@@ -279,14 +298,17 @@ def coarsen(
                     cells = rule(tree, int(one), own, float(s))
                 cells = policy.within(cells, p)
                 cuts.append(cells)
-                if len(retention) == 1:
-                    strata.append(np.zeros(cells.size, np.uint8))
-                    continue
-                bounds = np.append(cells, ends[p]).astype(np.int64)
-                expected = s * np.diff(tree.up_to(own, bounds))
-                # The last stratum whose retention is at least the expected count: rounded up.
-                at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
-                strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
+                stratum = np.zeros(cells.size, np.uint8)
+                if len(grid) > 1:
+                    bounds = np.append(cells, ends[p]).astype(np.int64)
+                    expected = s * np.diff(tree.up_to(own, bounds))
+                    # The last stratum whose retention is at least the expected count: rounded up.
+                    at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
+                    stratum = np.minimum(at_least, len(grid) - 1).astype(np.uint8)
+                if larger_priors:
+                    doublings = tree.doublings(own, cells, int(ends[p]), _DOUBLINGS)
+                    stratum = np.where((stratum == 0) & (doublings > 0), len(grid) - 1 + doublings, stratum)
+                strata.append(stratum)
         # As one array, for a nation's domains are many: in small pieces they would be scattered over memory.
         return (
             np.array([c.size * copies for c in cuts], np.int64),
@@ -298,12 +320,16 @@ def coarsen(
     made = in_batches(cells_of, needed.size)
     lengths, cuts, strata, listed = map(list, zip(*made, strict=True))
     counts, units, shares = map(list, zip(*listed, strict=True))
+    stratum, used = _taken(strata), len(grid)
+    if larger_priors:
+        used = max(used, int(stratum.max()) + 1)
     del made, listed  # so that only one of the arrays of a nation is there twice, while it is put together
     return Coarsening(
         offsets=np.append(0, np.cumsum(np.concatenate(lengths))),
         cuts=_taken(cuts),
-        stratum=_taken(strata),
-        retention=retention,
+        stratum=stratum,
+        retention=retention[:used],
+        multiple=multiple[:used],
         domain=domain.astype(np.int32),
         unit=unit,
         size=size,

@@ -92,6 +92,25 @@ class Tree:
         unit = self._unit[node]
         return np.asarray(measure.before[unit] + measure.of_units[unit] * self._part[node])
 
+    def doublings(self, measure: Measure, cells: NDArray[np.int32], end: int, most: int) -> NDArray[np.uint8]:
+        """Return how often the mean of cells must be doubled to give the measure of each.
+
+        Rounded; 0 where it is less than the mean.
+
+        Parameters
+        ----------
+        measure : Measure
+        cells : ndarray of int32, shape (n_cells,)
+            First block of each.
+        end : int
+            The block past the last cell.
+        most : int
+            Larger numbers are this one.
+        """
+        offset = self._depth_offset[-2]
+        given = self._unit[offset:], self._part[offset:], measure.of_units, measure.before
+        return np.asarray(_kernels.doublings(cells, end, *given, most))
+
     def cut(
         self, measure: Measure, least: float, run: float, deepest: int | None = None
     ) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""Search inside stretches of one long array: cells of a domain, blocks of a cell."""
+"""Loops over stretches of one long array: cells of a domain, blocks of a cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["last_at_most"]
+__all__ = ["in_order", "last_at_most"]
 
 
 def last_at_most(
@@ -36,6 +36,39 @@ def last_at_most(
     places = np.empty(wanted.shape, np.int64)
     _search(values, wanted, first, stop, places)
     return places
+
+
+def in_order(values: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the places of every stretch in the order of their values, the first of equal ones first.
+
+    Parameters
+    ----------
+    values : ndarray of uint8, shape (n,)
+    offsets : ndarray of int64, shape (n_stretches + 1,)
+        Stretch i is ``offsets[i]:offsets[i + 1]``.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Counted from the beginning of each stretch.
+    """
+    places = np.empty(values.shape, np.int32)
+    _sort(values, offsets, places)
+    return places
+
+
+@_compiled
+def _sort(values, offsets, places):  # type: ignore[no-untyped-def]
+    # Of a nation's cells, a sort of NumPy would need many times the memory of the places.
+    for i in range(offsets.size - 1):
+        first = np.zeros(257, np.int64)
+        for j in range(offsets[i], offsets[i + 1]):
+            first[values[j] + 1] += 1
+        for value in range(256):
+            first[value + 1] += first[value]
+        for j in range(offsets[i], offsets[i + 1]):
+            places[offsets[i] + first[values[j]]] = j - offsets[i]
+            first[values[j]] += 1
 
 
 @_compiled

@@ -2,8 +2,8 @@
 
 One integer steers a class of pools: t, the largest number of draws from an empty cell that is not
 bad. The prior of a cell with retention f is then a = t / (f G - 1), the smallest with that threshold,
-where G = e^U* and U* + V = eps. Searches use floats; what they find is accepted only after the same
-bounds were computed in ball arithmetic.
+where G = e^U* and U* + V = eps, or a multiple of it. Searches use floats; what they find is accepted only
+after the same bounds were computed in ball arithmetic.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def group_pools(
     m: NDArray[np.int64],
     cells: NDArray[np.int64],
     limits: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    multiple: tuple[int, ...] | None = None,
 ) -> tuple[NDArray[np.int32], list[PoolClass]]:
     """Group pools into classes of similar size and number of cells.
 
@@ -81,6 +82,8 @@ def group_pools(
         Cells of each pool's domain in each retention stratum.
     limits : tuple of two ndarray of int64, shape (n_pools,), optional
         The fewest and the most records of each pool, where that is not its slots.
+    multiple : tuple of int, optional
+        How many times the smallest prior the cells of each stratum have; by default 1.
 
     Returns
     -------
@@ -97,7 +100,18 @@ def group_pools(
     whole = cells.sum(axis=1)
     width = np.ceil(np.log2(np.stack([whole, cells[:, 0] + 1]))).astype(np.int64)
     width[0] = np.where(whole <= FEW, whole, FEW + width[0])
-    _, pool_class = np.unique((size * 128 + width[0]) * 128 + width[1], return_inverse=True)
+    key = (size * 128 + width[0]) * 128 + width[1]
+    if multiple is not None and max(multiple) > 1:
+        # Those of larger priors: by the weight that they add, or one by one where they are few.
+        added = cells @ (np.array(multiple) - 1)
+        more = np.ceil(np.log2(added + 1)).astype(np.int64)
+        few = whole <= FEW
+        digits = cells[few] @ ((FEW + 1) ** np.arange(cells.shape[1]))
+        _, more[few] = np.unique(digits, return_inverse=True)
+        more[few] += 64
+        _, key = np.unique(key, return_inverse=True)
+        key = key * (int(more.max()) + 1) + more
+    _, pool_class = np.unique(key, return_inverse=True)
     count = int(pool_class.max()) + 1
     n_min = np.full(count, np.iinfo(np.int64).max)
     n_max, m_max = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -155,6 +169,7 @@ def calibrate_class(
     presence: bool = False,
     alike: bool = False,
     rough: bool = False,
+    multiple: tuple[int, ...] | None = None,
 ) -> PoolClass | None:
     """Give a class the smallest certified prior and the largest gain for it.
 
@@ -183,6 +198,8 @@ def calibrate_class(
         records that is public (`alike_classes`).
     rough : bool
         Whether floats suffice, for a trial: nothing is proved then, and no release may be made from it.
+    multiple : tuple of int, optional
+        How many times the smallest prior that is certified the cells of each stratum have; by default 1.
 
     Returns
     -------
@@ -212,7 +229,7 @@ def calibrate_class(
 
     if prior is not None:
         numerator = math.ceil(denominator * prior)
-        fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda *_: numerator, rough)
+        fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda *_: numerator, None, rough)
         return fixed if fixed and holds(fixed) else None
 
     @cache
@@ -220,7 +237,7 @@ def calibrate_class(
         def prior_of(top: int, bottom: int) -> int:  # q t / (odds - 1), rounded up
             return -(-denominator * threshold * bottom // (top - bottom))
 
-        return _with_gain(pool_class, retention, denominator, epsilon, prior_of, rough)
+        return _with_gain(pool_class, retention, denominator, epsilon, prior_of, multiple, rough)
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
@@ -287,7 +304,8 @@ def _with_gain(
     denominator: int,
     epsilon: Fraction,
     prior_of: Callable[[int, int], int],
-    rough: bool = False,
+    multiple: tuple[int, ...] | None,
+    rough: bool,
 ) -> PoolClass | None:
     """Solve U* + V = eps for the gain, where the prior (and with it V) depends on the gain.
 
@@ -302,7 +320,7 @@ def _with_gain(
     margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
         gain = _short(odds * (1 - margin))  # below what the floats found
-        found = _priors(pool_class, retention, denominator, gain, prior_of)
+        found = _priors(pool_class, retention, denominator, gain, prior_of, multiple)
         if found is None:
             return None
         following = goal / pruning_gain(found, retention, denominator, FLOAT)
@@ -323,16 +341,17 @@ def _priors(
     denominator: int,
     gain: Fraction,
     prior_of: Callable[[int, int], int],
+    multiple: tuple[int, ...] | None,
 ) -> PoolClass | None:
     prior, weight = [], denominator * (pool_class.n_max + pool_class.m_max)
-    for f, cells in zip(retention, pool_class.cells, strict=True):
+    for f, cells, times in zip(retention, pool_class.cells, multiple or (1,) * len(retention), strict=True):
         if cells == 0:
             prior.append(0)
             continue
         top, bottom = f.numerator * gain.numerator, f.denominator * gain.denominator
         if top <= bottom:
             return None
-        prior.append(max(1, prior_of(top, bottom)))
+        prior.append(times * max(1, prior_of(top, bottom)))
         weight += prior[-1] * cells
     return replace(pool_class, gain=gain, prior=tuple(prior)) if weight <= MAX_WEIGHT else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -76,12 +77,15 @@ class Dirichlet:
         record_range: RecordRange | None = None,
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
+        multiple: tuple[int, ...] | None = None,
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
         For "pdp", each pool of n of the run's N records may fail with probability delta n / N; for "dp"
         each pool may have delta, because one record is in one pool. With a range of records, a pool counts
-        with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`.
+        with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`; beside
+        them, `multiple` says how many times the smallest prior that is certified the cells of each stratum
+        have, by default 1: more noise than is needed, where it does no harm.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         retention = tuple(exact(f, "retention") for f in retention)
@@ -91,13 +95,16 @@ class Dirichlet:
         if prior is not None and prior <= 0:
             raise ValueError("prior must be positive")
         check_retention(retention)
+        multiple = (1,) * len(retention) if multiple is None else multiple
+        if len(multiple) != len(retention) or min(multiple) < 1 or (prior is not None and max(multiple) > 1):
+            raise ValueError("every stratum has a multiple of at least 1, and of a prior that is set 1")
         counts = np.zeros((domains.n_domains, len(retention)), np.int64)
         present = domains.strata_counts
         if present.shape[1] > len(retention):
             raise ValueError("a cell names a retention stratum that was not given")
         counts[:, : present.shape[1]] = present
         limits = None if record_range is None else record_range.limits(pools.n)
-        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits)
+        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits, multiple)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 
@@ -108,8 +115,9 @@ class Dirichlet:
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
             presence = record_range is not None
             return _calibrated(
-                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike, rough
-            )
+                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike, rough,
+                multiple,
+            )  # fmt: skip
 
         for c, same in zip(classes, alike, strict=True):  # neighbours in size follow one another
             one = calibrated(c, same, epsilon)
@@ -208,8 +216,10 @@ class Dirichlet:
         smallest = min(f for f, k in zip(worst.retention, worst.cells, strict=True) if k)
         pruning = math.log(1 / smallest)
         priors = [float(a) for row in rows for a, k in zip(row.prior, row.cells, strict=True) if k]
-        counts = plan.domains.strata_counts.sum(axis=0)
-        kept = (f"{decimal_up(f)} ({k:,})" for f, k in zip(worst.retention, counts, strict=False))
+        cells: Counter[Fraction] = Counter()
+        for f, k in zip(worst.retention, plan.domains.strata_counts.sum(axis=0).tolist(), strict=False):
+            cells[f] += k
+        kept = (f"{decimal_up(f)} ({k:,})" for f, k in cells.items())
         return (
             f"prior {min(priors):.2g} to {max(priors):.2g} fake workers a cell; "
             f"retention (and cells): {', '.join(kept)}",

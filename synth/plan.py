@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._arrays import integers
-from synth._searching import last_at_most
+from synth._searching import in_order, last_at_most
 from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
 
@@ -155,13 +155,7 @@ class Domains:
     @cached_property
     def cells_by_stratum(self) -> NDArray[np.int32]:
         """Cell numbers of each domain ordered by stratum, shape (n_cells,), at the same offsets."""
-        order = np.arange(self.stratum.size)
-        if strata := int(self.stratum.max()):
-            domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
-            # One number for both: in these there are long runs that rise, which a stable sort takes as
-            # they are.
-            order = np.argsort(domain * (strata + 1) + self.stratum, kind="stable")
-        return (order - np.repeat(self.offsets[:-1], self.n_cells)).astype(np.int32)
+        return in_order(self.stratum, self.offsets)
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,14 +51,24 @@ def assemble(
     policy = inputs.policy
     pools = geo_data.build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
-    coarse = geo_data.coarsen(model, pools.block, pools.n, rule, settings.retention_min, policy, pools.part)
+    mechanism = synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)]
+    coarse = geo_data.coarsen(
+        model,
+        pools.block,
+        pools.n,
+        rule,
+        settings.retention_min,
+        policy,
+        pools.part,
+        larger_priors=mechanism.resamples and settings.prior is None,
+    )
     implicates = Implicates(config.release.implicates, config.release.implicate_source)
     once = synth.Pools(pools.n, pools.n, coarse.domain)
     further = group_jobs(choices.tables, slots, geography, policy)
     measured = [(groups.table, table.share) for groups, table in zip(further, choices.tables, strict=True)]
     numeric = _calibrated(
         config,
-        synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)],
+        mechanism,
         implicates,
         synth.one_urn_implicates(once, implicates.of_run),
         synth.Domains(
@@ -66,8 +76,11 @@ def assemble(
         ),
         coarse.retention,
         delta,
-        # Only a mechanism that measures tables takes further ones.
-        {"rough": rough} | ({"further": measured} if measured else {}) | ({"count": count} if count else {}),
+        {"rough": rough}
+        # Only a mechanism that measures tables takes further ones, and one that resamples larger priors.
+        | ({"further": measured} if measured else {})
+        | ({"multiple": coarse.multiple} if mechanism.resamples else {})
+        | ({"count": count} if count else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)

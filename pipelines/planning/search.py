@@ -342,9 +342,7 @@ class _Search:
             if self._measures:
                 first = [self._downhill(one, [self._near_tables]) for one in kinds]
             elif starts[0].thresholds and self._adaptive:
-                for by in self._strata:
-                    best = self._lowest(one for one in kinds if one.pool_by == by)
-                    first = [*first, self._downhill(best, [self._rescaled])]
+                first = [*kinds, *(self._downhill(one, [self._rescaled]) for one in kinds)]
         self._try_all(first)
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)

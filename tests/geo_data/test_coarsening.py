@@ -264,6 +264,57 @@ def test_retention_is_rounded_up_to_the_grid() -> None:
     assert retention_of(one_pool(third, 1, rule, "1/8")) == [HALF] * 3
 
 
+def test_cells_of_more_than_the_mean_have_larger_priors() -> None:
+    """Blocks of 32, 4, 2, 1 and 1 of 40 workers, each a cell: 4, 1/2, 1/4, 1/8 and 1/8 of the mean."""
+    model, n = model_of(geography([1] * 5, [5]), [32, 4, 2, 1, 1]), np.array([40])
+    place, first = np.zeros(1, np.int32), by_threshold(lambda size: 0.01)
+
+    def strata(rule: Rule, f_min: str = "1") -> tuple[list[Fraction], list[int]]:
+        coarse = coarsen(model, place, n, rule, Fraction(f_min), larger_priors=True)
+        assert len(coarse.retention) == len(coarse.multiple)
+        return retention_of(coarse), [coarse.multiple[code] for code in coarse.stratum.tolist()]
+
+    assert strata(first) == ([1] * 5, [4, 1, 1, 1, 1])
+    # Joined to cells of about 4: 32, and 4 and 4 of the mean of 40/3, which is 2.4 times the mean.
+    assert strata(balanced(lambda size: 4)) == ([1] * 3, [2, 1, 1])
+    assert strata(balanced(lambda size: 100)) == ([1], [1])
+    # Without being asked for, and where cells are not made by size, all are alike.
+    assert strata(by_units(model.geography, "area")) == ([1] * 5, [1] * 5)
+    assert coarsen(model, place, n, first, Fraction(1)).multiple == (1,)
+    # Cells that a coin may leave out have no larger prior: fewer workers than one are expected.
+    n = np.array([1])
+    assert strata(first, "1/8") == (
+        [1, Fraction(1, 8), Fraction(1, 8), Fraction(1, 8), Fraction(1, 8)],
+        [4, 1, 1, 1, 1],
+    )
+    # Halves of powers of two are rounded by the logarithm; and there is a largest one.
+    for weights, times in [([14, 5, 5, 5, 5], 2), ([13, 9, 9, 9, 9], 1), ([2000, *[1] * 999], 256)]:
+        model, n = model_of(geography([1] * len(weights), [len(weights)]), weights), np.array([2**20])
+        assert strata(first)[1] == [times] + [1] * (len(weights) - 1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 30), st.integers(1, 500), st.sampled_from([0.5, 2.0, 9.0]))
+def test_priors_grow_with_what_is_expected(seed: int, areas: int, n: int, threshold: float) -> None:
+    """As the rule says it, in plain arithmetic."""
+    model = local_model(seed, areas, 2)
+    coarse = coarsen(
+        model,
+        np.zeros(1, np.int32),
+        np.array([n]),
+        balanced(lambda _: threshold),
+        Fraction(1),
+        larger_priors=True,
+    )
+    (shares,) = model.shares(np.array([0]))
+    running = np.append(
+        0, np.cumsum(block_measure(model.geography, "area", shares, model.weights)).astype(float)
+    )
+    ratio = np.diff(running[np.append(coarse.cuts, 2 * areas)]) * coarse.cuts.size
+    exact = np.log2(np.maximum(ratio, 1))
+    assume((np.abs(exact % 1 - 0.5) > TIE).all())
+    assert np.array(coarse.multiple)[coarse.stratum].tolist() == (2 ** np.rint(exact)).tolist()
+
+
 def test_integer_shares_by_hand() -> None:
     """A unit from which the model expects less than half of one in 65 536 workers is not listed."""
     scale, few = SHARE_SCALE, model_of(geography([1, 2, 1], [3]), [2**17, 2**15, 2**15, 2**16])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from synth import calibration
 from synth.calibration import MAX_WEIGHT, BudgetTooSmallError, calibrate_class, group_pools, smallest_epsilon
@@ -20,6 +21,7 @@ from synth.tails import rigorous, upper_fraction
 from .builders import make_class
 
 Q = 10**9
+Int64 = NDArray[np.int64]
 
 
 def one_class(n: int, cells: tuple[int, ...], m: int | None = None) -> PoolClass:
@@ -57,7 +59,7 @@ def test_what_is_found_certifies_and_is_the_smallest(
     found = calibrate_class(wanted, f, Q, epsilon, delta)
     if found is None:
         # Refused only where pure epsilon, which fails never, has no room either.
-        assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(wanted.m_max)) is None
+        assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(wanted.m_max), None, False) is None
         return
     reached, failure = certificate(found, f)
     assert reached <= epsilon
@@ -72,8 +74,35 @@ def test_what_is_found_certifies_and_is_the_smallest(
         assert bad_threshold(0, Fraction(found.prior[s] - 1, Q), f[s], found.gain) == t - 1
     # One step less is not certified (nor two).
     for less in range(max(1, t - 2), t):
-        smaller = calibration._with_gain(wanted, f, Q, epsilon, prior_for(less))
+        smaller = calibration._with_gain(wanted, f, Q, epsilon, prior_for(less), None, False)
         assert smaller is None or certificate(smaller, f)[1] > delta
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes, st.data(), epsilons, deltas)
+def test_a_multiple_of_the_smallest_prior_certifies_too(
+    size: tuple[int, list[int]], data: st.DataObject, epsilon: Fraction, delta: Fraction
+) -> None:
+    """Whatever is added beyond the smallest prior, the stratum that has no more than that decides."""
+    n, cells = size
+    multiple = tuple(data.draw(st.sampled_from([1, 2, 64])) for _ in cells)
+    f = tuple(data.draw(retentions) for _ in cells)
+    wanted = one_class(n, tuple(cells))
+    found = calibrate_class(wanted, f, Q, epsilon, delta, multiple=multiple)
+    if found is None:
+        assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(n), multiple, False) is None
+        return
+    reached, failure = certificate(found, f)
+    assert reached <= epsilon
+    assert failure <= delta
+    present = [s for s, k in enumerate(cells) if k]
+    for s in present:
+        assert found.prior[s] % multiple[s] == 0
+    # Without multiples the same prior has the same threshold for an empty cell.
+    thresholds = {
+        bad_threshold(0, Fraction(found.prior[s] // multiple[s], Q), f[s], found.gain) for s in present
+    }
+    assert len(thresholds) == 1
 
 
 def test_priors_fall_with_epsilon_and_with_delta() -> None:
@@ -167,7 +196,12 @@ def test_weights_that_do_not_fit_the_sampler_are_not_chosen() -> None:
 def test_classes_hold_their_pools_and_no_more(rows: list[tuple[int, int, int, int]]) -> None:
     n, m, *k = np.array(rows, np.int64).T
     cells = np.stack(k, axis=1)
-    pool_class, classes = group_pools(n, m, cells)
+    for multiple in (None, (1, 1), (1, 8)):
+        check_classes(n, m, cells, multiple)
+
+
+def check_classes(n: Int64, m: Int64, cells: Int64, multiple: tuple[int, ...] | None) -> None:
+    pool_class, classes = group_pools(n, m, cells, multiple=multiple)
     assert pool_class.dtype == np.int32
     assert set(pool_class.tolist()) == set(range(len(classes)))
     for i, c in enumerate(classes):
@@ -176,6 +210,9 @@ def test_classes_hold_their_pools_and_no_more(rows: list[tuple[int, int, int, in
         assert c.cells == tuple(cells[inside].max(axis=0).tolist())
         assert c.n_max == c.n_min if c.n_min <= 64 else c.n_max <= c.n_min * 1.06
         assert cells[inside].sum(axis=1).max() <= 4 * cells[inside].sum(axis=1).min()
+        if multiple is not None and max(multiple) > 1:
+            added = cells[inside, 1] * 7 + 1
+            assert added.max() < 2 * added.min() or len(set(added.tolist())) == 1
 
 
 @pytest.mark.parametrize("limit", ["0.7", "1.2345", "8.6", "0.0101", "63"])

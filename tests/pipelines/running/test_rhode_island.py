@@ -26,16 +26,17 @@ CODES = {"w_geocode": "str", "h_geocode": "str"}
 
 
 # Limits above what docs/planning.md shows, by mechanism and epsilon: total variation
-# between tract flows, error of the mean commute, and median error of the mean commute of destinations with at
-# least 100 jobs.
+# between tract flows, error of the mean commute, median error of the mean commute of destinations with at
+# least 100 jobs, and total variation between the states in which those live who live elsewhere, of which the
+# public model alone has 0.083.
 LIMITS = {
-    ("dirichlet", "8.6"): (0.145, 0.02, 0.10),
-    ("dirichlet", "4.6"): (0.175, 0.08, 0.12),
-    ("dirichlet", "2"): (0.24, 0.03, 0.18),
-    ("geometric", "8.6"): (0.003, 0.01, 0.10),
-    ("geometric", "4.6"): (0.016, 0.01, 0.10),
-    ("geometric", "2"): (0.054, 0.02, 0.10),
-    ("geometric", "1"): (0.1, 0.04, 0.10),
+    ("dirichlet", "8.6"): (0.145, 0.02, 0.10, 0.04),
+    ("dirichlet", "4.6"): (0.175, 0.08, 0.12, 0.04),
+    ("dirichlet", "2"): (0.24, 0.03, 0.18, 0.045),
+    ("geometric", "8.6"): (0.003, 0.01, 0.10, 0.04),
+    ("geometric", "4.6"): (0.016, 0.01, 0.10, 0.04),
+    ("geometric", "2"): (0.054, 0.02, 0.10, 0.04),
+    ("geometric", "1"): (0.1, 0.04, 0.10, 0.04),
 }
 # One release of the default says most; `make deep` has the others.
 DEEP = LIMITS.keys() - {("dirichlet", "8.6")}
@@ -58,6 +59,10 @@ def release(
     tables = with_values(read_toml(CONFIG), changes)
     config = check_config(tables, CONFIG.parent, CONFIG.name)
     return run(config.with_out(tmp_path_factory.mktemp("rhode-island") / "release"))
+
+
+def limits_of(release: Release) -> tuple[float, float, float, float]:
+    return LIMITS[release.plan.numeric.mechanism, release.certificate.requested.epsilon]
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +91,7 @@ def test_cost(release: Release) -> None:
 
 def test_utility(release: Release, homes: tuple[np.ndarray, np.ndarray]) -> None:
     geography, work = release.plan.geography, release.plan.pools.slots.work
-    flows, commute, destinations = LIMITS[
-        release.plan.numeric.mechanism, release.certificate.requested.epsilon
-    ]
+    flows, commute, destinations, _ = limits_of(release)
     assert 0 < total_variation(geography, "trct", work, *homes) <= flows
     true, synthetic = (mean_commute(geography, work, h) for h in homes)
     assert true == pytest.approx(13.08, abs=0.005)
@@ -106,10 +109,12 @@ def test_workers_from_other_states_are_kept(release: Release, shared_data: Path)
     truth, found = (
         pd.read_csv(path / TRUTH[1], dtype=CODES) for path in (shared_data / "ri_2019", release.public)
     )
-    assert found["S000"].sum() == pytest.approx(70_737, rel=0.07)
+    assert found["S000"].sum() == pytest.approx(70_737, rel=0.04)
     true, ours = (jobs.groupby(jobs["h_geocode"].str[:2])["S000"].sum() for jobs in (truth, found))
     assert set(ours.index[ours > 100]) <= set(true.index)
-    assert 0 < (true / true.sum()).sub(ours / ours.sum(), fill_value=0).abs().sum() / 2 < 0.04
+    assert (
+        0 < (true / true.sum()).sub(ours / ours.sum(), fill_value=0).abs().sum() / 2 < limits_of(release)[-1]
+    )
 
 
 def test_totals_by_work_block_are_the_public_ones(release: Release, shared_data: Path) -> None:
