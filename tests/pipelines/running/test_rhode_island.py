@@ -31,8 +31,8 @@ CODES = {"w_geocode": "str", "h_geocode": "str"}
 # public model alone has 0.083.
 LIMITS = {
     ("dirichlet", "8.6"): (0.145, 0.02, 0.10, 0.04),
-    ("dirichlet", "4.6"): (0.175, 0.08, 0.12, 0.04),
-    ("dirichlet", "2"): (0.24, 0.03, 0.18, 0.045),
+    ("dirichlet", "4.6"): (0.175, 0.08, 0.12, 0.05),
+    ("dirichlet", "2"): (0.24, 0.03, 0.18, 0.05),
     ("geometric", "8.6"): (0.003, 0.01, 0.10, 0.04),
     ("geometric", "4.6"): (0.016, 0.01, 0.10, 0.04),
     ("geometric", "2"): (0.054, 0.02, 0.10, 0.04),
@@ -109,7 +109,7 @@ def test_workers_from_other_states_are_kept(release: Release, shared_data: Path)
     truth, found = (
         pd.read_csv(path / TRUTH[1], dtype=CODES) for path in (shared_data / "ri_2019", release.public)
     )
-    assert found["S000"].sum() == pytest.approx(70_737, rel=0.04)
+    assert found["S000"].sum() == pytest.approx(70_737, rel=0.07)
     true, ours = (jobs.groupby(jobs["h_geocode"].str[:2])["S000"].sum() for jobs in (truth, found))
     assert set(ours.index[ours > 100]) <= set(true.index)
     assert (
