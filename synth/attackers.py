@@ -248,11 +248,17 @@ def largest_change(
         for number, a, f in zip(c.cells, c.prior, retention, strict=True)
         if number
     ]
-    others = [_Others.of(c, present, cells, attackers) for cells in present]
+    asked = present
+    if max(c.n_max, c.m_max) > _SMALL:
+        # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
+        sure = [cells for cells in present if cells.retention == 1]
+        least = min(sure, key=lambda cells: cells.prior, default=None)
+        asked = [cells for cells in present if cells.retention < 1 or cells is least]
+    others = [_Others.of(c, present, cells, attackers) for cells in asked]
     for of_coins in (quick_pruning_gain, pruning_gain):  # nearly all classes gain no more by the quick one
         coins = _of_coins(c, retention, denominator, arithmetic, of_coins, flint.ctx.prec)
         before = gain = worst / coins
-        for cells, suspected in zip(present, others, strict=True):
+        for cells, suspected in zip(asked, others, strict=True):
             gain = _gain(c, cells, suspected, gain, arithmetic)
         if gain is before:
             return worst

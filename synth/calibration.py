@@ -35,6 +35,7 @@ MAX_WEIGHT = 2**62
 _MAX_GAIN = 1e15  # a larger gain buys nothing: the prior is then a unit in the last place
 _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
 _GROWTH = 1.05  # ratio of neighbouring size limits above that
+_ROUGH_GROWTH = 1.2  # the same for a trial: priors are some thousandths larger
 
 
 class BudgetTooSmallError(ShownError, ValueError):
@@ -71,6 +72,7 @@ def group_pools(
     cells: NDArray[np.int64],
     limits: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     multiple: tuple[int, ...] | None = None,
+    rough: bool = False,
 ) -> tuple[NDArray[np.int32], list[PoolClass]]:
     """Group pools into classes of similar size and number of cells.
 
@@ -84,6 +86,8 @@ def group_pools(
         The fewest and the most records of each pool, where that is not its slots.
     multiple : tuple of int, optional
         How many times the smallest prior the cells of each stratum have; by default 1.
+    rough : bool
+        Whether fewer classes suffice, for a trial.
 
     Returns
     -------
@@ -93,24 +97,19 @@ def group_pools(
     """
     steps = [_EXACT_SIZES + 1]
     while steps[-1] <= int(n.max()):
-        steps.append(math.ceil(steps[-1] * _GROWTH))
+        steps.append(math.ceil(steps[-1] * (_ROUGH_GROWTH if rough else _GROWTH)))
     size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(steps), n, side="right"))
     # Cells matter through the weight they give the urn: within a factor of 2 is close. Few are counted, for
     # the bounds of pools that are alike.
-    whole = cells.sum(axis=1)
+    times = (1,) * cells.shape[1] if multiple is None else multiple
+    whole, larger = cells.sum(axis=1), max(times) > 1
+    alone = larger and times.count(1) == 1  # nearly all cells are then of the first stratum
     width = np.ceil(np.log2(np.stack([whole, cells[:, 0] + 1]))).astype(np.int64)
     width[0] = np.where(whole <= FEW, whole, FEW + width[0])
-    key = (size * 128 + width[0]) * 128 + width[1]
-    if multiple is not None and max(multiple) > 1:
-        # Those of larger priors: by the weight that they add, or one by one where they are few.
-        added = cells @ (np.array(multiple) - 1)
-        more = np.ceil(np.log2(added + 1)).astype(np.int64)
-        few = whole <= FEW
-        digits = cells[few] @ ((FEW + 1) ** np.arange(cells.shape[1]))
-        _, more[few] = np.unique(digits, return_inverse=True)
-        more[few] += 64
-        _, key = np.unique(key, return_inverse=True)
-        key = key * (int(more.max()) + 1) + more
+    key = (size * 128 + width[0]) * 128 + (0 if alone else width[1])
+    if larger:
+        few, counted = whole <= FEW, (FEW + 1) ** np.arange(cells.shape[1])
+        key[few] = -1 - np.unique((key[few] << 32) + cells[few] @ counted, return_inverse=True)[1]
     _, pool_class = np.unique(key, return_inverse=True)
     count = int(pool_class.max()) + 1
     n_min = np.full(count, np.iinfo(np.int64).max)
@@ -214,7 +213,8 @@ def calibrate_class(
     def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if guarantee == "pdp":
             enough = arithmetic.number(allowance)
-            return loss_bound(found, retention, denominator, arithmetic, alike, rough, enough)[0]
+            given = found, retention, denominator, arithmetic, alike, rough, enough
+            return loss_bound(*given, lightest=arithmetic is FLOAT)[0]
         if presence:
             return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
         return record_delta_bound(found, retention, denominator, epsilon, arithmetic, alike)

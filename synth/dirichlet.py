@@ -104,7 +104,7 @@ class Dirichlet:
             raise ValueError("a cell names a retention stratum that was not given")
         counts[:, : present.shape[1]] = present
         limits = None if record_range is None else record_range.limits(pools.n)
-        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits, multiple)
+        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits, multiple, rough)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 

@@ -42,6 +42,7 @@ def loss_bound(
     alike: bool,
     rough: bool = False,
     enough: Any = None,
+    lightest: bool = False,
 ) -> tuple[Any, Any]:
     """Bound the probability of a loss above U* + V, and the delta of one person at that loss.
 
@@ -56,7 +57,7 @@ def loss_bound(
         Whether every pool of the class has exactly n_max slots, m_max draws and these cells.
     rough : bool
         Whether a larger bound will do where the smaller one takes its time.
-    enough : float or flint.arb, optional
+    enough, lightest
         As for `synth.losses.failure_bound`.
 
     Returns
@@ -66,7 +67,7 @@ def loss_bound(
     """
     given = pool_class, retention, denominator, arithmetic
     if not (alike and summable(pool_class)):
-        return failure_bound(*given, enough)
+        return failure_bound(*given, enough, lightest)
     failure, person = failure_bound(*given)
     few = few_cells_bound(*given, _ROUGHLY if rough else _MOST_CASES)
     return few if few is not None and few < failure else failure, person

@@ -8,7 +8,7 @@ of the bad event is decided in exact arithmetic and a logarithm is taken only at
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -129,6 +129,7 @@ def failure_bound(
     denominator: int,
     arithmetic: Arithmetic,
     enough: Any = None,
+    lightest: bool = False,
 ) -> tuple[Any, Any]:
     """Bound the probability of the bad event for any pool of the class and any histogram.
 
@@ -145,6 +146,9 @@ def failure_bound(
         `FLOAT` for a search, `BALL` for a certificate.
     enough : float or flint.arb, optional
         Above it, all are 1: where cells without workers alone are above it, nothing else is looked at.
+    lightest : bool
+        Whether cells of one retention are all taken to have the smallest of their priors, whose tails are the
+        largest as a rule: for a search, as nothing is proved then.
 
     Returns
     -------
@@ -165,6 +169,8 @@ def failure_bound(
     number = arithmetic.number
     zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
     present = strata(pool_class, retention, denominator)
+    if lightest:
+        present = _with_smallest_priors(present)
     tails = []
     for stratum in present:
         threshold = bad_threshold(0, stratum.prior, stratum.retention, pool_class.gain)
@@ -308,6 +314,16 @@ def strata(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: 
     smallest = min(a for _, a, _ in present)
     mass = pool_class.kept_mass(denominator, retention)
     return [Stratum(pool_class, k, a, f, smallest, mass) for k, a, f in present]
+
+
+def _with_smallest_priors(present: list[Stratum]) -> list[Stratum]:
+    """Return strata of which each has a retention of its own, and the smallest of its priors."""
+    smallest: dict[Fraction, Stratum] = {}
+    for stratum in sorted(present, key=lambda one: one.prior):
+        first = smallest.setdefault(stratum.retention, stratum)
+        if first is not stratum:
+            smallest[stratum.retention] = replace(first, cells=first.cells + stratum.cells)
+    return [*smallest.values()]
 
 
 def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import flint
 import numpy as np
 import pytest
 
@@ -168,6 +169,25 @@ def test_large_pools_have_the_formula_of_the_lemma() -> None:
         known, unknown = who.known(n), who.unknown(n)
         formula = 1 + ((k - 1) * a + known + n) / (unknown + a)
         assert 0 <= bound(pool_class, (F(1),), who) - formula < F(1, 10**40)
+
+
+@pytest.mark.parametrize("n", [40, 3_000])
+def test_cells_with_larger_priors_tell_no_more_of_a_large_pool(n: int) -> None:
+    """They are left out, so what they would tell is looked at here."""
+    cells, prior, f = (20, 2, 3), (1, 120, 15), (F(1),) * 3
+    pool_class = PoolClass(n, n, n, cells, cells, cells, F(200), prior)
+    present = [
+        attackers._Cells(k, flint.fmpq(a, Q), flint.fmpq(1)) for k, a in zip(cells, prior, strict=True)
+    ]
+    for who in (Attackers(knowledge, sure) for knowledge in list(KNOWLEDGE)[1:] for sure in (None, F(50))):
+        with rigorous() as balls:
+            gains = [balls.number(1)]
+            for one in present:
+                others = attackers._Others.of(pool_class, present, one, who)
+                gains.append(attackers._gain(pool_class, one, others, gains[0], balls))
+            every = upper_fraction(max(gains, key=balls.lower))
+            assert abs(every - bound(pool_class, f, who)) < F(1, 10**40)
+            assert len(set(map(balls.lower, gains))) > 2  # or nothing would be compared
 
 
 @pytest.mark.parametrize("retention", [F(1), F(1, 2)])
