@@ -126,8 +126,18 @@ class Draft:
 
 def _before(subject: Subject, epsilon: str, mechanism: str) -> Draft:
     """Return the default of before there were workloads: for flows alone, in balanced cells."""
-    tables = subject.tables("T1", "T2") if synth.MECHANISMS[mechanism].resamples else subject.tables("T1")
-    return Draft(subject.plan(epsilon, mechanism, tables, coarsening="balanced", pool_by="none"))
+    resamples = synth.MECHANISMS[mechanism].resamples
+    tables = subject.tables("T1", "T2") if resamples else subject.tables("T1")
+    plan = subject.plan(epsilon, mechanism, tables, coarsening="balanced", pool_by="none")
+    return Draft(_with_even_priors(plan) if resamples else plan)
+
+
+def _with_even_priors(plan: pipelines.ReleasePlan) -> pipelines.ReleasePlan:
+    """Return a Dirichlet plan with the same prior in all cells of a pool."""
+    own = plan.numeric
+    domains = replace(own.domains, stratum=np.zeros_like(own.domains.stratum))
+    even = synth.Dirichlet().calibrate(own.pools, domains, (Fraction(1),), own.epsilon, own.delta)
+    return replace(plan, numeric=even)
 
 
 def _paper(subject: Subject, epsilon: str) -> Draft:
@@ -182,7 +192,8 @@ METHODS = {
     "dirichlet_before": Method(
         "(d) resampling without strata",
         "pDP, certified",
-        "as before workloads: for flows to tracts and work blocks, in balanced cells, without attributes",
+        "as before workloads: for flows to tracts and work blocks, in balanced cells of one prior, without "
+        "attributes",
         lambda subject, epsilon: _before(subject, epsilon, "dirichlet"),
         "#17becf D--",
     ),

@@ -44,6 +44,9 @@ _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neigh
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
 _MORE_JOBS = 4 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
+_MANY_JOBS = 4 * _MORE_JOBS  # on which the last few of them are compared
+_NEAR = 1.02  # what loses at most so many times as much may lose less on more jobs
+_LAST = 3  # kinds of candidates that are compared so
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
@@ -287,7 +290,30 @@ class _Search:
             return starts[0]
         if self._whole:
             return min((self._best_of([cells], ends) for cells in starts), key=self.value)
-        return self._best_of(starts, ends)
+        best = self._best_of(starts, ends)
+        return best if self._measures else self._on_more_jobs(best)
+
+    def _on_more_jobs(self, best: Choices) -> Choices:
+        """Return the best of the kinds that are nearly as good, on more jobs.
+
+        Of few jobs, what residents lose by chance hides what cells and pools are worth.
+        """
+        kinds: dict[tuple[object, ...], Choices] = {}
+        for one in sorted(self._tried, key=self.value):
+            if self.value(one) <= _NEAR * self.value(best):
+                kinds.setdefault((one.pool_level, one.pool_below, one.pool_by, one.cell_level), one)
+        last = [*kinds.values()][:_LAST]
+        sample, inputs = self._sample, self._inputs
+        if len(last) == 1 or sample.share == 1:
+            return best
+        names = tuple(inputs.slots.attributes)
+        more = draw_sample(inputs, self._jobs, self._jobs > 0, _MANY_JOBS, sample.workload, names)
+
+        def value(one: Choices) -> float:
+            self._told()
+            return float(np.mean(try_candidate(self._config, inputs, more, one)))
+
+        return min(last, key=value)
 
     def _of_size(self, units: Sequence[Choices]) -> list[Choices]:
         """Return the candidate whose cells have a size, if it is worth a search.

@@ -616,3 +616,24 @@ def test_large_urns_are_tried_with_cells_that_suit_them(
     chosen = choose(config, read_public_inputs(config))
     assert chosen.pool_below > 1000
     assert chosen.thresholds == (1024.0,)
+
+
+def test_what_is_nearly_as_good_is_compared_on_more_jobs(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells that are tracts seem to lose a little more, and on more jobs lose less; other kinds, far more."""
+    tried: dict[bool, set[str | None]] = {False: set(), True: set()}
+
+    def lost(_: object, inputs: object, sample: Sample, candidate: Choices, *best: object) -> list[float]:
+        every = sample.share == 1
+        tried[every].add(candidate.cell_level)
+        losses = {None: (0.300, 0.310), "trct": (0.303, 0.290)} if candidate.pool_below == 1 else {}
+        return [losses.get(candidate.cell_level, (0.35, 0.1))[every]]
+
+    monkeypatch.setattr(search, "try_candidate", lost)
+    monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
+    monkeypatch.setattr(search, "_MORE_JOBS", 3_000)
+    monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(1.0,)))
+    config = config_of("2", NO_PRUNING | {"release.mechanism": "dirichlet", "workload": [FLOWS]})
+    assert choose(config, read_public_inputs(config)).cell_level == "trct"
+    assert tried == {False: {None, "trct", "bgrp"}, True: {None, "trct"}}
