@@ -34,7 +34,7 @@ MAX_WEIGHT = 2**62
 
 _MAX_GAIN = 1e15  # a larger gain buys nothing: the prior is then a unit in the last place
 _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
-_GROWTH = 1.05  # ratio of neighbouring size limits above that
+_GROWTH = 1.03  # ratio of neighbouring size limits above that
 _ROUGH_GROWTH = 1.2  # the same for a trial: priors are some thousandths larger
 
 
