@@ -107,7 +107,7 @@ class SimulatedUtility:
     objective : float
         What the planner minimises: the weighted mean loss over the workload (`pipelines.planning.workload`).
     jobs : int
-        Jobs that were tried.
+        Jobs that were tried, in each world of proxy truth.
     workload : tuple of ExpectedLoss
         Each table that the release is for.
     accuracy : ExpectedAccuracy
@@ -152,6 +152,7 @@ class SimulatedUtility:
 
 
 _TRIAL_JOBS = 1_000_000
+_MOST_WORLDS = 3  # of proxy truth, whose losses are averaged where a plan has few jobs
 _FEW_CELLS = 2**24  # of the pools of a plan; two draws of one with more are not held at once
 _TRIAL_CELLS = 2**24  # of several tables, which are fitted together in memory when they are tried
 
@@ -363,7 +364,8 @@ def simulate_utility(
     attributes : mapping of str to array_like of int, shape (n_slots,) each, optional
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
-        Of proxy truth and trial draw.
+        Of proxy truth and trial draw; of further worlds, which are drawn where all together have at most
+        `trial_jobs` and no homes are given, those that follow. Losses and measures are means over them.
     trial_jobs : int
         A larger plan is tried on batches, spread over it, of about so many jobs; fewer, where several tables
         would have too many cells in memory.
@@ -377,29 +379,32 @@ def simulate_utility(
     -------
     SimulatedUtility
     """
-    trial = _Trial(plan, model, homes, attributes, seed, trial_jobs, batch_jobs, side_by_side)
-    true, share, workload, geography = trial.true, trial.share, trial.workload, model.geography
-    released, public, without = trial.draw(trial.released, trial.public, trial.without_noise)
-    losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
-    km = [commutes(geography, true.work, jobs.home) for jobs in (true, released)]
-    means = [mean_km(one) for one in km]
-    flows = (true.work, true.home, released.home)
+    worlds = _worlds(plan, trial_jobs) if homes is None else 1
+    trial, *others = (
+        _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, side_by_side)
+        for i in range(worlds)
+    )
+    drawn = trial.draw(trial.released, trial.public, trial.without_noise)
+    losses, measures = [trial.losses(*drawn)], [trial.measures(drawn[0])]
+    for other in others:
+        again = other.draw(other.released, other.public, other.without_noise)
+        losses.append(other.losses(*again))
+        measures.append(other.measures(again[0]))
+    lost, measured = np.mean(losses, axis=0), np.mean(measures, axis=0).tolist()
     return SimulatedUtility(
-        total_variation=total_variation(geography, plan.level, *flows),
-        block_variation=total_variation(
-            geography, plan.level, *flows, destination_level=geography.block_level
-        ),
-        mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
-        destination_error=destination_commute_error(true.work, *km),
+        total_variation=measured[0],
+        block_variation=measured[1],
+        mean_commute_error=measured[2],
+        destination_error=measured[3],
         noise_share=plan.mechanism.noise_share(plan.numeric),
-        objective=workload.objective(losses[0]),
-        jobs=len(true),
+        objective=trial.workload.objective(lost[0]),
+        jobs=len(trial.true),
         workload=tuple(
-            ExpectedLoss(table, *map(float, found))
-            for table, *found in zip(workload.tables, *losses, strict=True)
+            ExpectedLoss(table, *found)
+            for table, found in zip(trial.workload.tables, lost.T.tolist(), strict=True)
         ),
         accuracy=expected_accuracy(
-            workload, true, released, public, share, zip(losses[0], losses[1], strict=True)
+            trial.workload, trial.true, drawn[0], drawn[1], trial.share, lost[:2].T.tolist()
         ),
     )
 
@@ -417,9 +422,19 @@ def simulate_accuracy(
     side_by_side : callable, optional
         As for `simulate_utility`.
     """
-    trial = _Trial(plan, model, side_by_side=side_by_side)
+    trial, *others = (
+        _Trial(plan, model, seed=i, side_by_side=side_by_side) for i in range(_worlds(plan, _TRIAL_JOBS))
+    )
     released, public = trial.draw(trial.released, trial.public)
-    return expected_accuracy(trial.workload, trial.true, released, public, trial.share)
+    every = [trial.losses(released, public)]
+    every += [one.losses(*one.draw(one.released, one.public)) for one in others]
+    known = np.mean(every, axis=0).T.tolist()
+    return expected_accuracy(trial.workload, trial.true, released, public, trial.share, known)
+
+
+def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
+    """Return in how many worlds a plan is tried: of few areas one has residents by luck."""
+    return max(1, min(_MOST_WORLDS, trial_jobs // len(plan.pools.slots)))
 
 
 class _Trial:
@@ -461,6 +476,22 @@ class _Trial:
         # What is resampled is drawn sooner than it could be sent.
         self._side_by_side = side_by_side if plan.measures and not plan.further else None
         self._measured = _MeasuredTrial(plan, drawn, self._parts, seed)
+
+    def losses(self, *drawn: CountedJobs) -> list[NDArray[np.float64]]:
+        """Return what each of some draws loses in every table of the workload."""
+        return [self.workload.losses(self.true, jobs, self.share) for jobs in drawn]
+
+    def measures(self, released: CountedJobs) -> list[float]:
+        """Return total and block variation, error of the mean commute, and that of destinations."""
+        true, geography, level = self.true, self._geography, self._plan.level
+        km = [commutes(geography, true.work, jobs.home) for jobs in (true, released)]
+        means, flows = [mean_km(one) for one in km], (true.work, true.home, released.home)
+        return [
+            total_variation(geography, level, *flows),
+            total_variation(geography, level, *flows, destination_level=geography.block_level),
+            means[1] / means[0] - 1 if means[0] > 0 else 0.0,
+            destination_commute_error(true.work, *km),
+        ]
 
     def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
