@@ -108,8 +108,11 @@ def group_pools(
     width[0] = np.where(whole <= FEW, whole, FEW + width[0])
     key = (size * 128 + width[0]) * 128 + (0 if alone else width[1])
     if larger:
-        few, counted = whole <= FEW, (FEW + 1) ** np.arange(cells.shape[1])
-        key[few] = -1 - np.unique((key[few] << 32) + cells[few] @ counted, return_inverse=True)[1]
+        few = whole <= FEW
+        code = key[few]
+        for own in cells[few].T:
+            _, code = np.unique(code * (FEW + 1) + own, return_inverse=True)
+        key[few] = -1 - code
     _, pool_class = np.unique(key, return_inverse=True)
     count = int(pool_class.max()) + 1
     n_min = np.full(count, np.iinfo(np.int64).max)
