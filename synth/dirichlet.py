@@ -203,7 +203,7 @@ class Dirichlet:
         Per pool, noise mass over urn weight at the expected retained mass, weighted by draws.
         """
         parameters = _parameters(plan)
-        prior = np.array([c.prior for c in parameters.classes], float) / parameters.denominator
+        prior = parameters.prior / parameters.denominator
         retained = np.array([float(f) for f in parameters.retention])
         strata = strata_counts(plan, parameters)[plan.pools.domain]
         mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
@@ -236,18 +236,19 @@ class Dirichlet:
             As for `sample`.
         """
         parameters = _parameters(plan)
-        counts = strata_counts(plan, parameters)
-        inside = np.concatenate([np.zeros((counts.shape[0], 1), np.int64), counts.cumsum(axis=1)], axis=1)
-        prior = np.array([c.prior for c in parameters.classes], np.int64)
+        # Of a nation's domains a batch has few, and there are many batches.
+        domains, domain = np.unique(plan.pools.domain[pools], return_inverse=True)
+        inside = strata_counts(plan, parameters, domains).cumsum(axis=1)
+        first = plan.domains.offsets[domains, None]
         return Urns(
             denominator=parameters.denominator,
             offsets=_offsets(plan.pools.n[pools] if sizes is None else sizes),
             draw_offsets=_offsets(plan.pools.m[pools]),
-            prior=prior[plan.pool_class[pools]],
+            prior=parameters.prior[plan.pool_class[pools]],
             coin=np.array([[f.numerator, f.denominator] for f in parameters.retention], np.int64),
-            domain=plan.pools.domain[pools],
+            domain=domain.astype(np.int32),
             cells_by_stratum=plan.domains.cells_by_stratum,
-            stratum_offsets=plan.domains.offsets[:-1, None] + inside,
+            stratum_offsets=np.concatenate([first, first + inside], axis=1),
         )
 
     def sample(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from operator import index
 from typing import Any
 
@@ -45,6 +46,11 @@ class DirichletParameters:
     def __repr__(self) -> str:
         classes, strata = len(self.classes), len(self.retention)
         return f"<DirichletParameters: classes of pools: {classes}, strata of cells: {strata}>"
+
+    @cached_property
+    def prior(self) -> NDArray[np.int64]:
+        """Prior numerators A of each class and stratum, shape (n_classes, n_strata)."""
+        return np.array([c.prior for c in self.classes], np.int64)
 
     def to_json(self) -> dict[str, Any]:
         """Return integers, texts and lists only."""
@@ -106,10 +112,12 @@ class DirichletClass(ClassGuarantee):
         return {"block_loss_U": self.block_loss, "pruning_loss_V": self.pruning_loss}
 
 
-def strata_counts(plan: Plan, parameters: DirichletParameters) -> NDArray[np.int64]:
-    """Return the cells of each domain in every stratum of the parameters, shape (n_domains, n_strata)."""
-    present = plan.domains.strata_counts
-    counts = np.zeros((plan.domains.n_domains, len(parameters.retention)), np.int64)
+def strata_counts(
+    plan: Plan, parameters: DirichletParameters, domains: NDArray[np.integer] | slice = slice(None)
+) -> NDArray[np.int64]:
+    """Return the cells of domains, by default all, in every stratum of the parameters, (n, n_strata)."""
+    present = plan.domains.strata_counts[domains]
+    counts = np.zeros((present.shape[0], len(parameters.retention)), np.int64)
     counts[:, : present.shape[1]] = present
     return counts
 

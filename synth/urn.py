@@ -43,11 +43,11 @@ class Urns:
     coin : ndarray of int64, shape (n_strata, 2)
         Retention of each stratum as numerator and denominator.
     domain : ndarray of int32, shape (n_pools,)
-        Domain of each pool.
+        Row of each pool's domain in `stratum_offsets`.
     cells_by_stratum : ndarray of int32
         Cells of all domains, each domain's ordered by stratum.
-    stratum_offsets : ndarray of int64, shape (n_domains, n_strata + 1)
-        Cells of domain d and stratum s stand at ``stratum_offsets[d, s]:stratum_offsets[d, s + 1]``.
+    stratum_offsets : ndarray of int64, shape (n_rows, n_strata + 1)
+        Cells of row d and stratum s stand at ``stratum_offsets[d, s]:stratum_offsets[d, s + 1]``.
 
     Notes
     -----

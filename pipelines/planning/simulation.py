@@ -6,7 +6,7 @@ the expected error after noise, resampling and decoarsening under the public mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -380,17 +380,11 @@ def simulate_utility(
     SimulatedUtility
     """
     worlds = _worlds(plan, trial_jobs) if homes is None else 1
-    trial, *others = (
+    trials = (
         _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, side_by_side)
         for i in range(worlds)
     )
-    drawn = trial.draw(trial.released, trial.public, trial.without_noise)
-    losses, measures = [trial.losses(*drawn)], [trial.measures(drawn[0])]
-    for other in others:
-        again = other.draw(other.released, other.public, other.without_noise)
-        losses.append(other.losses(*again))
-        measures.append(other.measures(again[0]))
-    lost, measured = np.mean(losses, axis=0), np.mean(measures, axis=0).tolist()
+    trial, drawn, lost, measured = _tried(trials, ("released", "public", "without_noise"), measures=True)
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
@@ -403,9 +397,7 @@ def simulate_utility(
             ExpectedLoss(table, *found)
             for table, found in zip(trial.workload.tables, lost.T.tolist(), strict=True)
         ),
-        accuracy=expected_accuracy(
-            trial.workload, trial.true, drawn[0], drawn[1], trial.share, lost[:2].T.tolist()
-        ),
+        accuracy=trial.accuracy(drawn, lost),
     )
 
 
@@ -422,14 +414,27 @@ def simulate_accuracy(
     side_by_side : callable, optional
         As for `simulate_utility`.
     """
-    trial, *others = (
-        _Trial(plan, model, seed=i, side_by_side=side_by_side) for i in range(_worlds(plan, _TRIAL_JOBS))
-    )
-    released, public = trial.draw(trial.released, trial.public)
-    every = [trial.losses(released, public)]
-    every += [one.losses(*one.draw(one.released, one.public)) for one in others]
-    known = np.mean(every, axis=0).T.tolist()
-    return expected_accuracy(trial.workload, trial.true, released, public, trial.share, known)
+    worlds = range(_worlds(plan, _TRIAL_JOBS))
+    trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in worlds)
+    trial, drawn, lost, _ = _tried(trials, ("released", "public"))
+    return trial.accuracy(drawn, lost)
+
+
+def _tried(
+    trials: Iterable[_Trial], draws: Sequence[str], *, measures: bool = False
+) -> tuple[_Trial, list[CountedJobs], NDArray[np.float64], list[float]]:
+    """Try a plan in one world after the other.
+
+    Return the first with what is drawn there, and means over all of losses, (draws, tables), and measures.
+    """
+    first: list[tuple[_Trial, list[CountedJobs]]] = []
+    losses, measured = [], []
+    for trial in trials:
+        drawn = trial.draw(*(getattr(trial, name) for name in draws))
+        losses.append(trial.losses(*drawn))
+        measured.append(trial.measures(drawn[0]) if measures else [])
+        first = first or [(trial, drawn)]
+    return *first[0], np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 
 
 def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
@@ -492,6 +497,12 @@ class _Trial:
             means[1] / means[0] - 1 if means[0] > 0 else 0.0,
             destination_commute_error(true.work, *km),
         ]
+
+    def accuracy(self, drawn: Sequence[CountedJobs], losses: NDArray[np.float64]) -> ExpectedAccuracy:
+        """Return the expected accuracy, given what was drawn, released and public, and mean losses."""
+        released, public, *_ = drawn
+        known = losses[:2].T.tolist()
+        return expected_accuracy(self.workload, self.true, released, public, self.share, known)
 
     def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""

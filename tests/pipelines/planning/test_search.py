@@ -632,7 +632,6 @@ def test_what_is_nearly_as_good_is_compared_on_more_jobs(
 
     monkeypatch.setattr(search, "try_candidate", lost)
     monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
-    monkeypatch.setattr(search, "_MORE_JOBS", 3_000)
     monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(1.0,)))
     config = config_of("2", NO_PRUNING | {"release.mechanism": "dirichlet", "workload": [FLOWS]})
     assert choose(config, read_public_inputs(config)).cell_level == "trct"
