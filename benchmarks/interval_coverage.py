@@ -292,6 +292,15 @@ def described(results: pd.DataFrame) -> Iterator[str]:
     head = ["", "releases, and the commit of the code", "tables and sizes", "in 87 to 93 %"]
     yield table([*head, "exact ones would be", "in 85 to 95 %", "in less than 85 %"], rows)
     yield ""
+    yield "Of each release, the counts of a size in all tables, and those of a table in all sizes"
+    yield ""
+    rows = [
+        (case, *(words for by in ("size", "home to work") for words in together(found, by)))
+        for case, found in results.groupby("case", sort=False)
+    ]
+    ends = "lowest and highest"
+    yield table(["", "sizes in 87 to 93 %", ends, "tables in 87 to 93 %", ends], rows)
+    yield ""
     yield "Lowest and highest of all releases of a case:"
     for case, found in many.groupby("case", sort=False):
         yield f"\n### {case}\n"
@@ -302,6 +311,15 @@ def described(results: pd.DataFrame) -> Iterator[str]:
         ]
         yield table(["home to work", *SIZES], rows)
     yield ""
+
+
+def together(found: pd.DataFrame, by: str) -> tuple[str, str]:
+    """Say how many sizes, or tables, of the releases of a case are held as often as they should be."""
+    held = (found["held"] * found["counts"]).groupby([found[name] for name in ("mechanism", "epsilon", by)])
+    counts = found.groupby(["mechanism", "epsilon", by])["counts"].sum()
+    shares = (held.sum() / counts)[counts >= MANY]
+    inside = int(shares.round(1).between(87, 93, inclusive="left").sum())
+    return f"{inside} of {shares.size}", f"{shares.min():.0f} to {shares.max():.0f} %"
 
 
 def words_of(ends: pd.DataFrame, kind: str, size: str) -> str:
