@@ -147,8 +147,8 @@ def failure_bound(
     enough : float or flint.arb, optional
         Above it, all are 1: where cells without workers alone are above it, nothing else is looked at.
     lightest : bool
-        Whether cells of one retention are all taken to have the smallest of their priors, whose tails are the
-        largest as a rule: for a search, as nothing is proved then.
+        Whether cells that are kept for sure are all taken to have the smallest of their priors, whose tails
+        are the largest as a rule: for a search, as nothing is proved then.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def failure_bound(
     zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
     present = strata(pool_class, retention, denominator)
     if lightest:
-        present = _with_smallest_priors(present)
+        present = with_smallest_prior(present)
     tails = []
     for stratum in present:
         threshold = bad_threshold(0, stratum.prior, stratum.retention, pool_class.gain)
@@ -316,14 +316,14 @@ def strata(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: 
     return [Stratum(pool_class, k, a, f, smallest, mass) for k, a, f in present]
 
 
-def _with_smallest_priors(present: list[Stratum]) -> list[Stratum]:
-    """Return strata of which each has a retention of its own, and the smallest of its priors."""
-    smallest: dict[Fraction, Stratum] = {}
-    for stratum in sorted(present, key=lambda one: one.prior):
-        first = smallest.setdefault(stratum.retention, stratum)
-        if first is not stratum:
-            smallest[stratum.retention] = replace(first, cells=first.cells + stratum.cells)
-    return [*smallest.values()]
+def with_smallest_prior(present: list[Stratum]) -> list[Stratum]:
+    """Return strata, all cells that are kept for sure in one, as if they had the smallest of their priors."""
+    sure = [stratum for stratum in present if stratum.retention == 1]
+    if len(sure) <= 1:
+        return present
+    least = min(sure, key=lambda stratum: stratum.prior)
+    rest = [stratum for stratum in present if stratum.retention < 1]
+    return [replace(least, cells=sum(stratum.cells for stratum in sure)), *rest]
 
 
 def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 import synth
-from synth.losses import Stratum, strata
+from synth.losses import Stratum, strata, with_smallest_prior
 from synth.record import worst_cell_delta
 from synth.tails import FLOAT, rigorous, upper_fraction
 
@@ -48,6 +48,27 @@ def test_no_count_of_workers_is_worse_than_the_ones_that_are_looked_at() -> None
         assert max(true) <= found <= max(true) * CLOSE
         assert abs(worst_cell_delta(stratum, float(odds), FLOAT) - max(true)) < 1e-6
     assert worst == {(1, 1), (1, 2), (2, 2), (1, 7), (7, 7)}  # one worker, or all in the lightest urn
+
+
+def test_no_cell_that_is_kept_is_worse_than_those_of_the_smallest_prior() -> None:
+    """In urns whose weight the larger priors raise, and in others; of cells with coins larger ones may be."""
+    coin, found = Fraction(1, 3), set()
+    for sizes, priors, kept, odds in itertools.product(
+        ((1, 1), (2, 3), (5, 5)),
+        ((4, 2, 3, 9), (300, 11, 40, 12)),
+        ((0, 0, 0, 0), (1, 2, 1, 0)),
+        (Fraction(11, 10), Fraction(3)),
+    ):
+        c = make_class(*sizes, 6, (1, 2, 1, 1), odds, priors, kept=kept)
+        every = strata(c, (Fraction(1), Fraction(1), coin, coin), 10)
+        smallest = with_smallest_prior(every)
+        assert [(one.prior, one.cells) for one in smallest] == [
+            (one.prior, cells) for one, cells in zip(every[1:], (3, 1, 1), strict=True)
+        ]
+        worst = {one.prior: max(expectation(one, x, odds) for x in range(1, sizes[1] + 1)) for one in every}
+        assert worst[every[0].prior] < worst[every[1].prior]
+        found.add(worst[max(one.prior for one in every[2:])] > worst[min(one.prior for one in every[2:])])
+    assert found == {False, True}
 
 
 def one_pool(n: int, k: int, told: list[tuple[int, int]] | None = None) -> synth.Plan:
