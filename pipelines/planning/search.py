@@ -43,7 +43,8 @@ _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
-_MORE_JOBS = 16 * SAMPLE_JOBS  # on which the last few of those that resample are compared
+_MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
+_MANY_JOBS = 8 * _MORE_JOBS  # on which the last few of them are compared
 _NEAR = 1.02  # what loses at most so many times as much may lose less on more jobs
 _LAST = 3  # kinds of candidates that are compared so
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
@@ -110,14 +111,14 @@ def choose(
     geography, level, secret = inputs.model.geography, inputs.model.level, inputs.policy.secret
     workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
 
-    sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
-
     def search(name: str) -> _Search:
+        size = _MORE_JOBS if synth.MECHANISMS[name].resamples else SAMPLE_JOBS
+        sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(inputs.slots.attributes))
         return _Search(config, inputs, sample, jobs, name, tried, side_by_side)
 
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     first, *others = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
-    common = search(first)  # by which they are compared
+    common = search(first)  # on whose sample they are compared
     best = common.best()
     for name in others:
         other = search(name).best(_HOPELESS * common.value(best))
@@ -306,7 +307,7 @@ class _Search:
         if len(last) == 1 or sample.share == 1:
             return best
         names = tuple(inputs.slots.attributes)
-        more = draw_sample(inputs, self._jobs, self._jobs > 0, _MORE_JOBS, sample.workload, names)
+        more = draw_sample(inputs, self._jobs, self._jobs > 0, _MANY_JOBS, sample.workload, names)
 
         def value(one: Choices) -> float:
             self._told()
