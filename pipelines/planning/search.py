@@ -39,6 +39,7 @@ __all__ = ["choose", "make_plan"]
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
+_FAR = 3, 1  # powers of two, in strides of which T is sought that may be far off
 _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
@@ -349,7 +350,7 @@ class _Search:
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         if self._adaptive and not self._measures and not self._whole:
             # What suits an urn of all jobs of a unit are other cells than those of an urn for every block.
-            apart = [self._downhill(one, [self._rescaled]) for one in apart]
+            apart = [self._lowest([one, *self._rescaled(one, _FAR)]) for one in apart]
             first += apart
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
         ways: list[_Way] = [self._near_sharing, self._near_strata, self._near_tables]
@@ -414,8 +415,8 @@ class _Search:
         names = {*own.pool_by, *(name for table in own.tables for name in table.by)}
         return self._config.jobs.format == "microdata" or len(names) <= 1
 
-    def _rescaled(self, own: Choices) -> list[Choices]:
-        """Return the candidate with all T smaller or larger by the best factor.
+    def _rescaled(self, own: Choices, strides: Sequence[int] = (1,)) -> list[Choices]:
+        """Return the candidate with all T smaller or larger by the best factor, found in such strides.
 
         Of a small region, all of which was tried, size classes have few jobs, so the best single T is there
         too.
@@ -430,7 +431,7 @@ class _Search:
             return replace(own, thresholds=(2.0**exponent,))
 
         # Smaller ones first: bounds for very few cells take long.
-        found = [times(-_descend(lambda e: self.value(times(-e)), 0))]
+        found = [times(-_descend(lambda e: self.value(times(-e)), 0, strides))]
         if self._whole:
             middle = round(float(np.mean(np.log2(own.thresholds))))
             found.append(one(-_descend(lambda e: self.value(one(-e)), -middle)))
@@ -532,8 +533,11 @@ def _thresholds(
     return replace(start, thresholds=tuple(2.0 ** found[size] for size in nearest))
 
 
-def _descend(value: Callable[[int], float], start: int) -> int:
-    """Return where a function of a whole number has a minimum, walking downhill from a start."""
+def _descend(value: Callable[[int], float], start: int, strides: Sequence[int] = (1,)) -> int:
+    """Return where a function of a whole number has a minimum, walking downhill from a start.
+
+    In strides that become smaller: long ones first pass over humps on the way to what is far.
+    """
     known: dict[int, float] = {}
 
     def at(point: int) -> float:
@@ -544,7 +548,8 @@ def _descend(value: Callable[[int], float], start: int) -> int:
         return known[point]
 
     best = start
-    step = 1 if at(start + 1) < at(start) else -1
-    while at(best + step) < at(best):
-        best += step
+    for stride in strides:
+        step = stride if at(best + stride) < at(best) else -stride
+        while at(best + step) < at(best):
+            best += step
     return best

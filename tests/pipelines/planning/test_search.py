@@ -632,7 +632,17 @@ def test_what_is_nearly_as_good_is_compared_on_more_jobs(
 
     monkeypatch.setattr(search, "try_candidate", lost)
     monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
+    monkeypatch.setattr(search, "_MORE_JOBS", 3_000)
     monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(1.0,)))
     config = config_of("2", NO_PRUNING | {"release.mechanism": "dirichlet", "workload": [FLOWS]})
     assert choose(config, read_public_inputs(config)).cell_level == "trct"
     assert tried == {False: {None, "trct", "bgrp"}, True: {None, "trct"}}
+
+
+def test_long_strides_pass_over_humps_on_the_way_to_what_is_far() -> None:
+    def lost(exponent: int) -> float:
+        return abs(exponent - 7) + 1.5 * (exponent == 1)
+
+    assert _descend(lost, 0) == 0
+    assert _descend(lost, 0, search._FAR) == 7
+    assert _descend(lambda exponent: abs(exponent + 1), 0, search._FAR) == -1
