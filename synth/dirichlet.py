@@ -98,13 +98,11 @@ class Dirichlet:
         multiple = (1,) * len(retention) if multiple is None else multiple
         if len(multiple) != len(retention) or min(multiple) < 1 or (prior is not None and max(multiple) > 1):
             raise ValueError("every stratum has a multiple of at least 1, and of a prior that is set 1")
-        counts = np.zeros((domains.n_domains, len(retention)), np.int64)
-        present = domains.strata_counts
-        if present.shape[1] > len(retention):
+        if domains.strata_counts.shape[1] > len(retention):
             raise ValueError("a cell names a retention stratum that was not given")
-        counts[:, : present.shape[1]] = present
+        cells = strata_counts(domains, retention, pools.domain)
         limits = None if record_range is None else record_range.limits(pools.n)
-        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits, multiple, rough)
+        pool_class, classes = group_pools(pools.n, pools.m, cells, limits, multiple, rough)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 
@@ -205,7 +203,7 @@ class Dirichlet:
         parameters = _parameters(plan)
         prior = parameters.prior / parameters.denominator
         retained = np.array([float(f) for f in parameters.retention])
-        strata = strata_counts(plan, parameters)[plan.pools.domain]
+        strata = strata_counts(plan.domains, parameters.retention, plan.pools.domain)
         mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
@@ -238,7 +236,7 @@ class Dirichlet:
         parameters = _parameters(plan)
         # Of a nation's domains a batch has few, and there are many batches.
         domains, domain = np.unique(plan.pools.domain[pools], return_inverse=True)
-        inside = strata_counts(plan, parameters, domains).cumsum(axis=1)
+        inside = strata_counts(plan.domains, parameters.retention, domains).cumsum(axis=1)
         first = plan.domains.offsets[domains, None]
         return Urns(
             denominator=parameters.denominator,

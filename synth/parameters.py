@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from synth.calibration import MAX_WEIGHT
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee
-from synth.plan import Plan
+from synth.plan import Domains, Plan
 from synth.rationals import exact
 
 __all__ = [
@@ -113,11 +113,11 @@ class DirichletClass(ClassGuarantee):
 
 
 def strata_counts(
-    plan: Plan, parameters: DirichletParameters, domains: NDArray[np.integer] | slice = slice(None)
+    domains: Domains, retention: tuple[Fraction, ...], some: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """Return the cells of domains, by default all, in every stratum of the parameters, (n, n_strata)."""
-    present = plan.domains.strata_counts[domains]
-    counts = np.zeros((present.shape[0], len(parameters.retention)), np.int64)
+    """Return the cells of some domains, by number, in every stratum of retention, shape (n, n_strata)."""
+    present = domains.strata_counts[some]
+    counts = np.zeros((some.size, len(retention)), np.int64)
     counts[:, : present.shape[1]] = present
     return counts
 
@@ -153,7 +153,7 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
     if plan.domains.strata_counts.shape[1] > len(parameters.retention):
         raise ValueError("a cell names a retention stratum that the plan does not have")
     limits = np.array([(c.n_min, c.n_max, c.m_max) for c in classes], np.int64)[plan.pool_class]
-    cells = strata_counts(plan, parameters)[pools.domain]
+    cells = strata_counts(plan.domains, parameters.retention, pools.domain)
     most, least = (
         np.array([getattr(c, name) for c in classes], np.int64)[plan.pool_class]
         for name in ("cells", "cells_min")

@@ -427,14 +427,15 @@ def _tried(
 
     Return the first with what is drawn there, and means over all of losses, (draws, tables), and measures.
     """
-    first: list[tuple[_Trial, list[CountedJobs]]] = []
-    losses, measured = [], []
+    losses: list[list[NDArray[np.float64]]] = []
+    measured = []
     for trial in trials:
         drawn = trial.draw(*(getattr(trial, name) for name in draws))
+        if not losses:
+            first, kept = trial, drawn
         losses.append(trial.losses(*drawn))
         measured.append(trial.measures(drawn[0]) if measures else [])
-        first = first or [(trial, drawn)]
-    return *first[0], np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
+    return first, kept, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 
 
 def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
