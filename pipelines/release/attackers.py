@@ -159,7 +159,8 @@ class AttackersReport:
 
     def _less(self) -> str:
         groups = _groups(self.plan.numeric.pools.n)
-        most = max(groups, key=lambda group: group[2])
+        changes = [self.odds(pools) for _, pools, _ in groups]
+        most = max(range(len(groups)), key=lambda i: groups[i][2])
         notes = [
             f"*Knows*: of the jobs in the same pool. A pool is {self._pool()}; homes are drawn pool by pool. "
             "Whose homes are known does not matter: the factor is for those that help most.",
@@ -179,36 +180,37 @@ class AttackersReport:
             "most these, without exception, whatever is released:"
         )
         guessed = (
-            f"In pools of {most[0]}, where the most jobs are, the likeliest of homes that would be equally "
-            "likely without your job has at most this probability:"
+            f"In pools of {groups[most][0]}, where the most jobs are, the likeliest of homes that would be "
+            "equally likely without your job has at most this probability:"
         )
         return "\n\n".join(
             [
                 _fill(compared),
-                self._odds(groups),
+                self._odds(groups, changes),
                 _fill(guessed),
-                self._guesses(most[1]),
+                self._guesses(changes[most]),
                 "\n".join(textwrap.fill(f"- {note}", _WIDTH, subsequent_indent="  ") for note in notes),
             ]
         )
 
-    def _odds(self, groups: Sequence[tuple[str, NDArray[np.bool_], int]]) -> str:
-        columns = [self.odds(pools) for _, pools, _ in groups]
+    def _odds(
+        self, groups: Sequence[tuple[str, NDArray[np.bool_], int]], changes: Sequence[list[synth.Change]]
+    ) -> str:
         rows = [
-            [KNOWING[one.knowledge], _sure(i, one), *(_mark(c[i]) for c in columns)]
+            [KNOWING[one.knowledge], _sure(i, one), *(_mark(change[i]) for change in changes)]
             for i, one in enumerate(self.attackers)
         ]
         rows.append(["jobs in such pools", "", *(f"{jobs:,}" for _, _, jobs in groups)])
         return _table(["knows", "as sure as", *(f"pools of {name}" for name, _, _ in groups)], rows, words=2)
 
-    def _guesses(self, pools: NDArray[np.bool_]) -> str:
+    def _guesses(self, changes: Sequence[synth.Change]) -> str:
         rows = [
             [
                 KNOWING[one.knowledge],
                 _sure(i, one),
                 *(synth.decimal_up(synth.best_share(change.odds, k), 3) for k in _CANDIDATES),
             ]
-            for i, (one, change) in enumerate(zip(self.attackers, self.odds(pools), strict=True))
+            for i, (one, change) in enumerate(zip(self.attackers, changes, strict=True))
         ]
         rows.append(["sees no release", "", *_guesses_without()])
         return _table(["knows", "as sure as", *_heads_of_candidates()], rows, words=2)
