@@ -234,6 +234,9 @@ class Geography:
 
     def lie_within(self, level: str, areas: str) -> bool:
         """Say whether every unit of a level lies in one unit of another, or in one non-nesting area."""
+        nested = [*self.levels, self.block_level]
+        if areas in nested:
+            return nested.index(areas) <= nested.index(level)
         numbers = np.arange(self.n_blocks)
         first = self.starts(level)[self.unit_of(level, numbers)]
         return np.array_equal(self.unit_of(areas, numbers), self.unit_of(areas, first))

@@ -11,7 +11,7 @@ import numpy as np
 import geo_data
 import synth
 from pipelines.config.implicates import Implicates
-from pipelines.config.loading import PlanSettings, ReleaseConfig
+from pipelines.config.loading import ConfigError, PlanSettings, ReleaseConfig
 from pipelines.planning.measured import group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs
@@ -45,6 +45,11 @@ def assemble(
         Whether the plan is for a trial only, and its epsilon and delta need no proof.
     count : callable, optional
         Told how much of the mechanism is calibrated, where that has parts.
+
+    Raises
+    ------
+    ConfigError
+        If pools that are measured would lie in several units of the public model.
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
@@ -52,6 +57,8 @@ def assemble(
     pools = geo_data.build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
     mechanism = synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)]
+    if not mechanism.resamples:
+        _refuse_coarse_pools(choices.pool_level, model)
     coarse = geo_data.coarsen(
         model,
         pools.block,
@@ -98,6 +105,17 @@ def assemble(
         notes=inputs.notes,
         further=further,
     )
+
+
+def _refuse_coarse_pools(level: str, model: geo_data.PublicModel) -> None:
+    """Refuse pools of several units of the model's level, as estimates look for the one that a pool is in."""
+    if not model.geography.lie_within(level, model.level):
+        raise ConfigError(
+            [
+                f'plan.pool_level = "{level}": pools that are measured lie in one unit of the public model '
+                f'each; write "{model.level}" or a finer level, or mechanism = "dirichlet" in [release]'
+            ]
+        )
 
 
 def _calibrated(

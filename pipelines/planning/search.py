@@ -268,7 +268,7 @@ class _Search:
         fixed, ends = self._fixed, list(dict.fromkeys((self._sharing[0], self._sharing[-1])))
         units = [
             replace(fixed, thresholds=(), cell_level=name)
-            for name in _cell_levels(self._config, self._inputs)
+            for name in _cell_levels(self._config, self._inputs, self._sample.workload)
         ]
         if bound < inf:
             first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
@@ -478,15 +478,23 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     ]
 
 
-def _cell_levels(config: ReleaseConfig, inputs: PublicInputs) -> list[str]:
-    """Return the levels whose units are tried as cells: the one asked for, or the model's and finer ones."""
+def _cell_levels(config: ReleaseConfig, inputs: PublicInputs, workload: Workload) -> list[str]:
+    """Return the levels whose units are tried as cells: the one asked for, or the model's and finer ones.
+
+    Where homes of the whole workload are by coarser areas, the levels of these, too.
+    """
     settings, own = config.plan, inputs.model.level
     if settings.coarsening == "units":
         return [settings.cell_level or own]
     if settings.coarsening is not None or settings.split_threshold is not None:
         return []
     levels = inputs.geography.levels
-    return [own, *levels[levels.index(own) + 1 :]] if own in levels else [own]
+    if own not in levels:
+        return [own]
+    homes = {table.home for table in workload.tables if table.weight}
+    lie_within = inputs.model.geography.lie_within
+    coarse = [name for name in levels[: levels.index(own)] if all(lie_within(name, home) for home in homes)]
+    return [own, *levels[levels.index(own) + 1 :], *coarse]
 
 
 def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:

@@ -217,7 +217,8 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
                 known = {*choice.by, *plan.policy.secret}
-                if table.work is None and {*table.attributes} <= known and choice.work is None:
+                fine = plan.geography.lie_within(choice.home, table.home)
+                if fine and table.work is None and {*table.attributes} <= known and choice.work is None:
                     losses[i] = _variation(plan, groups, table, lost)
     return losses
 

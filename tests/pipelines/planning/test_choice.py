@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import pipelines
 from pipelines import ReleaseConfig, make_plan, read_public_inputs
+from pipelines.config.loading import ConfigError
 from pipelines.planning import search
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices
@@ -137,6 +139,49 @@ def test_a_small_table_is_compared_with_the_share_that_suits_it(
     config = small_config(microdata_jobs("csv"), MEASURED, CELLS, {"plan.pool_by": None}, residents)
     (table,) = choose(config, read_public_inputs(config)).tables
     assert table == TableChoice(None, ("age", "sector"), "trct", Fraction("0.2"))
+
+
+def test_a_small_table_says_of_larger_areas_only(
+    small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
+) -> None:
+    """What a table of counties leaves of tracts is not what its noise leaves of counties."""
+    residents = [{"home": "trct", "attributes": ["age"]}, {"home": "cty", "attributes": ["sector"]}]
+    config = small_config(microdata_jobs("csv"), MEASURED, CELLS, {"workload": residents})
+    inputs = read_public_inputs(config)
+    tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
+    sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots) // 2, tables, ("age", "sector"))
+    assert sample.share < 1
+    flows = Choices("trct", 10_000, (), (), "trct")
+    lost = [
+        expected_loss(
+            config,
+            inputs,
+            sample,
+            replace(flows, tables=(TableChoice(None, ("age", "sector"), home, Fraction("0.9")),)),
+        )
+        for home in ("trct", "cty")
+    ]
+    assert lost[0] < lost[1]
+    (table,) = choose(config, inputs).tables
+    assert table.home == "trct"
+
+
+def test_coarser_units_are_tried_as_cells_where_all_homes_are(small_config: Configs) -> None:
+    flows = [{"home": home, "work": "cty"} for home in ("cty", "trct")]
+    for tables, coarse in ((flows[:1], ["cty"]), (flows, [])):
+        config = small_config(MEASURED, {"plan.split_threshold": None, "workload": tables})
+        inputs = read_public_inputs(config)
+        workload = resolve_workload(config.canonical(), inputs.geography, "trct", inputs.slots)
+        assert search._cell_levels(config, inputs, workload) == ["trct", "bgrp", *coarse]
+
+
+def test_measured_pools_lie_in_units_of_the_model(small_config: Configs) -> None:
+    coarse = {"plan.pool_level": "cty", "plan.pool_below": 100}
+    for mechanism in ("geometric", None):
+        with pytest.raises(ConfigError, match=r'plan\.pool_level = "cty": .*write "trct" or a finer level'):
+            make_plan(small_config(MEASURED, coarse, {"release.mechanism": mechanism}))
+    assert make_plan(small_config(coarse)).choices.pool_level == "cty"
 
 
 def test_jobs_with_one_attribute_at_a_time_are_counted_by_one(small_config: Configs) -> None:
