@@ -537,6 +537,8 @@ def _thresholds(
             exponent,
         )
         found[size] = exponent
+    if not found:  # units have few jobs each
+        return start
     nearest = [min(found, key=lambda other: (abs(other - size), other)) for size in range(classes)]
     return replace(start, thresholds=tuple(2.0 ** found[size] for size in nearest))
 

@@ -150,7 +150,7 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
             plan[name] = None if value == AUTO else strata_of(value)
         else:
             plan[name] = (
-                None if value == AUTO else int(value) if name == "pool_below" and value.isdigit() else value
+                None if value == AUTO else int(value) if name == "pool_below" and value.isdecimal() else value
             )
     if plan["pool_by"] is not None:
         plan["pool_by"] = tuple(plan["pool_by"])

@@ -218,6 +218,20 @@ def test_thresholds_serve_their_size_class() -> None:
     assert [choices.threshold(n) for n in (1, 2, 3, 4, 7, 8, 1e6)] == [0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
 
 
+def test_classes_of_which_no_sample_is_large_enough_have_one_threshold(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where every unit has a few jobs, of which a sample has too few units."""
+    monkeypatch.setattr(search, "_FEWEST_JOBS", 10**9)
+    monkeypatch.setattr(search, "draw_sample", lambda *_: ())
+    config = config_of()
+    inputs = read_public_inputs(config)
+    workload = resolve_workload(config.canonical(), inputs.geography, "trct", inputs.slots)
+    start = Choices("trct", 1, (1.0,))
+    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
+    assert search._thresholds(config, inputs, jobs, start, workload) == start
+
+
 def test_descent_finds_the_bottom_of_a_valley() -> None:
     for bottom, start in itertools.product((-8, -3, 0, 5, 8), (-8, -1, 0, 7, 8)):
         asked: list[int] = []
