@@ -217,8 +217,8 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
                 known = {*choice.by, *plan.policy.secret}
-                fine = plan.geography.lie_within(choice.home, table.home)
-                if fine and table.work is None and {*table.attributes} <= known and choice.work is None:
+                counted = table.work is None and choice.work is None and {*table.attributes} <= known
+                if counted and plan.geography.lie_within(choice.home, table.home):
                     losses[i] = _variation(plan, groups, table, lost)
     return losses
 
