@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import os
@@ -18,7 +19,7 @@ from types import MappingProxyType
 
 from pipelines.storage.checksums import sha256_of
 
-__all__ = ["SBOM", "SourceState", "dependency_versions", "source_state"]
+__all__ = ["SBOM", "SourceState", "code_in_use", "dependency_versions", "source_state"]
 
 SBOM = "pipelines/sbom.cdx.json"
 """Where a package has its bill of materials (CycloneDX); `make dist` writes it, and no checkout has one."""
@@ -27,7 +28,8 @@ _DISTRIBUTION = "odsynth"
 
 # What counts as code. A user's own configurations, notebooks and outputs lie in the same checkout and say
 # nothing about the mechanism, so they must not mark a release as made by modified code.
-_CODE = ("synth", "geo_data", "pipelines", "pyproject.toml", "requirements.lock")
+_PACKAGES = ("synth", "geo_data", "pipelines")
+_CODE = (*_PACKAGES, "pyproject.toml", "requirements.lock")
 
 # How setuptools-scm ends the version of a build from changed files: "+g1a2b3c4.d20261121".
 _BUILT_FROM_MODIFIED = re.compile(r"[+.]d\d{8}$")
@@ -101,6 +103,24 @@ def dependency_versions() -> Mapping[str, str]:
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             versions[requirement.name] = importlib.metadata.version(requirement.name)
     return MappingProxyType(dict(sorted(versions.items())))
+
+
+@cache  # asked when a process begins: it goes on with what it has loaded, whatever becomes of the files
+def code_in_use() -> Mapping[str, str]:
+    """Return what two processes that work on one release must have in common.
+
+    Returns
+    -------
+    Mapping of str to str
+        The start of the SHA-256 of this project's modules, and the versions of its dependencies. Not the
+        version and commit: what they say of modified code is the same whatever was modified.
+    """
+    root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
+    for package in _PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            if path.name != "_version.py":  # says when it was built
+                digest.update(f"{path.relative_to(root).as_posix()}\0{sha256_of(path)}\n".encode())
+    return MappingProxyType({"code of odsynth": digest.hexdigest()[:16], **dependency_versions()})
 
 
 def _is_source_folder(root: Path) -> bool:

@@ -32,6 +32,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.side_by_side import SideBySide
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import Part
+from pipelines.release.provenance import code_in_use
 from pipelines.running.batches import RunBatches, Task
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
@@ -278,7 +279,8 @@ class _ClusterMap:
                 _wait_for_worker(client)
                 # To as many workers as there are items; others get it from these.
                 self._sent = function, client.scatter(function, broadcast=len(items), hash=False)
-            futures = client.map(_call, [self._sent[1]] * len(items), items, pure=False, retries=_RETRIES)
+            call = partial(_call, dict(code_in_use()))
+            futures = client.map(call, [self._sent[1]] * len(items), items, pure=False, retries=_RETRIES)
             for _ in _finished(client, futures):
                 pass
             if lives == 0 or "cancelled" not in {future.status for future in futures}:
@@ -295,8 +297,25 @@ def _wait_for_worker(client: Client) -> None:
         raise _NoWorkersError(limit) from None
 
 
-def _call(function: Callable[[_S], _T], item: _S) -> _T:
+def _call(code: dict[str, str], function: Callable[[_S], _T], item: _S) -> _T:
+    _require_code(code)
     return function(item)
+
+
+def _require_code(code: dict[str, str]) -> None:
+    """Refuse to work, in each task, as workers may join at any time, for a process that has other code.
+
+    The certificate and the plan say what that process has.
+    """
+    mine = code_in_use()
+    names = [name for name in sorted({*code, *mine}) if code.get(name) != mine.get(name)]
+    if names:
+        told = (f"{name} {mine.get(name, 'none')} (here {code.get(name, 'none')})" for name in names)
+        raise _OtherCodeError(", ".join(told))
+
+
+class _OtherCodeError(Exception):
+    """A worker has other code than the process that it works for; says which."""
 
 
 def _connect_limit() -> float:
@@ -379,7 +398,8 @@ def _on_cluster(
     same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (place, name, task))
     try:
         with _lost_in_words(client, "what was drawn is kept", "resume"):
-            futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
+            draw = partial(_draw, dict(code_in_use()))
+            futures = client.map(draw, *same, todo, pure=False, retries=_RETRIES)
             batch_of = {future.key: batch for future, batch in zip(futures, todo, strict=True)}
             for done, future in enumerate(_finished(client, futures), start=1):
                 # What a batch gives is on the disk. A drawn one is asked for nothing: it would be for ever,
@@ -445,13 +465,13 @@ def _wait_limit() -> float:
 
 @contextmanager
 def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
-    """Say of a cluster that does not work any more what became of it, how things stand, and what to do.
+    """Say of a cluster that cannot be used any more what became of it, how things stand, and what to do.
 
     Raises
     ------
     ConnectionError
-        If the scheduler is gone or does not answer, no worker is there for too long, or one after the other
-        dies; names the address.
+        If the scheduler is gone or does not answer, no worker is there for too long, one after the other
+        dies, or has other code than this process; names the address.
     """
     from distributed import KilledWorker
     from distributed.scheduler import NoWorkerError
@@ -465,6 +485,9 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
     except KilledWorker:
         fix = "give the workers more memory, or see their logs"
         raise lost("task after task, the workers that did it have died", fix) from None
+    except _OtherCodeError as error:
+        fix = "install the same version of odsynth and of its dependencies on all workers, start them anew"
+        raise lost(f"a worker of the Dask cluster has other code than this process: {error}", fix) from None
     except (NoWorkerError, _NoWorkersError) as error:
         # The limit of the scheduler's own configuration, or of ours.
         seconds = error.timeout if isinstance(error, NoWorkerError) else error.seconds
@@ -483,9 +506,10 @@ def _forget() -> None:
     _run_in.cache_clear()
 
 
-def _draw(place: Path | RunStore, name: str, task: Task, batch: int) -> None:
+def _draw(code: dict[str, str], place: Path | RunStore, name: str, task: Task, batch: int) -> None:
     """Measure or draw a batch on a worker, which knows the run by its folder, or store, and its name."""
     forbid_core_dumps()
+    _require_code(code)
     run = _run_in(place, name)
     try:
         if isinstance(place, RunStore):

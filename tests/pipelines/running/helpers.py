@@ -97,16 +97,19 @@ def interrupted(
 
 @contextmanager
 def cluster_of_processes(
-    folder: Path, workers: int = 1, *options: str
+    folder: Path, workers: int = 1, *options: str, path: Path | None = None
 ) -> Iterator[tuple[str, Process, list[Process]]]:
-    """Start a scheduler and workers without nannies; give the address and the processes."""
+    """Start a scheduler and workers without nannies; give the address and the processes.
+
+    Workers take modules from `path`, where one is given.
+    """
     file = folder / "scheduler.json"
     command = [sys.executable, "-W", "ignore", "-m", "dask"]
     more = ["--scheduler-file", str(file), "--no-dashboard"]
     started = [subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *more])]
     try:
         worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
-        started += [subprocess.Popen([*command, *worker, *options]) for _ in range(workers)]
+        started += [subprocess.Popen([*command, *worker, *options], cwd=path) for _ in range(workers)]
         until = time.monotonic() + 60
         # Dask does not write it in one piece.
         while (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from pipelines.planning import simulation, trials
 from pipelines.running import executor as drawing
 from pipelines.running.folder import RunFolder
 
-from .helpers import KILLING, Configs, everything, interrupted, seeded
+from .helpers import KILLING, Configs, cluster_of_processes, everything, interrupted, seeded
 
 pytestmark = KILLING
 
@@ -82,6 +83,26 @@ def test_a_cluster_plans_as_threads_do(
     assert asked.count("_Trial") > 4
     # In each world with noise and without.
     assert asked.count("_MeasuredTrial") == (2 * simulation._MOST_WORLDS if mechanism == "geometric" else 0)
+
+
+def test_workers_with_other_code_do_nothing(many_batches: Configs, frozen_day: None, tmp_path: Path) -> None:
+    """The certificate says what the code is that drew."""
+    other, root = tmp_path / "other", Path(pipelines.__file__).parents[1]
+    for package in ("synth", "geo_data", "pipelines"):
+        shutil.copytree(root / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (other / "synth/urn.py").open("a", encoding="utf-8") as urn:
+        urn.write("# one more line\n")
+    config = many_batches()
+    with cluster_of_processes(tmp_path, path=other) as (address, *_):
+        words = r"a worker .* has other code than this process: code of odsynth \w{16} \(here \w{16}\); "
+        with drawing.trying_on(address) as call:
+            assert call is not None
+            with pytest.raises(ConnectionError, match=f"{words}nothing was paid. Fix: install"):
+                call((tmp_path / "done").touch, [0o600])
+        with pytest.raises(ConnectionError, match=f"{words}what was drawn is kept. Fix: .* and resume"):
+            seeded(config, scheduler=address)
+    assert not (tmp_path / "done").exists()
+    assert not [part for part in RunFolder.of(config.release.out).parts.rglob("*") if part.is_file()]
 
 
 def die_once(mark: Path, number: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from pipelines import make_plan, run
+from pipelines.release.provenance import code_in_use
 from pipelines.running import executor as drawing
 from pipelines.running.executor import _draw, local_workers
 
@@ -175,5 +176,5 @@ def test_an_error_on_a_worker_says_nothing_of_the_data(
     monkeypatch.setattr(drawing, "_run_in", lambda *_: Broken())
     for task in ("draw", "measure"):
         with pytest.raises(RuntimeError, match=rf"^batch 3: {task} failed \(KeyError\)$") as caught:
-            _draw(tmp_path, "a run", task, 3)
+            _draw(dict(code_in_use()), tmp_path, "a run", task, 3)
         assert caught.value.__suppress_context__

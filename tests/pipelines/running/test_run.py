@@ -32,6 +32,7 @@ from pipelines.planning.plan import batches
 from pipelines.release import certificate, layout
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate
 from pipelines.release.layout import MANIFEST, file_names, public_files
+from pipelines.release.provenance import code_in_use
 from pipelines.running import batches as drawing
 from pipelines.running import executor, folder
 from pipelines.running import run as releasing
@@ -478,7 +479,7 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
         _: object, folder: Path, name: str, task: Task, todo: list[int], *__: object, **___: object
     ) -> None:
         for batch in todo:
-            executor._draw(folder, name, task, batch)
+            executor._draw(dict(code_in_use()), folder, name, task, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         client = SimpleNamespace(dashboard_link="")
@@ -505,7 +506,7 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_conf
         task.draw(0)
     assert everything(staging.parts) == before
     with pytest.raises(ValueError, match="another run has taken the place"):
-        executor._draw(staging.folder, lost.name, "draw", 0)
+        executor._draw(dict(code_in_use()), staging.folder, lost.name, "draw", 0)
 
 
 def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, tmp_path: Path) -> None:
