@@ -23,7 +23,7 @@ from synth._words import compiled as _compiled
 from synth._words import inlined as _inlined
 from synth.randomness import WordStream
 
-__all__ = ["divide", "round_flow", "share_out"]
+__all__ = ["divide", "expect_shares", "round_flow", "share_out"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -90,6 +90,24 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
 
     Parameters
     ----------
+    counts, n, expected, pull
+        As for `expect_shares`.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n_cells)
+        With both sums. Each entry is the whole number below or above that of `expect_shares`, which is its
+        expectation.
+    """
+    return _rounded(_fitted(expected, np.exp(pull), n, counts), (), (), 16, stream)
+
+
+def expect_shares(counts: Int64, n: Int64, expected: Float64, pull: Float64) -> Float64:
+    """Fit expected jobs to whole counts of cells and to the sizes of rows.
+
+    Parameters
+    ----------
     counts : ndarray of int64, shape (n_cells,)
         At least 1 each; they add up to as much as `n`.
     n : ndarray of int64, shape (n_rows,)
@@ -98,16 +116,14 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
         of rows and columns until both sums are right; where that cannot be, the entries themselves are.
     pull : ndarray of float64, shape (n_rows, n_cells)
         Logarithms of further factors of these odds.
-    stream : WordStream
 
     Returns
     -------
-    ndarray of int64, shape (n_rows, n_cells)
-        With both sums. Each entry is the whole number below or above the fitted one, which is its
-        expectation.
+    ndarray of float64, shape (n_rows, n_cells)
+        With both sums.
     """
-    mass = _fitted(expected, np.exp(pull), n, counts)
-    return _rounded(mass, (), (), 16, stream)
+    parts: Int64 = _fitted(expected, np.exp(pull), n, counts)
+    return parts / _UNIT
 
 
 def _rounded(

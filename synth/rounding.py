@@ -17,14 +17,14 @@ cell of such a table too little or too much of makes it more or less likely in l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.estimation import Estimate
-from synth.flows import divide, round_flow, share_out
+from synth.flows import divide, expect_shares, round_flow, share_out
 from synth.projection import offsets_of, shuffled
 from synth.randomness import WordStream
 
@@ -33,7 +33,9 @@ __all__ = ["Rounding"]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+_Fitted = tuple[Int64, Int64, Float64, Float64]  # what `expect_shares` is told
 
+_MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
 _STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times as likely
 
 
@@ -71,19 +73,26 @@ class Rounding:
         ndarray of int64, shape (n_rows, n_cells)
             Each row adds up to its jobs.
         """
-        groups, own = self._estimate.groups, self._estimate.groups.rows(position)
-        expected, n = self._estimate.rows(position), groups.n[own]
-        steps = [_numbered(step[own]) for step in groups.steps]
-        areas = self._estimate.layouts[position].areas()
+        expected, n, steps, areas = self._expected(position)
         if not self._steered:
             return round_flow(expected, n, steps, areas, stream)
-        part = steps[-1] if steps else np.zeros(n.size, np.int64)
-        first = np.flatnonzero(np.append(True, np.diff(part) > 0))
+        first = _heads(steps[-1]) if steps else np.zeros(1, np.int64)
         sums = np.add.reduceat(expected, first, axis=0)
         counts = round_flow(
             sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
         )
-        return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
+
+        def share(rows: slice, cells: Int64, fitted: _Fitted) -> Int64:
+            return share_out(*fitted, stream)
+
+        return self._shared_out(position, counts, np.append(first, n.size), expected, share)
+
+    def _expected(self, position: int) -> tuple[Float64, Int64, list[Int64], list[Int64]]:
+        """Return expected jobs of a place, sizes of its rows, its nested parts, and areas of its cells."""
+        groups, own = self._estimate.groups, self._estimate.groups.rows(position)
+        steps = [_numbered(step[own]) for step in groups.steps]
+        areas = self._estimate.layouts[position].areas()
+        return self._estimate.rows(position), groups.n[own], steps, areas
 
     def homes(
         self,
@@ -120,10 +129,74 @@ class Rounding:
             found.append(cells[_in_random_order(divide(own[cells], sizes, within, stream), sizes, stream)])
         return np.concatenate(found)
 
+    def allows(
+        self,
+        position: int,
+        homes: Int32,
+        parts: Sequence[Int64] | None = None,
+        areas: Sequence[Int64] = (),
+        *,
+        apart: bool = True,
+    ) -> bool:
+        """Say whether `homes` could have returned these.
+
+        Parameters
+        ----------
+        position, parts, areas
+            As for `homes`; of places before it this object must have been asked in the same order.
+        homes : ndarray of int32, shape (jobs of the place,)
+            Cells, row after row, and part after part inside each.
+        apart : bool
+            Whether it is known which row each home is of, and not only which part of the place
+            (`JobGroups.steps`).
+
+        Returns
+        -------
+        bool
+            Whether every sum that is kept is the whole number below or above what is expected, and every row
+            has what it can have been given of its part.
+        """
+        expected, n, steps, own = self._expected(position)
+        row = np.repeat(np.arange(n.size), n)
+        counts = _counted(row, homes, expected.shape)
+        if not apart or self._steered:
+            first = _heads(steps[-1]) if steps else np.zeros(1, np.int64)
+            whole = np.add.reduceat(counts, first, axis=0)
+            off = whole - np.add.reduceat(expected, first, axis=0)
+            fits = _are_near(off, [step[first] for step in steps[:-1]], own)
+        else:
+            fits = _are_near(counts - expected, steps, own)
+        if not apart or not fits:
+            return fits
+        if self._steered:
+
+            def share(rows: slice, cells: Int64, fitted: _Fitted) -> Int64:
+                nonlocal fits
+                found = counts[rows, cells]
+                fits = fits and _are_near(found - expect_shares(*fitted), (), ())
+                return found
+
+            self._shared_out(position, whole, np.append(first, n.size), expected, share)
+        for r, sizes in enumerate(parts or ()):
+            cells, inside = np.unique(homes[row == r], return_inverse=True)
+            found = _counted(np.repeat(np.arange(sizes.size), sizes), inside, (sizes.size, cells.size))
+            due = np.outer(sizes / n[r], counts[r, cells])
+            if not _are_near(found - due, (), [_numbered(area[cells]) for area in areas]):
+                fits = False
+        return fits
+
     def _shared_out(
-        self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream
+        self,
+        position: int,
+        counts: Int64,
+        first: Int64,
+        expected: Float64,
+        share: Callable[[slice, Int64, _Fitted], Int64],
     ) -> Int64:
-        """Share out the counts of each part among its rows, remembering after each what tables lack."""
+        """Share out the counts of each part among its rows, remembering after each what tables lack.
+
+        `share` is told the rows, the cells that have jobs, and what `expect_shares` is.
+        """
         groups, layout = self._estimate.groups, self._estimate.layouts[position]
         n = groups.n[groups.rows(position)]
         start = layout.start[self._steered] + self._bounds[:-1, np.newaxis]
@@ -135,9 +208,8 @@ class Rounding:
             own = counts[part, cells]
             if stop - begin > 1:
                 pull = _pull(self._lacking, self._load, *at, expected[rows], cells)
-                result[begin:stop, cells] = share_out(
-                    own, n[rows], expected[begin:stop, cells], _STEER * pull, stream
-                )
+                fitted = own, n[rows], expected[rows, cells], _STEER * pull
+                result[rows, cells] = share(rows, cells, fitted)
             else:
                 result[begin, cells] = own
             _remember(self._lacking, *at, expected[rows], result[rows])
@@ -158,6 +230,24 @@ def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
 def _in_random_order(counts: Int64, n: Int64, stream: WordStream) -> Int32:
     """Return the cell of every job, row after row."""
     return shuffled(counts.ravel(), np.arange(n.size + 1) * counts.shape[1], n, stream)
+
+
+def _counted(row: Int64, cell: NDArray[np.integer], shape: tuple[int, int]) -> Int64:
+    """Count jobs by row and cell."""
+    return np.bincount(row * shape[1] + cell, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _heads(part: Int64) -> Int64:
+    """Return the first row of each part, or the first cell of each area."""
+    return np.flatnonzero(np.diff(part, prepend=-1))
+
+
+def _are_near(off: NDArray[np.number], steps: Sequence[Int64], areas: Sequence[Int64]) -> bool:
+    """Say whether no sum that Lemma 23 of docs/privacy.md names is off by more than a job."""
+    every = off.sum(axis=0, keepdims=True)
+    sums = [every, off, *(np.add.reduceat(off, _heads(step), axis=0) for step in steps)]
+    sums += [np.add.reduceat(each, _heads(area), axis=1) for area in areas for each in (every, off)]
+    return all(np.abs(each).max(initial=0) <= _MOST_OFF for each in sums)
 
 
 def _numbered(values: Int32 | Int64) -> Int64:

@@ -7,7 +7,7 @@ counted and get their noise in `pipelines.planning.sampling`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,6 +33,7 @@ __all__ = [
     "estimate_factors",
     "estimate_homes",
     "estimate_part",
+    "homes_fit",
     "public_prior",
     "restore_estimate",
 ]
@@ -96,6 +97,8 @@ class JobLayout:
     kept : tuple of TableChoice
         Tables of the workload that nobody measures: else rounding keeps them too, as far as one place's
         expected jobs fit into memory then, and those of all places do not take long.
+    attributes : tuple of str
+        Those by which some of these tables tell jobs apart.
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
@@ -112,6 +115,12 @@ class JobLayout:
         )
         self.whole_groups = _count_apart(plan) > _MOST_ROUNDED
         self.kept = () if self.whole_groups else _kept(plan)
+        self.attributes = self._attributes(self.kept)
+
+    def _attributes(self, kept: Sequence[TableChoice]) -> tuple[str, ...]:
+        choices = self._plan.choices
+        names = (name for table in (*choices.tables, *kept) for name in table.by)
+        return tuple(dict.fromkeys((*choices.pool_by, *names)))
 
     def rows(self, parts: Sequence[slice], *, kept: bool = True) -> JobRows:
         """Return the rows of runs of pools, which are all pools of some places.
@@ -130,9 +139,7 @@ class JobLayout:
         )
         slots, policy = plan.pools.slots.some(own), plan.policy
         more = self.kept if kept else ()
-        names = dict.fromkeys(
-            (*plan.choices.pool_by, *(name for t in (*plan.choices.tables, *more) for name in t.by))
-        )
+        names = self._attributes(more)
         units = geography.unit_of(plan.level, slots.work)
         homes = [slots.home_part, units] if policy.n_parts > 1 else []
         order = np.lexsort([*(slots.attributes[name] for name in reversed(names)), slots.work, *homes])
@@ -375,22 +382,52 @@ def draw_homes(
         Slot after slot.
     """
     rounding, stream = Rounding(fit), key.stream(f"rounding{implicate}", batch)
-    units: dict[int, Int64] = {}  # of cells that many places share
-    drawn = []
-    for i in range(rows.groups.n_places):
-        if rows.parts is None:
-            drawn.append(rounding.homes(i, stream))
-        else:
-            parts, cuts = rows.parts[rows.groups.rows(i)], fit.layouts[i].cuts
-            if id(cuts) not in units:
-                units[id(cuts)] = _units(plan, cuts)
-            drawn.append(rounding.homes(i, stream, parts, [units[id(cuts)]]))
-    cells = np.concatenate(drawn)
-    first = rows.groups.starts[:-1]
-    place = np.repeat(np.arange(first.size, dtype=np.int32), np.add.reduceat(rows.groups.n, first))
+    drawn = [rounding.homes(i, stream, *within) for i, within in enumerate(_inside(plan, rows, fit))]
     domains, shares = drawn_cells(plan, rows, fit)
     stream = key.stream(f"blocks{implicate}", batch)
-    blocks = synth.draw_blocks(domains, place, cells, plan.cumulative_weights, shares, stream)
+    blocks = synth.draw_blocks(
+        domains, _place_of(rows), np.concatenate(drawn), plan.cumulative_weights, shares, stream
+    )
     homes = np.empty_like(blocks)
     homes[rows.slot] = blocks
     return homes
+
+
+def homes_fit(plan: ReleasePlan, rows: JobRows, fit: Estimate, homes: Int32, *, apart: bool) -> bool:
+    """Say whether `draw_homes` could have drawn these homes from an estimate (`synth.rounding`).
+
+    Parameters
+    ----------
+    plan, rows, fit
+        As for `draw_homes`.
+    homes : ndarray of int32, shape (n_slots,)
+        An origin of each slot.
+    apart : bool
+        Whether each slot has the origin that its attributes go with, or only one of its work block and part.
+    """
+    rounding, place = Rounding(fit), _place_of(rows)
+    cells = drawn_cells(plan, rows, fit)[0].locate(place, homes[rows.slot])
+    ends = np.cumsum(np.bincount(place))[:-1]
+    every = zip(np.split(cells, ends), _inside(plan, rows, fit), strict=True)
+    return all(rounding.allows(i, own, *within, apart=apart) for i, (own, within) in enumerate(every))
+
+
+def _place_of(rows: JobRows) -> Int32:
+    """Return the place of each job, row after row: its position among those of the rows."""
+    first = rows.groups.starts[:-1]
+    return np.repeat(np.arange(first.size, dtype=np.int32), np.add.reduceat(rows.groups.n, first))
+
+
+def _inside(
+    plan: ReleasePlan, rows: JobRows, fit: Estimate
+) -> Iterator[tuple[()] | tuple[Sequence[Int64], list[Int64]]]:
+    """Yield for each place what of its rows is divided further, and the areas of cells that are kept then."""
+    units: dict[int, Int64] = {}  # of cells that many places share
+    for i in range(rows.groups.n_places):
+        if rows.parts is None:
+            yield ()
+            continue
+        cuts = fit.layouts[i].cuts
+        if id(cuts) not in units:
+            units[id(cuts)] = _units(plan, cuts)
+        yield rows.parts[rows.groups.rows(i)], [units[id(cuts)]]

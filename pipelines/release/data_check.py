@@ -158,15 +158,17 @@ def _check(
             raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
         if not _possible(of_part, public, geography, plan.categories):
             raise DataError(f"{main} has counts that no jobs can have")
-        at, origins = _origins(plan, od)
         if jobs is not None:
-            counted, of_jobs = jobs.count(own)
+            counted, origins = jobs.count(own)
             if not counted.equals(od):
                 raise DataError(f"{jobs.name} and the OD files hold different commutes")
-            if plan.policy.secret:  # their combinations are in no count of a pair
-                at, origins = work, of_jobs
-        if estimated is not None and not estimated.fits(at, origins):
-            raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
+        if estimated is not None:
+            apart = True
+            if jobs is None:
+                origins = _origins(plan, od, own, estimated.attributes)
+                apart = len(estimated.attributes) + len(plan.policy.secret) < 2
+            if not estimated.fits(origins, apart=apart):
+                raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)
         pairs, blocks = pairs + od.work.size, blocks + np.unique(work).size
@@ -189,17 +191,28 @@ def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:
             yield waiting.popleft().result()
 
 
-def _origins(plan: ReleasePlan, od: PairCounts) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the work block and the origin of every job of an OD table, of one secret attribute at most."""
-    counts, codes = od.counts[:, :1], dict[str, NDArray[np.integer]]()
-    names = all_counts(plan.categories)
-    for name in plan.policy.secret:
-        counts = od.counts[:, [names.index(column) for column in count_columns(plan.categories)[name]]]
-        codes[name] = np.repeat(np.arange(counts.shape[1]), counts.sum(axis=0))
-    at, home = (np.concatenate([np.repeat(one, n) for n in counts.T]) for one in (od.work, od.home))
-    if len(codes) > 1:
-        codes = {name: np.zeros(home.size, np.int64) for name in codes}  # the file of jobs says which
-    return at, plan.policy.origins(home, codes, plan.geography.n_blocks)
+def _origins(plan: ReleasePlan, od: PairCounts, own: slice, by: Sequence[str]) -> NDArray[np.int32]:
+    """Return an origin for each slot from OD files, which know of one attribute of a job at a time.
+
+    It is that of a job of the slot's work block and part; and of its category, where `by` is one attribute
+    and none is secret.
+    """
+    slots, names = plan.pools.slots, all_counts(plan.categories)
+    secret = tuple(plan.policy.secret)
+    columns = count_columns(plan.categories)
+    told = by if len(by) == 1 and not secret else ()
+    counted = columns[(*secret, *told)[0]] if secret or told else ("S000",)
+    counts = od.counts[:, [names.index(column) for column in counted]].T
+    code = np.repeat(np.arange(len(counted)), counts.sum(axis=1))
+    at, home = (np.concatenate([np.repeat(one, n) for n in counts]) for one in (od.work, od.home))
+    alike = code if told else np.zeros_like(code)
+    jobs = np.lexsort((alike, plan.policy.part(home), at))
+    attributes = [slots.attributes[name][own] for name in told]
+    result = np.empty(home.size, np.int32)
+    result[np.lexsort([*attributes, slots.home_part[own], slots.work[own]])] = plan.policy.origins(
+        home, dict.fromkeys(secret, code), plan.geography.n_blocks
+    )[jobs]
+    return result
 
 
 def _keys(od: PairCounts, geography: Geography) -> NDArray[np.int64]:

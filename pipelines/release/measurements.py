@@ -24,6 +24,7 @@ from pipelines.planning.estimating import (
     drawn_cells,
     estimate_factors,
     estimate_part,
+    homes_fit,
     restore_estimate,
 )
 from pipelines.planning.plan import ReleasePlan, batches
@@ -44,7 +45,6 @@ __all__ = [
     "write_measurements",
 ]
 
-_MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
 Factors = Sequence[Sequence[Cells]]
 _COUNTS = pa.large_list(pa.int64())
 
@@ -213,6 +213,11 @@ class Measurements:
         What `estimate_factors` makes of them, where that is known.
     scratch : Path, optional
         Empty folder for what several tables are fitted with, where that is not known.
+
+    Attributes
+    ----------
+    words : str
+        What was measured, for people.
     """
 
     def __init__(
@@ -247,7 +252,7 @@ class Measurements:
             factors = estimate_part(plan, layout, self._noisy[run], pools)
         else:
             factors = layout.choose(rows, self._factors[run])
-        return Rounded(plan, rows, restore_estimate(plan, rows, factors))
+        return Rounded(plan, rows, restore_estimate(plan, rows, factors), layout.attributes)
 
 
 class Rounded:
@@ -259,10 +264,13 @@ class Rounded:
         Cells of each place, in the order of places.
     shares : synth.OriginShares
         By which a cell is shared among the units in it, by domain.
+    attributes : tuple of str
+        Those by which tables tell jobs apart.
     """
 
-    def __init__(self, plan: ReleasePlan, rows: JobRows, fit: Estimate) -> None:
-        self._plan, self._fit = plan, fit
+    def __init__(self, plan: ReleasePlan, rows: JobRows, fit: Estimate, attributes: tuple[str, ...]) -> None:
+        self.attributes = attributes
+        self._plan, self._rows, self._fit = plan, rows, fit
         self._places = rows.groups.place[rows.groups.starts[:-1]]
         self.domains, self.shares = drawn_cells(plan, rows, fit)
 
@@ -271,24 +279,14 @@ class Rounded:
         unit, policy = self._plan.geography.unit_of(self._plan.level, work), self._plan.policy
         return np.searchsorted(self._places, unit * policy.n_parts + policy.part(home)).astype(np.int32)
 
-    def fits(self, work: NDArray[np.int32], home: NDArray[np.int32]) -> bool:
-        """Say whether homes could have been rounded from the estimate.
-
-        The jobs of a place in a cell, and in an area of cells that no table divides, are the whole number
-        below or above what is expected (`synth.rounding`).
+    def fits(self, homes: NDArray[np.int32], *, apart: bool) -> bool:
+        """Say whether homes could have been rounded from the estimate (`pipelines.planning.homes_fit`).
 
         Parameters
         ----------
-        work, home : ndarray of int32, shape (n_jobs,)
-            Blocks of every job of these places, in any order.
+        homes : ndarray of int32, shape (n_slots,)
+            An origin of each slot of these places.
+        apart : bool
+            Whether each slot has the origin that its attributes go with.
         """
-        place, domains = self.domain(work, home), self.domains
-        at = domains.offsets[place] + domains.locate(place, home)
-        counts = np.bincount(at, minlength=int(domains.offsets[-1]))
-        for position, layout in enumerate(self._fit.layouts):
-            own = counts[domains.offsets[position] : domains.offsets[position + 1]]
-            off = own - self._fit.rows(position).sum(axis=0)
-            sums = [off, *(np.bincount(area, off) for area in layout.areas())]
-            if max(np.abs(each).max() for each in sums) > _MOST_OFF:
-                return False
-        return True
+        return homes_fit(self._plan, self._rows, self._fit, homes, apart=apart)

@@ -258,23 +258,40 @@ def test_other_noisy_counts_are_found(release: Release) -> None:
             assert "the homes cannot have been rounded from the noisy counts" in str(refused(release.public))
 
 
-def test_homes_of_other_cells_are_found(release: Release) -> None:
-    """Homes of a destination exchanged for those of another: totals of work blocks are as they were."""
-    od = release.public / file_names(release.plan.configuration)["od_parquet"]
-    table = pq.read_table(od).to_pandas()
-    jobs = table.loc[table.index.repeat(table["S000"]), ["w_geocode", "h_geocode"]]
-    assert jobs["h_geocode"].nunique() > 2
-    measured = Measurements(
-        release.plan,
-        layout := JobLayout(release.plan),
-        read_measurements(release.public, release.plan, layout),
-    )
-    geography = release.plan.geography
-    work, home = (geography.number(jobs[name]) for name in ("w_geocode", "h_geocode"))
-    everything = slice(0, release.plan.pools.n.size)
-    rounded = measured.of(0, everything)
-    assert rounded.fits(work, home)
-    assert not rounded.fits(work, np.roll(home, len(jobs) // 2))
+@pytest.mark.parametrize("whole", [False, True])
+def test_homes_exchanged_among_jobs_are_found(
+    whole: bool,
+    config: Configs,
+    microdata_jobs: Callable[..., Any],
+    clean_source: object,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Totals of work blocks are as they were; only jobs that no table tells apart may change homes."""
+    if whole:
+        monkeypatch.setattr(estimating, "_MOST_ROUNDED", 0)
+    tables = [{"home": "trct", "work": "trct"}, {"home": "trct", "attributes": ["age"]}]
+    released = run(config(microdata_jobs("csv"), {"workload": tables, "privacy.epsilon": "40"}))
+    plan, slots = released.plan, released.plan.pools.slots
+    assert plan.further
+    layout = JobLayout(plan)
+    assert layout.whole_groups == whole
+    noisy = read_measurements(released.public, plan, layout)
+    rounded = Measurements(plan, layout, noisy, scratch=tmp_path).of(0, slice(0, plan.pools.n.size))
+    jobs = pq.read_table(released.public / file_names(plan.configuration)["jobs_parquet"])
+    homes = plan.geography.number(jobs["h_geocode"])
+
+    def fits(by: list[Any], *, apart: bool = True) -> bool:
+        order = np.lexsort(by[::-1])
+        changed = homes.copy()
+        changed[order] = changed[np.lexsort([np.arange(homes.size)[::-1], *by[::-1]])]
+        return rounded.fits(changed, apart=apart)
+
+    told_apart = [slots.work, *(slots.attributes[name] for name in layout.attributes)]
+    assert fits([*told_apart])
+    assert not fits([plan.geography.unit_of(plan.level, slots.work)])
+    assert not fits([slots.work])
+    assert fits([slots.work], apart=False)
 
 
 @pytest.mark.parametrize(
