@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -51,17 +51,22 @@ _QUOTE, _COMMA, _RETURN, _FEED = b'",\r\n'
 # What comes out of a file: real tables of jobs shrink to a tenth, and to a fiftieth if they say little.
 _RATIO, _ANYWAY = 200, 2**26
 _LINES = 3  # that an error names
-_rows: ContextVar[dict[str, int] | None] = ContextVar("rows", default=None)
+_rows: ContextVar[tuple[dict[str, int], Callable[[int], None]] | None] = ContextVar("rows", default=None)
 
 
 @contextmanager
-def count_rows() -> Iterator[dict[str, int]]:
+def count_rows(told: Callable[[int], None] = lambda files: None) -> Iterator[dict[str, int]]:
     """Count the rows of every table that is read meanwhile; gives a dict that is filled, by path.
 
     A file that is read twice is counted once.
+
+    Parameters
+    ----------
+    told : callable
+        Told after each file how many have been read.
     """
     found: dict[str, int] = {}
-    token = _rows.set(found)
+    token = _rows.set((found, told))
     try:
         yield found
     finally:
@@ -70,8 +75,10 @@ def count_rows() -> Iterator[dict[str, int]]:
 
 def note_rows(path: str | os.PathLike[str], rows: int) -> None:
     """Count the rows of a file for `count_rows`, if anybody asks."""
-    if (found := _rows.get()) is not None:
+    if (counted := _rows.get()) is not None:
+        found, told = counted
         found[os.fspath(path)] = rows
+        told(len(found))
 
 
 def refuse_no_file(path: str | os.PathLike[str]) -> None:

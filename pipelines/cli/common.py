@@ -86,17 +86,20 @@ def counter() -> Callable[[int, int], None] | None:
 
     From a second on it says how much longer the step takes at the pace so far.
     """
+    from pipelines.planning.counting import About
+
     if not sys.stderr.isatty():
         return None
     begin, first, last, whole = time.monotonic(), 0, 0, -1
 
     def show(done: int, of: int) -> None:
         nonlocal begin, first, last, whole
-        if of != whole or done < last:
-            begin, first, whole = time.monotonic(), done, of
-        last = done
+        about = isinstance(of, About)
+        if done < last or (of != whole and not (about and isinstance(whole, About))):
+            begin, first = time.monotonic(), done
+        last, whole = done, of
         took, made = time.monotonic() - begin, done - first
-        words = f"{done:,} of {of:,}" if of else f"{done:,} tried"
+        words = f"{done:,} of {'about ' if about else ''}{of:,}"
         if made and done < of and took > 1:
             words += f", about {math.ceil(took / made * (of - done)):,} s more"
         click.echo(f"\r  {words}\x1b[K", nl=done == of, err=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from pipelines.planning.polygon_tables import read_polygon_tables
 __all__ = [
     "PublicInputs",
     "check_pool_by",
+    "count_job_files",
     "job_source",
     "public_inputs_for",
     "read_geography",
@@ -80,7 +82,9 @@ class PublicInputs:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
 
 
-def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
+def read_public_inputs(
+    config: ReleaseConfig, count: Callable[[int, int], None] | None = None
+) -> PublicInputs:
     """Read the public inputs that a configuration names, and fit the public model to them.
 
     Of the job file only the public side is parsed: work blocks and attributes, never the column of
@@ -90,6 +94,8 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     Parameters
     ----------
     config : ReleaseConfig
+    count : callable, optional
+        Told how many of several files of jobs have been read, and how many there are.
 
     Returns
     -------
@@ -107,7 +113,9 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     with count_rows() as rows:
         geography = read_geography(config)
     _check_codes(config, geography)
-    slots = slot_source(config, geography).slots(read_policy(config, geography))
+    files = config.jobs.files if config.workplaces is None else expand(config.workplaces.file)
+    with count_job_files(files, count):
+        slots = slot_source(config, geography).slots(read_policy(config, geography))
     _check_categories(config, slots)
     check_pool_by(config, slots)
     # Not the rows of jobs: there is one for each pair of home and workplace.
@@ -223,6 +231,20 @@ def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_dat
 def _slot_file(config: ReleaseConfig) -> Path:
     """Return the file to be named where something is wrong with the slots."""
     return config.jobs.file if config.workplaces is None else config.workplaces.file
+
+
+@contextmanager
+def count_job_files(
+    files: Sequence[Path], count: Callable[[int, int], None] | None
+) -> Iterator[dict[str, int]]:
+    """Do what `count_rows` does, and tell `count` how many of several files have been read."""
+
+    def told(done: int) -> None:
+        if count is not None and len(files) > 1:
+            count(done, len(files))
+
+    with count_rows(told) as rows:
+        yield rows
 
 
 def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: list[geo_data.Flows]) -> str:

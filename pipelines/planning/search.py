@@ -28,6 +28,7 @@ from geo_data.arguments import expect
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
+from pipelines.planning.counting import Parts
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
@@ -70,8 +71,8 @@ def make_plan(
     inputs : PublicInputs, optional
         What `read_public_inputs` gave, to spare reading twice.
     count : callable, optional
-        Told how many candidates have been tried, and 0 as long as nobody knows how many will be; then how
-        many classes of pools are calibrated, and how many there are.
+        Told how many candidates have been tried, and `About` how many will be; then how many classes of pools
+        are calibrated, and how many there are.
     side_by_side : callable, optional
         How candidates are tried: called, as `map` is, with a function and items. By default threads try two
         at once of those that measure tables; the plan is always the same.
@@ -90,7 +91,7 @@ def make_plan(
     expect(config, ReleaseConfig, "config", "load_config")
     inputs = read_public_inputs(config) if inputs is None else inputs
     expect(inputs, PublicInputs, "inputs", "read_public_inputs")
-    tried = _Tried(count)
+    tried = Parts(count)
     choices = choose(config, inputs, tried, side_by_side)
     tried.end()
     return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, count=count)
@@ -99,7 +100,7 @@ def make_plan(
 def choose(
     config: ReleaseConfig,
     inputs: PublicInputs,
-    tried: Callable[[], None] = lambda: None,
+    tried: Parts | None = None,
     side_by_side: SideBySide | None = None,
 ) -> Choices:
     """Choose what the configuration leaves to the planner.
@@ -115,7 +116,7 @@ def choose(
     def search(name: str) -> _Search:
         size = _MORE_JOBS if synth.MECHANISMS[name].resamples else SAMPLE_JOBS
         sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(inputs.slots.attributes))
-        return _Search(config, inputs, sample, jobs, name, tried, side_by_side)
+        return _Search(config, inputs, sample, jobs, name, tried or Parts(), side_by_side)
 
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     first, *others = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
@@ -127,20 +128,9 @@ def choose(
     return best
 
 
-class _Tried:
-    """Counts candidates that were tried, whose number nobody knows before the end."""
-
-    def __init__(self, count: Callable[[int, int], None] | None) -> None:
-        self._count, self._number = count, 0
-
-    def __call__(self) -> None:
-        self._number += 1
-        if self._count is not None:
-            self._count(self._number, 0)
-
-    def end(self) -> None:
-        if self._count is not None and self._number:
-            self._count(self._number, self._number)
+def _usual(ways: int) -> int:
+    """Return about how many candidates are tried on the way down, as it was in regions of all sizes."""
+    return 4 + ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +182,7 @@ class _Search:
     jobs : ndarray of int64, shape (n_blocks,)
         Of every work block.
     mechanism : str
-    tried : callable
+    tried : Parts
         Told of each candidate that was tried.
     side_by_side : callable
         As for `make_plan`.
@@ -205,7 +195,7 @@ class _Search:
         sample: Sample,
         jobs: NDArray[np.int64],
         mechanism: str,
-        tried: Callable[[], None],
+        tried: Parts,
         side_by_side: SideBySide | None,
     ) -> None:
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
@@ -273,6 +263,7 @@ class _Search:
         if bound < inf:
             first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
             first = [_shared(cells, end) for cells in first or [fixed] for end in ends]
+            self._told.expect(len(first))
             if self.value(quick := self._lowest(first)) > bound:
                 return quick
         elif self._adaptive and not self._measures:
@@ -310,9 +301,12 @@ class _Search:
         names = tuple(inputs.slots.attributes)
         more = draw_sample(inputs, self._jobs, self._jobs > 0, _MANY_JOBS, sample.workload, names)
 
+        self._told.expect(len(last))
+
         def value(one: Choices) -> float:
+            found = float(np.mean(try_candidate(self._config, inputs, more, one)))
             self._told()
-            return float(np.mean(try_candidate(self._config, inputs, more, one)))
+            return found
 
         return min(last, key=value)
 
@@ -342,6 +336,7 @@ class _Search:
             if self._can_be(replace(cells, tables=tables))
         ]
         measured = [one for one in first if one.tables]
+        self._told.expect(len(first) + (_usual(1) if measured else 0) + _usual(5))
         if measured and not self._whole:
             # Much depends on its share, which is found before other kinds are left behind.
             self._try_all(first)
@@ -372,6 +367,7 @@ class _Search:
                 first = [*kinds, *(self._downhill(one, [self._rescaled]) for one in kinds)]
         self._try_all(first)
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
+        self._told.expect(len(begin) * _usual(len(ways)))
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
     def _downhill(self, choices: Choices, ways: Sequence[_Way]) -> Choices:

@@ -20,6 +20,7 @@ import geo_data
 import synth
 from geo_data.arguments import expect
 from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accuracy
+from pipelines.planning.counting import Parts
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
@@ -351,6 +352,7 @@ def simulate_utility(
     trial_jobs: int = _TRIAL_JOBS,
     batch_jobs: int | None = None,
     side_by_side: SideBySide | None = None,
+    count: Callable[[int, int], None] | None = None,
 ) -> SimulatedUtility:
     """Run a plan, or a part of it, on proxy truth and measure what it loses.
 
@@ -374,17 +376,21 @@ def simulate_utility(
     side_by_side : callable, optional
         Where one table is measured: how batches are drawn; called, as `map` is, with a function and items. By
         default by threads of this process.
+    count : callable, optional
+        Told how many parts of this are done, and how many there are.
 
     Returns
     -------
     SimulatedUtility
     """
     worlds = _worlds(plan, trial_jobs) if homes is None else 1
+    draws = ("released", "public", "without_noise")
+    done = Parts(count, worlds * (len(draws) + 1))
     trials = (
         _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, side_by_side)
         for i in range(worlds)
     )
-    trial, drawn, lost, measured = _tried(trials, ("released", "public", "without_noise"), measures=True)
+    trial, drawn, lost, measured = _tried(trials, draws, done, measures=True)
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
@@ -402,7 +408,10 @@ def simulate_utility(
 
 
 def simulate_accuracy(
-    plan: ReleasePlan, model: geo_data.PublicModel, side_by_side: SideBySide | None = None
+    plan: ReleasePlan,
+    model: geo_data.PublicModel,
+    side_by_side: SideBySide | None = None,
+    count: Callable[[int, int], None] | None = None,
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for.
 
@@ -411,30 +420,34 @@ def simulate_accuracy(
     plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
-    side_by_side : callable, optional
+    side_by_side, count : callable, optional
         As for `simulate_utility`.
     """
-    worlds = range(_worlds(plan, _TRIAL_JOBS))
+    worlds, draws = range(_worlds(plan, _TRIAL_JOBS)), ("released", "public")
+    done = Parts(count, len(worlds) * (len(draws) + 1))
     trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in worlds)
-    trial, drawn, lost, _ = _tried(trials, ("released", "public"))
+    trial, drawn, lost, _ = _tried(trials, draws, done)
     return trial.accuracy(drawn, lost)
 
 
 def _tried(
-    trials: Iterable[_Trial], draws: Sequence[str], *, measures: bool = False
+    trials: Iterable[_Trial], draws: Sequence[str], done: Callable[[], None], *, measures: bool = False
 ) -> tuple[_Trial, list[CountedJobs], NDArray[np.float64], list[float]]:
     """Try a plan in one world after the other.
+
+    Each draw is a part that is done, and what is measured of it is one more.
 
     Return the first with what is drawn there, and means over all of losses, (draws, tables), and measures.
     """
     losses: list[list[NDArray[np.float64]]] = []
     measured = []
     for trial in trials:
-        drawn = trial.draw(*(getattr(trial, name) for name in draws))
+        drawn = trial.draw([getattr(trial, name) for name in draws], done)
         if not losses:
             first, kept = trial, drawn
         losses.append(trial.losses(*drawn))
         measured.append(trial.measures(drawn[0]) if measures else [])
+        done()
     return first, kept, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 
 
@@ -505,12 +518,17 @@ class _Trial:
         known = losses[:2].T.tolist()
         return expected_accuracy(self.workload, self.true, released, public, self.share, known)
 
-    def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
+    def draw(
+        self, draws: Sequence[Callable[[], NDArray[np.int32]]], done: Callable[[], None]
+    ) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
         together = _cells(self._plan) <= _FEW_CELLS and self._side_by_side is None
         with ThreadPoolExecutor(2 if together else 1) as threads:
-            homes = list(threads.map(lambda draw: draw(), draws))
+            homes = []
+            for drawn in threads.map(lambda draw: draw(), draws):
+                homes.append(drawn)
+                done()
         work, policy = self.true.work, self._plan.policy
         return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
 

@@ -157,8 +157,8 @@ def plan(
     report : callable, optional
         Told each step as it begins.
     count : callable, optional
-        Told how many parts of a step are done, and how many there are (0 while nobody knows), where it has
-        parts.
+        Told how many parts of a step are done, and how many there are, where it has parts; an `About`
+        (`pipelines.planning.counting`) while nobody knows.
     scheduler : str, optional
         Address of a Dask cluster (``tcp://...``) whose workers try plans; by default threads of this
         process. The plan is the same.
@@ -190,12 +190,12 @@ def plan(
     progress = Progress(report, count, PLAN_STEPS)
     with trying_on(scheduler) as side_by_side:
         with progress.step(Step.READ_PUBLIC_INPUTS):
-            inputs = read_public_inputs(config)
+            inputs = read_public_inputs(config, count)
         with progress.step(Step.CHOOSE):
             made = make_plan(config, inputs, count=count, side_by_side=side_by_side)
             guarantee = certify(made)
         with progress.step(Step.SIMULATE):
-            utility = simulate_utility(made, inputs.model, side_by_side=side_by_side)
+            utility = simulate_utility(made, inputs.model, side_by_side=side_by_side, count=count)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
-from geo_data.delimited import count_rows
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.planning.estimating import JobLayout
@@ -24,7 +23,7 @@ from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import refuse_as_public, refuse_copies
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import read_polygon_tables
-from pipelines.planning.public_inputs import job_source, read_public_inputs
+from pipelines.planning.public_inputs import count_job_files, job_source, read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_accuracy
 from pipelines.planning.storage import load_plan, save_plan
@@ -199,7 +198,9 @@ def run(
             if config.workplaces is not None:
                 progress.say(_PROTECTED_TOTALS)
             with progress.step(Step.READ_ORIGINS):
-                jobs_sha256, rows = _keep_homes(config, made, staging, given=reviewed is not None)
+                jobs_sha256, rows = _keep_homes(
+                    config, made, staging, progress.count, given=reviewed is not None
+                )
             state = replace(state, inputs=jobs_sha256, rows=rows)
             staging.save(state, key)
             try:
@@ -341,17 +342,17 @@ def _write_plan(
     config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress, scheduler: str | None
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
     """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
-    stored, counted = public / "plan", progress.count if progress.counted else None
+    stored, count = public / "plan", progress.count if progress.counted else None
     if reviewed is None:
         with trying_on(scheduler) as side_by_side:
             with progress.step(Step.MAKE_PLAN):
-                inputs = read_public_inputs(config)
-                plan = make_plan(config, inputs, count=counted, side_by_side=side_by_side)
+                inputs = read_public_inputs(config, count)
+                plan = make_plan(config, inputs, count=count, side_by_side=side_by_side)
                 polygons = inputs.polygons
                 write_names(inputs.names, plan.geography, public)
                 plan_sha256 = save_plan(plan, stored)
             with progress.step(Step.SIMULATE):
-                accuracy = simulate_accuracy(plan, inputs.model, side_by_side)
+                accuracy = simulate_accuracy(plan, inputs.model, side_by_side, count)
                 write_accuracy(accuracy, plan_sha256, public)
         del inputs, plan  # both are large: nothing needs the public model any more, or two plans
         with progress.step(Step.CERTIFY):
@@ -425,7 +426,12 @@ def _put_in_place(staging: RunFolder, out: Path) -> None:
 
 
 def _keep_homes(
-    config: ReleaseConfig, plan: ReleasePlan, staging: RunFolder, *, given: bool
+    config: ReleaseConfig,
+    plan: ReleasePlan,
+    staging: RunFolder,
+    count: Callable[[int, int], None],
+    *,
+    given: bool,
 ) -> tuple[dict[str, str], dict[str, int]]:
     """Read the confidential homes, file by file, and keep those of each batch in files of their own.
 
@@ -438,7 +444,7 @@ def _keep_homes(
     sha256: dict[str, str] = {}
     source = job_source(config, plan.geography, sha256)
     try:
-        with count_rows() as rows:
+        with count_job_files(config.jobs.files, count) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:

@@ -91,8 +91,8 @@ class Progress:
     report : callable or None
         Told each step as it begins.
     count : callable, optional
-        Told how many parts of a step are done, and how many there are (0 while nobody knows), where it has
-        parts.
+        Told how many parts of a step are done, and how many there are, where it has parts; an `About`
+        (`pipelines.planning.counting`) while nobody knows.
     steps : tuple of Step, optional
         All that there will be, in order; unless given, it is not known yet how many.
     """

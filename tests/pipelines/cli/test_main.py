@@ -24,6 +24,7 @@ import pipelines
 import synth
 from pipelines.cli.common import counter
 from pipelines.cli.main import main
+from pipelines.planning.counting import About
 from pipelines.release import certificate
 from pipelines.running import batches
 from pipelines.running import run as releasing
@@ -785,14 +786,15 @@ def test_progress_says_how_much_longer_a_step_takes(
     assert counter() is None  # nobody is looking
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     clock = iter(
-        [0, 5, 5, 6, 7, 7, 10, 10, 14, 17]
+        [0, 5, 5, 7, 7, 7, 10, 10, 14, 17]
     )  # when it is made, where a count begins, and at each message
     monkeypatch.setattr("pipelines.cli.common.time", SimpleNamespace(monotonic=lambda: next(clock)))
     show = counter()
     assert show is not None
-    for done, of in ((1, 0), (2, 0), (2, 2)):
+    for done, of in ((1, About(3)), (2, About(4)), (2, 2)):
         show(done, of)
     for done in (1, 3, 4):
         show(done, 4)
     lines = [line.partition("\x1b")[0].strip() for line in capsys.readouterr().err.split("\r")[1:]]
-    assert lines == ["1 tried", "2 tried", "2 of 2", "1 of 4", "3 of 4, about 2 s more", "4 of 4"]
+    tried = ["1 of about 3", "2 of about 4, about 4 s more", "2 of 2"]
+    assert lines == [*tried, "1 of 4", "3 of 4, about 2 s more", "4 of 4"]

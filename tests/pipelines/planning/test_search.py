@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ import synth
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
 from pipelines.planning import search, side_by_side, trials
 from pipelines.planning.assembling import assemble
+from pipelines.planning.counting import About
 from pipelines.planning.plan import Choices
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, choose
@@ -100,6 +102,26 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
     assert choose(config, inputs, side_by_side=map) == together
     assert losses == known
     assert threads - {threading.get_ident()}
+
+
+def test_every_step_says_how_far_it_is(small_config: Configs, zones: dict[str, Any], tmp_path: Path) -> None:
+    """Files of jobs, candidates, classes of pools, and the trial of the plan: each to its end."""
+    told: list[list[tuple[int, int]]] = [[]]
+    pipelines.plan(
+        small_config(FREE, zones),
+        tmp_path / "plan",
+        report=lambda words: told.append([]) if "..." in words else None,
+        count=lambda done, of: told[-1].append((done, of)),
+    )
+    _, read, chosen, tried = told
+    assert read == [(1, 2), (2, 2)]
+    candidates = [(done, of) for done, of in chosen if isinstance(of, About)]
+    assert [done for done, _ in candidates] == list(range(1, len(candidates) + 1))
+    assert all(done < of for done, of in candidates)
+    known = chosen[len(candidates) :]
+    assert known[0] == (len(candidates), len(candidates))
+    assert known[-1][0] == known[-1][1]
+    assert [done for done, _ in tried] == list(range(tried[0][1] + 1))
 
 
 @pytest.mark.parametrize("limit", [1, 100])
