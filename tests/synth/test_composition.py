@@ -185,12 +185,20 @@ def test_one_urn_cut_in_k_costs_less_epsilon_than_k_urns() -> None:
     pools = synth.Pools(n, n, np.zeros(2, np.int32))
     domains = synth.Domains(6, np.array([0, 6]), np.arange(6, dtype=np.int32), np.zeros(6, np.uint8))
     mechanism, prior, delta = synth.MECHANISMS["dirichlet"], Fraction(1, 5), Fraction(1, 10**5)
-    one = synth.smallest_epsilon_plan(mechanism, pools, domains, (Fraction(1),), delta / 2, prior)
+
+    def smallest_epsilon(pools: synth.Pools, delta: Fraction) -> Fraction:
+        tiny = Fraction(1, 10**6)
+        with pytest.raises(synth.BudgetTooSmallError) as refused:
+            mechanism.calibrate(pools, domains, (Fraction(1),), tiny, delta, prior)
+        assert refused.value.smallest is not None
+        return refused.value.smallest
+
+    one = smallest_epsilon(pools, delta / 2)
     wide = one_urn_implicates(pools, 2)
     assert wide.m.tolist() == [40, 100]
     assert wide.n.tolist() == [20, 50]
-    cut = synth.smallest_epsilon_plan(mechanism, wide, domains, (Fraction(1),), delta, prior)
-    assert one.epsilon < cut.epsilon < compose([(one.epsilon, one.delta)] * 2)[0]
+    cut = smallest_epsilon(wide, delta)
+    assert one < cut < compose([(one, delta / 2)] * 2)[0]
     with pytest.raises(ValueError, match="at least one"):
         one_urn_implicates(pools, 0)
 
