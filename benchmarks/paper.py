@@ -171,7 +171,7 @@ def rhode_island() -> synth.Plan:
 
 def compared_pools(plan: synth.Plan, gain: int) -> list[str]:
     """Return a row: both calibrations for every pool of a plan, retention 1."""
-    pools, cells = plan.pools, plan.domains.n_cells[plan.pools.domain]
+    pools, cells = plan.pools, plan.k
     delta, records = plan.delta, plan.pools.n_records
     sizes, pool_of = np.unique(np.stack([pools.n, cells]), axis=1, return_inverse=True)
     paper = np.array(

@@ -284,7 +284,7 @@ GOALS = {
 def paper_priors(plan: pipelines.ReleasePlan) -> NDArray[np.float64]:
     """Return the paper's prior for every pool; a pool of n of N jobs has delta n / N, as here."""
     numeric, gain = plan.numeric, Fraction(math.exp(plan.numeric.epsilon))
-    n, k = numeric.pools.n, numeric.domains.n_cells[numeric.pools.domain]
+    n, k = numeric.pools.n, numeric.k
     sizes, pool = np.unique(np.stack([n, k]), axis=1, return_inverse=True)
     found = [
         paper_prior(slots, slots, cells, gain, numeric.delta * slots / numeric.pools.n_records)

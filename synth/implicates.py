@@ -380,13 +380,7 @@ class Implicates:
             self._chances = _mixture(alone)
             self._around = np.split(mean / sums.n, self._bounds[1:-1])
             return
-        noise = sums.noise(mean)
-        off = (sums.value - mean) ** 2
-        logs = []
-        for concentration in _GRID.tolist():
-            spread = spread_of(mean, sums.n, concentration) + noise
-            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
-        self.k_place = _likely(logs)
+        self.k_place = _concentration(sums, mean)
         mean = sums.times(product(self.families[: self._shared], effects.last[: self._shared]))
         self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
         jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
@@ -752,6 +746,15 @@ def _follows(label: Int32, of: Int32) -> bool:
     return bool(np.unique(np.stack([of, label]), axis=1).shape[1] == np.unique(of).size)
 
 
+def _concentration(sums: Sums, mean: Float64) -> float:
+    """Return how near places are to these means of their sums."""
+    off, noise, logs = (sums.value - mean) ** 2, sums.noise(mean), []
+    for concentration in _GRID.tolist():
+        spread = spread_of(mean, sums.n, concentration) + noise
+        logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+    return _likely(logs)
+
+
 def _likely(logs: list[float]) -> float:
     """Return the smallest concentration of the grid that is not much less likely than the best."""
     best = max(logs)
@@ -837,11 +840,7 @@ class _Others:
 
     def __init__(self, sums: Sums, unit: Int64, bounds: Int64) -> None:
         self.sums, self._unit, self._bounds = sums, unit, bounds
-        off, logs = (sums.value - sums.expected) ** 2, []
-        for concentration in _GRID.tolist():
-            spread = spread_of(sums.expected, sums.n, concentration) + sums.noise(sums.expected)
-            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
-        self.k_place = _likely(logs)
+        self.k_place = _concentration(sums, sums.expected)
         self._first = np.searchsorted(sums.owner, np.arange(bounds.size))
 
     def cells(self, position: int) -> tuple[slice, Int64]:

@@ -361,3 +361,8 @@ class Plan:
             f"{'records' if self.record_range is None else 'public slots'}, "
             f"{self.domains.n_domains} domains, {self.domains.cuts.size} cells)"
         )
+
+    @property
+    def k(self) -> NDArray[np.int64]:
+        """Number of cells of each pool, shape (n_pools,)."""
+        return self.domains.n_cells[self.pools.domain]

@@ -463,7 +463,7 @@ class _Trial:
         workload = resolve_workload(plan.configuration, model.geography, plan.level, slots, policy.secret)
         part = trial_jobs / len(slots)
         if plan.further:
-            part = min(part, _TRIAL_CELLS / _cells(plan))
+            part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
         self._plan, self._seed, self.workload = plan, seed, workload
         self._parts = _spread(batches(plan, batch_jobs), part)
         self._tried = tried = _slots_of(plan, self._parts)
@@ -508,7 +508,7 @@ class _Trial:
     def draw(self, *draws: Callable[[], NDArray[np.int32]]) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
-        together = _cells(self._plan) <= _FEW_CELLS and self._side_by_side is None
+        together = self._plan.numeric.k.sum() <= _FEW_CELLS and self._side_by_side is None
         with ThreadPoolExecutor(2 if together else 1) as threads:
             homes = list(threads.map(lambda draw: draw(), draws))
         work, policy = self.true.work, self._plan.policy
@@ -530,11 +530,6 @@ class _Trial:
         if self._side_by_side is not None:
             return self._each_batch(self._side_by_side, noisy=False)
         return draw_without_noise(self._plan, self._homes, self._seed, self._parts)
-
-
-def _cells(plan: ReleasePlan) -> int:
-    """Return the number of cells of all pools."""
-    return int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
 
 
 def _spread(parts: list[slice], part: float) -> list[slice]:

@@ -206,9 +206,8 @@ def plan(
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
         used = time.process_time(), kilobytes / 1e6
-        pools, domains = made.numeric.pools, made.numeric.domains
-        noisy = int(domains.n_cells[pools.domain].sum()) if made.measures else 0
-        cost = run_cost(*used, pools.n_records, noisy)
+        noisy = int(made.numeric.k.sum()) if made.measures else 0
+        cost = run_cost(*used, made.numeric.pools.n_records, noisy)
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
         _write(planned, names, staging)
     return planned
@@ -229,7 +228,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         A few lines; bounds are rounded up.
     """
     numeric, up = plan.numeric, synth.decimal_up
-    cells = numeric.domains.n_cells[numeric.pools.domain]
+    cells = numeric.k
     order = np.argsort(cells, kind="stable")
     running = np.cumsum(numeric.pools.n[order])
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]

@@ -80,7 +80,7 @@ class RandomisedResponse:
         return synth.Guarantee.of_classes([row], loss, [(loss, nothing)])
 
     def noise_share(self, plan: synth.Plan) -> float:
-        others = plan.domains.n_cells[plan.pools.domain] - 1
+        others = plan.k - 1
         moved = others / (others + plan.parameters.weight)  # type: ignore[attr-defined]
         return float(np.average(moved, weights=plan.pools.n))
 

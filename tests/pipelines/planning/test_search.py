@@ -149,7 +149,7 @@ def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     for epsilon in ("2", "8.6"):
         config = config_of(epsilon, NO_PRUNING | planned(coarsening="balanced"))
         release = make_plan(config)
-        cells = release.numeric.domains.n_cells[release.numeric.pools.domain]
+        cells = release.numeric.k
         sizes.append(np.average(cells, weights=release.pools.n))
     assert sizes[0] < sizes[1] / 2
 
