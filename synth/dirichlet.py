@@ -61,7 +61,7 @@ class Dirichlet:
 
     name = "dirichlet"
     settings = frozenset({"prior", "retention_min", "implicate_source", "workplaces", "record_range"})
-    resamples = True
+    measures = False
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
 

@@ -112,8 +112,8 @@ class Geometric:
     """Add two-sided geometric noise to the counts of all cells of measured tables."""
 
     name = "geometric"
-    settings: frozenset[str] = frozenset({"workplaces", "tables"})
-    resamples = False
+    settings: frozenset[str] = frozenset({"workplaces"})
+    measures = True
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 

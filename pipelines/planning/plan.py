@@ -240,7 +240,7 @@ class ReleasePlan:
     @property
     def measures(self) -> bool:
         """Whether tables are measured, from whose noisy counts homes are estimated."""
-        return "tables" in self.mechanism.settings
+        return self.mechanism.measures
 
     @property
     def tables(self) -> tuple[tuple[str, Fraction], ...]:

@@ -283,8 +283,7 @@ def noise_words(mechanism: synth.Mechanism, share: float) -> str:
     Where tables are measured it is of the counts of pools: homes are estimated from all tables, and less of
     the workers is noise.
     """
-    measures = "tables" in mechanism.settings
-    noisy = "what the noisy counts of pools hold is" if measures else "the synthetic workers are"
+    noisy = "what the noisy counts of pools hold is" if mechanism.measures else "the synthetic workers are"
     return f"about {share:.1%} of {noisy} noise"
 
 

@@ -48,7 +48,7 @@ class Weight:
 class RandomisedResponse:
     name = NAME
     settings: frozenset[str] = frozenset()
-    resamples = False
+    measures = False
     words = "cells of confidential records, of which some were exchanged at random"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 
