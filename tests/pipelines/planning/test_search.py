@@ -645,6 +645,7 @@ def test_what_is_nearly_as_good_is_compared_on_more_jobs(
         return [losses.get(candidate.cell_level, (0.35, 0.1))[every]]
 
     monkeypatch.setattr(search, "try_candidate", lost)
+    monkeypatch.setattr(search, "expected_loss", lambda *given: lost(*given)[0])
     monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
     monkeypatch.setattr(search, "_MORE_JOBS", 3_000)
     monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(1.0,)))
