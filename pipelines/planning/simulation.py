@@ -402,7 +402,7 @@ def simulate_utility(
 
 
 def simulate_accuracy(
-    plan: ReleasePlan, model: geo_data.PublicModel, side_by_side: SideBySide | None = None
+    plan: ReleasePlan, model: geo_data.PublicModel, side_by_side: SideBySide | None
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for.
 
@@ -411,7 +411,7 @@ def simulate_accuracy(
     plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
-    side_by_side : callable, optional
+    side_by_side : callable or None
         As for `simulate_utility`.
     """
     worlds = range(_worlds(plan, _TRIAL_JOBS))

@@ -157,7 +157,7 @@ def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_
 
 
 @cache
-def schema_text(stated_format: str = CERTIFICATE_FORMAT) -> str:
+def schema_text(stated_format: str) -> str:
     """Return the text of the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:
         return json.dumps(certificate_schema(stated_format), indent=1) + "\n"

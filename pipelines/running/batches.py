@@ -46,7 +46,7 @@ def keep_homes(
     staging: RunFolder,
     plan: ReleasePlan,
     parts: Iterable[geo_data.JobRecords],
-    batch_jobs: int | None = None,
+    batch_jobs: int | None,
 ) -> NDArray[np.int64]:
     """Sort the confidential homes into a file for each batch.
 
@@ -57,7 +57,7 @@ def keep_homes(
     parts : iterable of JobRecords
         **Confidential.** One after another in memory, with the attributes that the pools are stratified by
         and those of further tables, whose cells are counted here.
-    batch_jobs : int, optional
+    batch_jobs : int or None
         As for `batches`.
 
     Returns
