@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, group_evidence
 from synth.effects import Effects, Family, Sums, draw_effects, product, spread_of
@@ -26,7 +27,6 @@ from synth.inside import Homes, Inside, Together, strata
 from synth.measured import JobGroups, layouts
 from synth.placing import GROUP, ROW, STEERED, draw_place
 from synth.plan import Domains, Table
-from synth.projection import offsets_of
 from synth.randomness import WordStream
 from synth.ties import SHAPES, Ties, ties_of
 
@@ -227,9 +227,8 @@ class Implicates:
 
     def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
-        cuts, of = np.concatenate([layout.cuts for layout in self._layouts]), self._table.domains
-        offsets = offsets_of(np.array([layout.cuts.size for layout in self._layouts], np.int64))
-        return Domains(of.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), of.policy)
+        of = self._table.domains
+        return Domains.of_cells(of.n_blocks, [layout.cuts for layout in self._layouts], of.policy)
 
     def _sums_of_places(
         self,

@@ -105,7 +105,7 @@ class JobLayout:
         first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
         ratios = (replace(numeric.parameters, further=()), *numeric.parameters.further)
         self._plan = plan
-        self._offsets = np.append(0, np.cumsum(plan.pools.n))
+        self._offsets = plan.pools.offsets
         self.tables = tuple(
             MeasuredTable(table.n, table.domain, table.domains, ratio)
             for table, ratio in zip((first, *numeric.further), ratios, strict=True)

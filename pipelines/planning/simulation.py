@@ -224,7 +224,7 @@ def _with_next_to_no_noise(plan: ReleasePlan) -> ReleasePlan:
 
 def _slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
     """Return the numbers of the slots of some batches."""
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
+    offsets = plan.pools.offsets
     return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
 
 

@@ -164,10 +164,6 @@ def _checksums(folder: Path) -> str:
     return "".join(checksum_lines({path.relative_to(folder).as_posix(): sha256_of(path) for path in files}))
 
 
-def _offsets(plan: ReleasePlan) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
-
-
 class RunBatches:
     """The batches of a run: what its tasks share, and the task.
 
@@ -187,7 +183,7 @@ class RunBatches:
         self.slices = batches(plan, state.config.run.batch_jobs)
         self.parts = _parts_of(staging, state)
         self.parts.mkdir(mode=0o700, exist_ok=True)
-        self.offsets = _offsets(plan)
+        self.offsets = plan.pools.offsets
         self.layout = JobLayout(plan) if plan.measures else None
         names = file_names(plan.configuration)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import load
+from synth._arrays import offsets_of
 from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
 from synth.effects import (
@@ -34,7 +35,6 @@ from synth.intervals import intervals
 from synth.measured import JobGroups, MeasuredTable, measure
 from synth.placing import GROUP, draw_place
 from synth.plan import Domains, Table
-from synth.projection import offsets_of
 from synth.randomness import RunKey
 from synth.ties import SHAPES, Ties, ties_of, vary_factors
 
