@@ -379,7 +379,7 @@ def _of_coins(
     _precision: int,
 ) -> Any:
     """Bound what the coins of cells without workers or draws add to a change of odds."""
-    if all(f == 1 for f, k in zip(retention, c.cells, strict=True) if k):
+    if c.keeps_all(retention):
         return arithmetic.number(1)
     gain = pruning(replace(c, n_min=c.n_min - 1), retention, denominator, arithmetic)
     lightest = c.n_min - 1 + c.kept_mass(denominator, retention, certain=True)
