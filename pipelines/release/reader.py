@@ -478,7 +478,7 @@ def blame_release(path: Path) -> AbstractContextManager[None]:
     return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
 
 
-def check_target(target: Path, folder: Path) -> None:
+def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
     """Refuse to write into a public folder, whose files are sealed by its checksums.
 
     Parameters
@@ -487,16 +487,20 @@ def check_target(target: Path, folder: Path) -> None:
         The file or folder to be written.
     folder : Path
         The public folder.
+    new : bool
+        Whether nothing may be at the target.
 
     Raises
     ------
     PublicReleaseError
-        If the target is the public folder or lies in it.
+        If the target is the public folder or lies in it; with `new`, if it is there.
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise PublicReleaseError(
             f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
         )
+    if new and target.exists():
+        raise PublicReleaseError(f"{target}: is there already. Remove it, or choose another folder")
 
 
 def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
