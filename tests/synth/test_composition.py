@@ -15,7 +15,7 @@ import synth
 from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
 from synth.tails import exp_up
 
-from .reference import Histogram, Urn
+from .reference import Histogram, Urn, divergence
 
 A, F = Fraction(1, 2), Fraction(1, 2)
 
@@ -28,10 +28,6 @@ def urn() -> Urn:
 @pytest.fixture(scope="module")
 def truth(urn: Urn) -> dict[Histogram, dict[Histogram, Fraction]]:
     return {h: urn.distribution(h) for h in urn.histograms()}
-
-
-def divergence(p: dict[object, Fraction], q: dict[object, Fraction], odds: Fraction) -> Fraction:
-    return sum((max(Fraction(0), mass - odds * q[s]) for s, mass in p.items()), Fraction(0))
 
 
 def worst(urn: Urn, truth: dict[Histogram, dict], odds: Fraction, steps: int = 1) -> Fraction:
