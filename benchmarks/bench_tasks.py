@@ -35,6 +35,7 @@ def stand_in(n: np.ndarray) -> pipelines.ReleasePlan:
     """Return what `batches` looks at of a plan with pools of these sizes, a work block each."""
     pools = SimpleNamespace(
         n=n,
+        offsets=np.append(0, np.cumsum(n)),
         block=np.arange(n.size),
         shared=np.zeros(n.size, bool),
         slots=SimpleNamespace(work=SimpleNamespace(size=int(n.sum()))),

@@ -5,7 +5,7 @@ Usage: python benchmarks/interval_coverage.py [--draws 40] [--epsilon 8.6 ...] [
 For each case, mechanism and epsilon a release is planned and run as anybody's would be, and posterior draws
 are made from its public folder alone (`pipelines.write_intervals`). Every count of a table, and of sums of
 its areas, has an interval of 90 %. Found is how often it holds the truth: by lot
-(`synth.intervals.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers.
+(`by_lot.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers.
 Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth are left out.
 With --write a row for each table and size goes into docs/interval-coverage.csv after each release, in place
 of older rows of it, with the commit that was measured; and from that file, as with --page alone, tables and
@@ -33,6 +33,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from by_lot import held_by_lot
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 from report import table
@@ -45,7 +46,7 @@ from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
 from pipelines.running.demo import demo_inputs
-from synth.intervals import held_by_lot, intervals
+from synth.intervals import intervals
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "intervals.md"

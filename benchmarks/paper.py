@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from report import print_table
 
 import geo_data
 import pipelines
@@ -45,7 +45,7 @@ SURE = (Fraction(1),)
 def main() -> None:
     """Compute and print."""
     print("Theorem 1 (pure, m = 10^6): a >= m / (e^eps - 1)\n")
-    table(
+    print_table(
         ["e^eps", "a, million"],
         ([str(g), f"{float(theorem1_prior(MILLION, Fraction(g))) / 1e6:.2g}"] for g in GAINS),
     )
@@ -55,7 +55,7 @@ def main() -> None:
         rows = [compared(cells, delta, g) for g in GAINS]
         print(f"\nProbabilistic, n = m = 10^6, k = {cells:,}, delta = {float(delta):g}, no pruning\n")
         header = ["e^eps", "a, paper 2008", "a, certified here", "paper/here", "its delta", "a, only DP"]
-        table(header, rows)
+        print_table(header, rows)
         print(f"\n({time.perf_counter() - begin:.1f} s)")
     pruning()
     try:
@@ -69,7 +69,7 @@ def main() -> None:
         "Mean a weighted by jobs; noise share = a k / (n + a k), weighted by jobs.\n"
     )
     begin = time.perf_counter()
-    table(
+    print_table(
         ["e^eps", "mean a, paper", "mean a, here", "paper/here", "noise, paper", "noise, here"],
         (compared_pools(plan, g) for g in GAINS),
     )
@@ -84,7 +84,7 @@ def two_settings() -> None:
         f"delta = 1e-05. Its formula gives them with k = {cells:,} and delta = {float(delta):g}; with the "
         "numbers of the caption it gives less:\n"
     )
-    table(
+    print_table(
         ["e^eps", f"k = {cells:,}, delta = {float(delta):g}", f"k = {most:,}, delta = {float(wide):g}"],
         (
             [
@@ -106,7 +106,7 @@ def pruning() -> None:
         f"\nWhat pruning costs: f_min = {float(kept):g}, n = m = 10^6, two cells. The tutorial says "
         f"{LEAKAGE}; ln(1/f_min) is {least:.2f}.\n"
     )
-    table(
+    print_table(
         ["noise a of a cell", "the tutorial's rule, ln max(2^a, 1/f)", "here, ln(1/f) + V", "ln(2^a / f)"],
         (
             [
@@ -126,14 +126,6 @@ def pruning_loss(prior: float, kept: Fraction) -> float:
     one = PoolClass(MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (round(prior * Q),))
     with rigorous() as balls:
         return float(synth.tails.upper_fraction(balls.log(pruning_gain(one, (kept,), Q, balls))))
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a Markdown table."""
-    print("| " + " | ".join(header) + " |")
-    print("|" + "---|" * len(header))
-    for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
 
 
 def epsilon_of(gain: int) -> Fraction:
@@ -171,7 +163,7 @@ def rhode_island() -> synth.Plan:
 
 def compared_pools(plan: synth.Plan, gain: int) -> list[str]:
     """Return a row: both calibrations for every pool of a plan, retention 1."""
-    pools, cells = plan.pools, plan.domains.n_cells[plan.pools.domain]
+    pools, cells = plan.pools, plan.k
     delta, records = plan.delta, plan.pools.n_records
     sizes, pool_of = np.unique(np.stack([pools.n, cells]), axis=1, return_inverse=True)
     paper = np.array(

@@ -86,7 +86,7 @@ def show(name: str, text: str) -> None:
     guarantee = pipelines.certify(plan)
     work, homes = truth(config, plan)
     drawn = draw(plan, homes)
-    cells = np.average(plan.numeric.domains.n_cells[plan.numeric.pools.domain], weights=plan.pools.n)
+    cells = np.average(plan.numeric.k, weights=plan.pools.n)
     found = compared(plan, inputs.model, work, homes, drawn)
     print(
         f"| {name} | {float(guarantee.epsilon):.2f} | {found} | "

@@ -94,6 +94,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table, row by row."""
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
 def fill(page: Path, command: str, text: str) -> None:
     """Put the text between the marks of a command."""
     begin, end = (f"<!-- {mark} `{command}` -->" for mark in ("begin", "end"))

@@ -126,10 +126,10 @@ class Draft:
 
 def _before(subject: Subject, epsilon: str, mechanism: str) -> Draft:
     """Return the default of before there were workloads: for flows alone, in balanced cells."""
-    resamples = synth.MECHANISMS[mechanism].resamples
-    tables = subject.tables("T1", "T2") if resamples else subject.tables("T1")
+    measures = synth.MECHANISMS[mechanism].measures
+    tables = subject.tables("T1") if measures else subject.tables("T1", "T2")
     plan = subject.plan(epsilon, mechanism, tables, coarsening="balanced", pool_by="none")
-    return Draft(_with_even_priors(plan) if resamples else plan)
+    return Draft(plan if measures else _with_even_priors(plan))
 
 
 def _with_even_priors(plan: pipelines.ReleasePlan) -> pipelines.ReleasePlan:
@@ -284,7 +284,7 @@ GOALS = {
 def paper_priors(plan: pipelines.ReleasePlan) -> NDArray[np.float64]:
     """Return the paper's prior for every pool; a pool of n of N jobs has delta n / N, as here."""
     numeric, gain = plan.numeric, Fraction(math.exp(plan.numeric.epsilon))
-    n, k = numeric.pools.n, numeric.domains.n_cells[numeric.pools.domain]
+    n, k = numeric.pools.n, numeric.k
     sizes, pool = np.unique(np.stack([n, k]), axis=1, return_inverse=True)
     found = [
         paper_prior(slots, slots, cells, gain, numeric.delta * slots / numeric.pools.n_records)

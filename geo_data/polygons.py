@@ -123,8 +123,8 @@ def read_centroids(
     codes: Sequence[str],
     latitude: str,
     longitude: str,
-    names: Sequence[str] = (),
-    optional: Sequence[str] = (),
+    names: Sequence[str],
+    optional: Sequence[str],
 ) -> pd.DataFrame:
     """Read codes, names and centroids of a file of polygons.
 

@@ -92,9 +92,14 @@ class PoolTable:
         return (self.place // 2).astype(np.int32)
 
     @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the slots of each pool begin, and the last ones end, shape (n_pools + 1,)."""
+        return np.append(0, np.cumsum(self.n))
+
+    @property
     def part(self) -> NDArray[np.int32]:
         """The part that all homes of each pool are in."""
-        return self.slots.home_part[np.cumsum(self.n) - self.n]
+        return self.slots.home_part[self.offsets[:-1]]
 
     @property
     def shared(self) -> NDArray[np.bool_]:

@@ -47,7 +47,5 @@ from .randomness import uniform_below as uniform_below
 from .rationals import decimal_down as decimal_down
 from .rationals import decimal_up as decimal_up
 from .rationals import exact as exact
-from .solving import smallest_delta_plan as smallest_delta_plan
-from .solving import smallest_epsilon_plan as smallest_epsilon_plan
 from .tails import PRECISION_BITS as PRECISION_BITS
 from .tails import exp_up as exp_up

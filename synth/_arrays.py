@@ -1,11 +1,11 @@
-"""Arrays that users give as any sequence of whole numbers."""
+"""Arrays that users give as any sequence of whole numbers, and where runs in arrays begin."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["integers"]
+__all__ = ["integers", "offsets_of"]
 
 
 def integers(values: npt.ArrayLike, kind: npt.DTypeLike, name: str) -> npt.NDArray[np.integer]:
@@ -42,3 +42,8 @@ def integers(values: npt.ArrayLike, kind: npt.DTypeLike, name: str) -> npt.NDArr
     if array.size and not limits.min <= int(array.min()) <= int(array.max()) <= limits.max:
         raise ValueError(f"{name}: numbers from {limits.min} to {limits.max} are expected")
     return array.astype(wanted)
+
+
+def offsets_of(sizes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return where each run of `sizes` entries begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import alike_classes
-from synth.losses import PoolClass
+from synth.losses import PoolClass, Stratum, strata, with_smallest_prior
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
 from synth.pruning import pruning_gain, quick_pruning_gain
@@ -243,17 +243,10 @@ def largest_change(
         if fewest is None:
             return worst
         c = replace(c, n_min=fewest)
-    present = [
-        _Cells(number, flint.fmpq(a, denominator), flint.fmpq(f.numerator, f.denominator))
-        for number, a, f in zip(c.cells, c.prior, retention, strict=True)
-        if number
-    ]
-    asked = present
-    if max(c.n_max, c.m_max) > _SMALL:
-        # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
-        sure = [cells for cells in present if cells.retention == 1]
-        least = min(sure, key=lambda cells: cells.prior, default=None)
-        asked = [cells for cells in present if cells.retention < 1 or cells is least]
+    every = strata(c, retention, denominator)
+    # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
+    worst_of = every if max(c.n_max, c.m_max) <= _SMALL else with_smallest_prior(every)
+    present, asked = ([_Cells.of(stratum) for stratum in some] for some in (every, worst_of))
     others = [_Others.of(c, present, cells, attackers) for cells in asked]
     for of_coins in (quick_pruning_gain, pruning_gain):  # nearly all classes gain no more by the quick one
         coins = _of_coins(c, retention, denominator, arithmetic, of_coins, flint.ctx.prec)
@@ -272,6 +265,11 @@ class _Cells:
     number: int
     prior: flint.fmpq
     retention: flint.fmpq
+
+    @classmethod
+    def of(cls, stratum: Stratum) -> _Cells:
+        prior, retention = (flint.fmpq(*x.as_integer_ratio()) for x in (stratum.prior, stratum.retention))
+        return cls(stratum.cells, prior, retention)
 
 
 @dataclass(frozen=True)
@@ -381,7 +379,7 @@ def _of_coins(
     _precision: int,
 ) -> Any:
     """Bound what the coins of cells without workers or draws add to a change of odds."""
-    if all(f == 1 for f, k in zip(retention, c.cells, strict=True) if k):
+    if c.keeps_all(retention):
         return arithmetic.number(1)
     gain = pruning(replace(c, n_min=c.n_min - 1), retention, denominator, arithmetic)
     lightest = c.n_min - 1 + c.kept_mass(denominator, retention, certain=True)

@@ -225,7 +225,7 @@ def backward(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def independent(lows, starts, flat, n, spread, random, counts):  # type: ignore[no-untyped-def]
+def independent(lows, starts, flat, n, random, counts):  # type: ignore[no-untyped-def]
     """Draw every count by itself, and share out what the sum lacks by variance, as normal counts would."""
     k = lows.size
     lacking = n

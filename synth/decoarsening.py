@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._searching import last_at_most
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
@@ -64,7 +65,7 @@ class OriginShares:
 
     @cached_property
     def _cumulative(self) -> NDArray[np.int64]:
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.share, dtype=np.int64)])
+        return offsets_of(self.share)
 
     def for_domains(self, row: NDArray[np.int32]) -> OriginShares:
         """Return the same shares for other domains, each with a row of them.
@@ -177,7 +178,7 @@ def cumulative_weights(weights: NDArray[np.int64]) -> NDArray[np.int64]:
     -------
     ndarray of int64, shape (n_blocks + 1,)
     """
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
+    return offsets_of(weights)
 
 
 def draw_blocks(

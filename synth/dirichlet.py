@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth.calibration import (
     BudgetTooSmallError,
     alike_classes,
@@ -61,7 +62,7 @@ class Dirichlet:
 
     name = "dirichlet"
     settings = frozenset({"prior", "retention_min", "implicate_source", "workplaces", "record_range"})
-    resamples = True
+    measures = False
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
 
@@ -240,8 +241,8 @@ class Dirichlet:
         first = plan.domains.offsets[domains, None]
         return Urns(
             denominator=parameters.denominator,
-            offsets=_offsets(plan.pools.n[pools] if sizes is None else sizes),
-            draw_offsets=_offsets(plan.pools.m[pools]),
+            offsets=offsets_of(plan.pools.n[pools] if sizes is None else sizes),
+            draw_offsets=offsets_of(plan.pools.m[pools]),
             prior=parameters.prior[plan.pool_class[pools]],
             coin=np.array([[f.numerator, f.denominator] for f in parameters.retention], np.int64),
             domain=domain.astype(np.int32),
@@ -356,10 +357,6 @@ def _alike(
     """Say of each class whether its pools are alike and their numbers of records public."""
     same = alike_classes(pool_class, pools.m, classes)
     return same if record_range is None else [False] * len(same)
-
-
-def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
 def _parameters(plan: Plan) -> DirichletParameters:

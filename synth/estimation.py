@@ -22,11 +22,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.measured import JobGroups, Layout, MeasuredTable, layouts
 from synth.plan import Domains, Table
 from synth.posterior import expect_anywhere, least_loss, likeliest_concentration, posterior, sampled_groups
-from synth.projection import offsets_of, project
+from synth.projection import project
 
 __all__ = ["Cells", "Estimate", "NewCells", "Prior", "Run", "estimate", "fit_factors", "restore"]
 
@@ -110,10 +111,8 @@ class Estimate:
 
     def domains(self, n_blocks: int) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
-        cuts = np.concatenate([layout.cuts for layout in self.layouts])
-        offsets = offsets_of(np.array([layout.cuts.size for layout in self.layouts], np.int64))
-        policy = self.tables[0].domains.policy
-        return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
+        cells = [layout.cuts for layout in self.layouts]
+        return Domains.of_cells(n_blocks, cells, self.tables[0].domains.policy)
 
     def margins(self) -> list[Float64]:
         """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""

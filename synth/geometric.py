@@ -112,8 +112,8 @@ class Geometric:
     """Add two-sided geometric noise to the counts of all cells of measured tables."""
 
     name = "geometric"
-    settings: frozenset[str] = frozenset({"workplaces", "tables"})
-    resamples = False
+    settings: frozenset[str] = frozenset({"workplaces"})
+    measures = True
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 
@@ -226,7 +226,7 @@ class Geometric:
         Per pool, the positive noise that its cells expect over that and its slots, weighted by draws.
         """
         p = float(_parameters(plan).ratio)
-        mass = plan.domains.n_cells[plan.pools.domain] * p / (1 - p * p)
+        mass = plan.k * p / (1 - p * p)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:

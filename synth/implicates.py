@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.conditional import NOISE, group_evidence
 from synth.effects import Effects, Family, Sums, draw_effects, product, spread_of
@@ -26,7 +27,6 @@ from synth.inside import Homes, Inside, Together, strata
 from synth.measured import JobGroups, layouts
 from synth.placing import GROUP, ROW, STEERED, draw_place
 from synth.plan import Domains, Table
-from synth.projection import offsets_of
 from synth.randomness import WordStream
 from synth.ties import SHAPES, Ties, ties_of
 
@@ -227,9 +227,8 @@ class Implicates:
 
     def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
-        cuts, of = np.concatenate([layout.cuts for layout in self._layouts]), self._table.domains
-        offsets = offsets_of(np.array([layout.cuts.size for layout in self._layouts], np.int64))
-        return Domains(of.n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), of.policy)
+        of = self._table.domains
+        return Domains.of_cells(of.n_blocks, [layout.cuts for layout in self._layouts], of.policy)
 
     def _sums_of_places(
         self,
@@ -380,13 +379,7 @@ class Implicates:
             self._chances = _mixture(alone)
             self._around = np.split(mean / sums.n, self._bounds[1:-1])
             return
-        noise = sums.noise(mean)
-        off = (sums.value - mean) ** 2
-        logs = []
-        for concentration in _GRID.tolist():
-            spread = spread_of(mean, sums.n, concentration) + noise
-            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
-        self.k_place = _likely(logs)
+        self.k_place = _concentration(sums, mean)
         mean = sums.times(product(self.families[: self._shared], effects.last[: self._shared]))
         self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
         jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
@@ -752,6 +745,15 @@ def _follows(label: Int32, of: Int32) -> bool:
     return bool(np.unique(np.stack([of, label]), axis=1).shape[1] == np.unique(of).size)
 
 
+def _concentration(sums: Sums, mean: Float64) -> float:
+    """Return how near places are to these means of their sums."""
+    off, noise, logs = (sums.value - mean) ** 2, sums.noise(mean), []
+    for concentration in _GRID.tolist():
+        spread = spread_of(mean, sums.n, concentration) + noise
+        logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+    return _likely(logs)
+
+
 def _likely(logs: list[float]) -> float:
     """Return the smallest concentration of the grid that is not much less likely than the best."""
     best = max(logs)
@@ -837,11 +839,7 @@ class _Others:
 
     def __init__(self, sums: Sums, unit: Int64, bounds: Int64) -> None:
         self.sums, self._unit, self._bounds = sums, unit, bounds
-        off, logs = (sums.value - sums.expected) ** 2, []
-        for concentration in _GRID.tolist():
-            spread = spread_of(sums.expected, sums.n, concentration) + sums.noise(sums.expected)
-            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
-        self.k_place = _likely(logs)
+        self.k_place = _concentration(sums, sums.expected)
         self._first = np.searchsorted(sums.owner, np.arange(bounds.size))
 
     def cells(self, position: int) -> tuple[slice, Int64]:

@@ -1,9 +1,8 @@
-"""Intervals of counts from posterior draws of them, and how often they hold the truth.
+"""Intervals of counts from posterior draws of them.
 
 Any sum of counts of an implicate is a posterior draw of that sum, so its interval is between two quantiles of
 its draws. Counts are whole numbers: an interval that is closed holds more than its level where counts are
-small. So coverage is also measured with **ranks by lot**: where the truth equals some of the draws, its rank
-among them is drawn. Of a count whose posterior is right, ranks are uniform whatever its size.
+small.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEVEL", "held_by_lot", "intervals", "quantiles"]
+__all__ = ["LEVEL", "intervals", "quantiles"]
 
 Int64 = NDArray[np.int64]
 
@@ -50,41 +49,6 @@ def quantiles(draws: NDArray[Any], level: Fraction = LEVEL) -> tuple[NDArray[Any
     outside = _outside(draws.shape[0], level)
     ordered = np.partition(draws, (outside, draws.shape[0] - 1 - outside), axis=0)
     return ordered[outside], ordered[-1 - outside]
-
-
-def held_by_lot(
-    truth: NDArray[np.integer],
-    draws: NDArray[np.integer],
-    random: np.random.Generator,
-    level: Fraction = LEVEL,
-) -> NDArray[np.bool_]:
-    """Say of each count whether the truth's rank among the draws, by lot among equals, is in the middle part.
-
-    Where truth and draws come from the same distribution, this is so with the probability `level`, but for
-    less than one rank, also of counts that are nearly always 0.
-
-    Parameters
-    ----------
-    truth : ndarray of integers, shape (...)
-    draws : ndarray of integers, shape (n_draws, ...)
-    random : numpy.random.Generator
-    level : Fraction
-
-    Returns
-    -------
-    ndarray of bool, shape (...)
-
-    Raises
-    ------
-    ValueError
-        As for `intervals`.
-    """
-    _outside(draws.shape[0], level)
-    below, equal = (draws < truth).sum(axis=0), (draws == truth).sum(axis=0)
-    rank = (below + random.random(truth.shape) * (equal + 1)) / (draws.shape[0] + 1)
-    tail = float((1 - level) / 2)
-    result: NDArray[np.bool_] = (tail <= rank) & (rank <= 1 - tail)
-    return result
 
 
 def _outside(draws: int, level: Fraction) -> int:

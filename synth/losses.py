@@ -69,6 +69,10 @@ class PoolClass:
     def __repr__(self) -> str:
         return f"<PoolClass: {self.n_min:,} to {self.n_max:,} slots, up to {sum(self.cells):,} cells>"
 
+    def keeps_all(self, retention: tuple[Fraction, ...]) -> bool:
+        """Say whether all cells are in the urn for sure."""
+        return all(f == 1 for f, k in zip(retention, self.cells, strict=True) if k)
+
     def kept_mass(
         self, denominator: int, retention: tuple[Fraction, ...], *, certain: bool = False
     ) -> Fraction:

@@ -260,12 +260,12 @@ class Mechanism(Protocol):
     settings : frozenset of str
         What not every mechanism has and this one has. Keys of a configuration: "prior", "retention_min",
         "implicate_source"; "workplaces", if it takes confidential numbers of records, and "record_range", if
-        its bounds then are for a range of them. "tables", if it measures tables: it publishes noisy counts
-        (`synth.measured`), from which homes are estimated; otherwise it is a `SamplingMechanism`.
-    resamples : bool
-        Whether as many workers are drawn anew as there are records. Tables of areas then lose what drawing
-        costs however pools are shared; without it they lose the noise of every cell that they add up, and
-        sharing pools decides how much that is.
+        its bounds then are for a range of them.
+    measures : bool
+        Whether it measures tables: it publishes noisy counts (`synth.measured`), from which homes are
+        estimated. Tables of areas then lose the noise of every cell that they add up, and sharing pools
+        decides how much that is. Otherwise it is a `SamplingMechanism`: they lose what drawing workers anew
+        costs, however pools are shared.
     words : str
         What homes are drawn at random from.
     delta_sharing : str
@@ -274,7 +274,7 @@ class Mechanism(Protocol):
 
     name: str
     settings: frozenset[str]
-    resamples: bool
+    measures: bool
     words: str
     delta_sharing: str
 

@@ -54,18 +54,6 @@ class Pair:
         """Weight of the whole urn."""
         return self.losing_weight + self.gaining + self.gaining_prior + self.rest
 
-    @property
-    def turned(self) -> Pair:
-        """The pair in the other direction: from h' to h."""
-        return Pair(
-            self.gaining + 1,
-            self.losing - 1,
-            self.gaining_prior,
-            self.losing_prior,
-            self.rest,
-            self.draws,
-        )
-
 
 def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
     """Return sup_A P(A | h) - e^epsilon P(A | h') for one direction.

@@ -418,7 +418,7 @@ def draw_place(  # type: ignore[no-untyped-def]
                     flat = np.empty(2 * flat.size)
             tilts[g] = tilt
             if spread > _MANY:
-                done = independent(lows[:k], starts[: k + 1], flat, n[g], spread, random, counts[:k])
+                done = independent(lows[:k], starts[: k + 1], flat, n[g], random, counts[:k])
             else:
                 while not forward(
                     lows[:k], starts[: k + 1], flat, n[g], mean, spread, begin, stop, first, table

@@ -7,6 +7,7 @@ confidential array. Words and symbols are those of docs/privacy.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import integers
+from synth._arrays import integers, offsets_of
 from synth._searching import in_order, last_at_most
 from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
@@ -86,7 +87,12 @@ class Domains:
         policy : Policy
         """
         cells = [policy.within(starts.astype(np.int32), part) for part in range(policy.n_parts)]
-        cuts, offsets = np.concatenate(cells), np.append(0, np.cumsum([own.size for own in cells]))
+        return cls.of_cells(n_blocks, cells, policy)
+
+    @classmethod
+    def of_cells(cls, n_blocks: int, cells: Sequence[NDArray[np.int32]], policy: Policy) -> Domains:
+        """Return domains of these cells, all of one stratum; parameters as for `of_parts`."""
+        cuts, offsets = np.concatenate(cells), offsets_of(np.array([own.size for own in cells]))
         return cls(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
 
     @property
@@ -234,7 +240,7 @@ class Table:
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """Where the counts of each group begin, and the last ones end, shape (n_groups + 1,)."""
-        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.k)])
+        return offsets_of(self.k)
 
 
 @dataclass(frozen=True)
@@ -361,3 +367,8 @@ class Plan:
             f"{'records' if self.record_range is None else 'public slots'}, "
             f"{self.domains.n_domains} domains, {self.domains.cuts.size} cells)"
         )
+
+    @property
+    def k(self) -> NDArray[np.int64]:
+        """Number of cells of each pool, shape (n_pools,)."""
+        return self.domains.n_cells[self.pools.domain]

@@ -9,20 +9,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.randomness import WordStream, uniform_below
 
-__all__ = ["MAX_MASS", "offsets_of", "project", "shuffled"]
+__all__ = ["MAX_MASS", "project", "shuffled"]
 
 MAX_MASS = 2**61
 """Largest k n of a group of k cells and n jobs: sums of its nearest counts then fit 63 bits."""
 
 Int64 = NDArray[np.int64]
-
-
-def offsets_of(sizes: Int64) -> Int64:
-    """Return where each run of `sizes` entries begins, and where the last one ends."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
 def project(noisy: Int64, offsets: Int64, n: Int64) -> tuple[Int64, Int64]:

@@ -79,7 +79,7 @@ def pruning_gain(
     ArithmeticError
         If it cannot be proved where the sums may be cut.
     """
-    if not pool_class.m_max or all(f == 1 for f, k in zip(retention, pool_class.cells, strict=True) if k):
+    if not pool_class.m_max or pool_class.keeps_all(retention):
         return arithmetic.number(1)
     strata = _strata(pool_class, retention, denominator, arithmetic)
     return _largest_gain(pool_class.n_min, pool_class.m_max, strata, arithmetic, flint.ctx.prec)

@@ -61,10 +61,8 @@ class RunKey:
         RuntimeError
             If the key has been destroyed.
         """
-        if not self._key:
-            raise RuntimeError("the run key has been destroyed")
         info = f"odsynth/1/{stage}/{batch}".encode()
-        derived = HKDF(SHA256(), _KEY_BYTES, salt=None, info=info).derive(bytes(self._key))
+        derived = HKDF(SHA256(), _KEY_BYTES, salt=None, info=info).derive(self.secret())
         return WordStream(derived)
 
     def secret(self) -> bytes:

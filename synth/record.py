@@ -146,7 +146,7 @@ def presence_delta_bound(
         weight of an urn.
     """
     bound = record_delta_bound(pool_class, retention, denominator, epsilon, arithmetic)
-    if all(f == 1 for f, k in zip(retention, pool_class.cells, strict=True) if k):
+    if pool_class.keeps_all(retention):
         return bound
     number = arithmetic.number
     weight = pool_class.n_min + pool_class.kept_mass(denominator, retention, certain=True)

@@ -22,10 +22,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.estimation import Estimate
 from synth.flows import divide, expect_shares, round_flow, share_out
-from synth.projection import offsets_of, shuffled
+from synth.projection import shuffled
 from synth.randomness import WordStream
 
 __all__ = ["Rounding"]

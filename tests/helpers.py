@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,6 +34,35 @@ from pipelines.release.verification import VerificationError, verify
 from pipelines.release.verifier import VERIFIER
 from pipelines.running import run as runs
 from pipelines.storage.checksums import sha256_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A schedule of a release calendar, and a time.
+NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
+SCHEDULE = """\
+base = "../base.toml"
+start = 2022-01-01
+cron = "0 6 1 2 *"
+period = "year"
+
+[set]
+"release.name" = "Small region {year}"
+"release.year" = "{year}"
+"release.out" = "out/{year}"
+"jobs.file" = "jobs/{year}.csv.gz"
+"""
+
+
+def load(path: str) -> ModuleType:
+    """Import a file that is of no package, such as a benchmark, by its path in the repository."""
+    name = path.removesuffix(".py").replace("/", "_")
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> dict[str, Any]:

@@ -1,38 +1,28 @@
 """What the benchmarks measure and report with."""
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import click
 import numpy as np
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from helpers import ROOT, load
+
 BENCHMARKS = ROOT / "benchmarks"
 
 
-def load(name: str) -> ModuleType:
-    """Import a file of the benchmarks, which are no package."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-processes, report, intervals = load("processes"), load("report"), load("intervals")
+processes, report, intervals = (
+    load(f"benchmarks/{name}.py") for name in ("processes", "report", "intervals")
+)
 sys.modules["report"] = report  # by the name that the other programs import it by
 sys.modules["processes"] = processes
-service_tests, nation = load("service_tests"), load("nation")
-comparison, tools = load("comparison"), load("comparison_tools")
+service_tests, nation = load("benchmarks/service_tests.py"), load("benchmarks/nation.py")
+comparison, tools = load("benchmarks/comparison.py"), load("benchmarks/comparison_tools.py")
 
 
 def python(code: str) -> list[str]:
@@ -175,7 +165,7 @@ def test_the_page_of_the_docs_has_the_marks_of_its_commands(tmp_path: Path) -> N
 
 def test_the_page_of_attacks_has_the_ratios_to_the_paper() -> None:
     """The paper's own priors are in tests/synth/test_paper.py."""
-    module = load("paper")
+    module = load("benchmarks/paper.py")
     page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8").splitlines()
     for cells, delta in module.SETTINGS:
         title = f"Probabilistic, n = m = 10^6, k = {cells:,}, delta = {float(delta):g}, no pruning:"

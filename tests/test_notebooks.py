@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -23,6 +22,7 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 import pipelines
+from helpers import load
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 TEXTS = sorted(NOTEBOOKS.glob("[0-9]*.py"))
@@ -33,12 +33,7 @@ every_notebook = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.st
 @pytest.fixture(scope="module")
 def pair() -> ModuleType:
     """The script that writes notebooks from texts; notebooks/ is no package."""
-    spec = importlib.util.spec_from_file_location("notebooks_pair", NOTEBOOKS / "pair.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("notebooks/pair.py")
 
 
 def test_every_notebook_has_both_files() -> None:

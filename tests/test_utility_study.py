@@ -123,7 +123,7 @@ def test_the_papers_prior_is_in_every_cell_of_a_pool(study: SimpleNamespace, sub
     assert plan.pools is own.pools
     numeric = plan.numeric
     for pool in (0, int(np.argmax(plan.pools.n))):
-        n, k = int(plan.pools.n[pool]), int(numeric.domains.n_cells[numeric.pools.domain[pool]])
+        n, k = int(plan.pools.n[pool]), int(numeric.k[pool])
         delta = own.numeric.delta * n / numeric.pools.n_records
         wanted = synth.paper.paper_prior(n, n, k, Fraction(math.exp(8.6)), delta)
         (prior,) = set(numeric.parameters.classes[numeric.pool_class[pool]].prior)

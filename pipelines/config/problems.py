@@ -190,7 +190,7 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
     if not (isinstance(levels, list) and isinstance(block, str)):
         return
     known = [level for level in [*levels, block] if isinstance(level, str)]
-    areas = [name for name in _listed(geography.get("non_nesting_areas")) if isinstance(name, str)]
+    areas = _texts(geography.get("non_nesting_areas"))
     for where, table in users.items():
         named = [(key, table.get(key)) for key in _LEVEL_KEYS]
         for name, sides in _table(table.get("levels")).items():
@@ -254,7 +254,7 @@ def _secret_problems(data: Mapping[str, Any], secret: _Table, jobs: _Table) -> I
             f"{where}: numbers of records that are protected too, as with a public table of workplaces, have "
             f"no proof under it; leave [workplaces] out, {full}"
         )
-    attributes = [name for name in _listed(jobs.get("attributes", [])) if isinstance(name, str)]
+    attributes = _texts(jobs.get("attributes"))
     for name in secret:
         if name not in attributes:
             yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
@@ -335,14 +335,10 @@ def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:
 def _workload_problems(jobs: _Table, tables: Mapping[str, _Table]) -> Iterator[str]:
     """Attributes that the jobs do not have, tables that come twice, and weights that weigh nothing."""
     lodes = jobs.get("format") == "lodes"
-    known = (
-        [*LODES_CATEGORIES]
-        if lodes
-        else [a for a in _listed(jobs.get("attributes", [])) if isinstance(a, str)]
-    )
+    known = [*LODES_CATEGORIES] if lodes else _texts(jobs.get("attributes"))
     seen: dict[tuple[object, ...], str] = {}
     for where, table in tables.items():
-        named = [name for name in _listed(table.get("attributes", [])) if isinstance(name, str)]
+        named = _texts(table.get("attributes"))
         yield from _repeated(where, table, ["attributes"])
         if lodes and len(set(named)) > 1:
             rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
@@ -395,7 +391,7 @@ def _workplace_problems(jobs: _Table, given: object) -> Iterator[str]:
     if jobs.get("format") == "microdata" and given is not None:
         if "count" not in workplaces:
             yield 'workplaces.count: missing; name the column of the number of jobs: count = "jobs"'
-        attributes = [name for name in _listed(jobs.get("attributes", [])) if isinstance(name, str)]
+        attributes = _texts(jobs.get("attributes"))
         if workplaces.get("count") in [jobs.get("work"), *attributes]:
             count = shown(workplaces["count"])
             yield f"workplaces.count: {count} has another purpose in [jobs]; name the column of the numbers"
@@ -494,10 +490,14 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
+def _texts(value: object) -> list[str]:
+    return [text for text in _listed(value) if isinstance(text, str)]
+
+
 def _repeated(where: str, table: _Table, keys: list[str]) -> Iterator[str]:
     """Yield the columns that are named for two purposes, which is a slip of the pen."""
     named = [table[key] for key in keys if key in table]
-    columns = Counter(column for entry in named for column in _listed(entry) if isinstance(column, str))
+    columns = Counter(column for entry in named for column in _texts(entry))
     for column, times in columns.items():
         if times > 1:
             yield f"{where}: {shown(column)} is named {times} times; name a column for one purpose only"

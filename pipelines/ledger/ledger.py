@@ -349,7 +349,7 @@ class Ledger:
         with reading(self.path) as connection:
             return read_entries(connection, self.path)
 
-    def peek(self, witness: Iterable[str] = ()) -> list[Entry]:
+    def peek(self, witness: Iterable[str]) -> list[Entry]:
         """Return all entries, and leave nothing beside the ledger: for dry runs, which pay nothing.
 
         Parameters

@@ -207,8 +207,8 @@ def expected_accuracy(
     true: CountedJobs,
     released: CountedJobs,
     public: CountedJobs,
-    share: float = 1.0,
-    known: Iterable[tuple[float, float]] | None = None,
+    share: float,
+    known: Iterable[tuple[float, float]],
 ) -> ExpectedAccuracy:
     """Measure what a plan did to every table in a trial.
 
@@ -219,16 +219,16 @@ def expected_accuracy(
         Proxy truth, what the plan released of it, and homes drawn from the public model.
     share : float
         As for `Workload.losses`.
-    known : iterable of tuple of float, optional
+    known : iterable of tuple of float
         Losses of the release and of the public model in each table of the workload, to spare counting twice.
     """
-    losses = None if known is None else iter(known)
+    losses = iter(known)
     tables = []
     for table, of_workload in reported_tables(workload):
         one = Workload((table,), workload.geography, workload.level)
         # Of jobs of some units the numbers of larger areas would be too small.
         whole = share >= 1 or not one.gathers(table)
-        found = next(losses) if of_workload and losses is not None else None
+        found = next(losses) if of_workload else None
         sizes = []
         if whole:
             sides = (true, released) if found else (true, released, public)

@@ -57,7 +57,7 @@ def assemble(
     pools = geo_data.build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
     mechanism = synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)]
-    if not mechanism.resamples:
+    if mechanism.measures:
         _refuse_coarse_pools(choices.pool_level, model)
     coarse = geo_data.coarsen(
         model,
@@ -67,7 +67,7 @@ def assemble(
         settings.retention_min,
         policy,
         pools.part,
-        larger_priors=mechanism.resamples and settings.prior is None,
+        larger_priors="prior" in mechanism.settings and settings.prior is None,
     )
     implicates = Implicates(config.release.implicates, config.release.implicate_source)
     once = synth.Pools(pools.n, pools.n, coarse.domain)
@@ -84,9 +84,9 @@ def assemble(
         coarse.retention,
         delta,
         {"rough": rough}
-        # Only a mechanism that measures tables takes further ones, and one that resamples larger priors.
+        # Only a mechanism that measures tables takes further ones, and one that has priors larger ones.
         | ({"further": measured} if measured else {})
-        | ({"multiple": coarse.multiple} if mechanism.resamples else {})
+        | ({"multiple": coarse.multiple} if "prior" in mechanism.settings else {})
         | ({"count": count} if count else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)

@@ -108,7 +108,7 @@ class JobLayout:
         first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
         ratios = (replace(numeric.parameters, further=()), *numeric.parameters.further)
         self._plan = plan
-        self._offsets = np.append(0, np.cumsum(plan.pools.n))
+        self._offsets = plan.pools.offsets
         self.tables = tuple(
             MeasuredTable(table.n, table.domain, table.domains, ratio)
             for table, ratio in zip((first, *numeric.further), ratios, strict=True)
@@ -204,11 +204,11 @@ def _runs(*keys: NDArray[np.integer]) -> Int32:
 
 def _count_apart(plan: ReleasePlan) -> int:
     """Return about how many expected jobs, rows of work blocks by cells, there are in all units."""
-    numeric, alike = plan.numeric, plan.pools.slots.counted()[0]
+    alike = plan.pools.slots.counted()[0]
     units = np.unique(plan.geography.unit_of(plan.level, alike.work)).size
     # A plan is tried on some of the units, and must do then what it does with all.
     every = plan.geography.n_units(plan.level) / units
-    return int(len(alike) * every * numeric.domains.n_cells[numeric.pools.domain].mean())
+    return int(len(alike) * every * plan.numeric.k.mean())
 
 
 def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:

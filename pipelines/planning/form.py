@@ -149,7 +149,7 @@ def document_text(document: dict[str, Any], stated_format: str = PLAN_FORMAT) ->
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, str] | None = None) -> None:
+def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, str] | None) -> None:
     """Refuse tables that are not those of the document, or have other columns or types.
 
     Types are as the arrays of a plan have them, so that what is certified is what is drawn from.
@@ -159,7 +159,7 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
     folder : Path
     document : dict
         Its plan.json.
-    hashes : mapping of str to str, optional
+    hashes : mapping of str to str or None
         SHA-256 of the files of the folder, where they have been computed already.
 
     Raises

@@ -165,7 +165,7 @@ class MeasuredGroups:
 
 
 def group_jobs(
-    choices: Iterable[TableChoice], slots: Slots, geography: Geography, policy: synth.Policy = synth.FULL
+    choices: Iterable[TableChoice], slots: Slots, geography: Geography, policy: synth.Policy
 ) -> tuple[MeasuredGroups, ...]:
     """Return the groups of every table; errors are those of `MeasuredGroups`."""
     return tuple(MeasuredGroups(choice, slots, geography, policy) for choice in choices)

@@ -240,7 +240,7 @@ class ReleasePlan:
     @property
     def measures(self) -> bool:
         """Whether tables are measured, from whose noisy counts homes are estimated."""
-        return "tables" in self.mechanism.settings
+        return self.mechanism.measures
 
     @property
     def tables(self) -> tuple[tuple[str, Fraction], ...]:
@@ -329,7 +329,7 @@ def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
         level = min(level, plan.level, key=levels.index)
     unit = plan.geography.unit_of(level, pools.block)
     first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pools.n)])[first]
+    before = pools.offsets[first]
     starts = first[np.append(True, np.diff(before // jobs) > 0)]
     stops = [*starts[1:].tolist(), pools.n.size]
     return [slice(a, b) for a, b in zip(starts.tolist(), stops, strict=True)]

@@ -114,12 +114,12 @@ def choose(
     workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
 
     def search(name: str) -> _Search:
-        size = _MORE_JOBS if synth.MECHANISMS[name].resamples else SAMPLE_JOBS
+        size = SAMPLE_JOBS if synth.MECHANISMS[name].measures else _MORE_JOBS
         sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(inputs.slots.attributes))
         return _Search(config, inputs, sample, jobs, name, tried or Parts(), side_by_side)
 
     # Those that resample last: they lose more, as a rule, and are not searched far then.
-    first, *others = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
+    first, *others = sorted(config.mechanisms, key=lambda name: not synth.MECHANISMS[name].measures)
     common = search(first)  # on whose sample they are compared
     best = common.best()
     for name in others:
@@ -200,7 +200,7 @@ class _Search:
     ) -> None:
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
-        self._measures = "tables" in synth.MECHANISMS[mechanism].settings
+        self._measures = synth.MECHANISMS[mechanism].measures
         # What is resampled is tried so soon that threads would wait for each other.
         self._told, self._side_by_side = tried, side_by_side or (with_threads if self._measures else map)
         self._whole = len(inputs.slots) <= SAMPLE_JOBS  # small, so that more can be tried
@@ -304,7 +304,7 @@ class _Search:
         self._told.expect(len(last))
 
         def value(one: Choices) -> float:
-            found = float(np.mean(try_candidate(self._config, inputs, more, one)))
+            found = expected_loss(self._config, inputs, more, one)
             self._told()
             return found
 

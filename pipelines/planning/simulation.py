@@ -225,7 +225,7 @@ def _with_next_to_no_noise(plan: ReleasePlan) -> ReleasePlan:
 
 def _slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
     """Return the numbers of the slots of some batches."""
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
+    offsets = plan.pools.offsets
     return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
 
 
@@ -410,8 +410,8 @@ def simulate_utility(
 def simulate_accuracy(
     plan: ReleasePlan,
     model: geo_data.PublicModel,
-    side_by_side: SideBySide | None = None,
-    count: Callable[[int, int], None] | None = None,
+    side_by_side: SideBySide | None,
+    count: Callable[[int, int], None] | None,
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for.
 
@@ -420,7 +420,7 @@ def simulate_accuracy(
     plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
-    side_by_side, count : callable, optional
+    side_by_side, count : callable or None
         As for `simulate_utility`.
     """
     worlds, draws = range(_worlds(plan, _TRIAL_JOBS)), ("released", "public")
@@ -476,7 +476,7 @@ class _Trial:
         workload = resolve_workload(plan.configuration, model.geography, plan.level, slots, policy.secret)
         part = trial_jobs / len(slots)
         if plan.further:
-            part = min(part, _TRIAL_CELLS / _cells(plan))
+            part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
         self._plan, self._seed, self.workload = plan, seed, workload
         self._parts = _spread(batches(plan, batch_jobs), part)
         self._tried = tried = _slots_of(plan, self._parts)
@@ -523,7 +523,7 @@ class _Trial:
     ) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
-        together = _cells(self._plan) <= _FEW_CELLS and self._side_by_side is None
+        together = self._plan.numeric.k.sum() <= _FEW_CELLS and self._side_by_side is None
         with ThreadPoolExecutor(2 if together else 1) as threads:
             homes = []
             for drawn in threads.map(lambda draw: draw(), draws):
@@ -548,11 +548,6 @@ class _Trial:
         if self._side_by_side is not None:
             return self._each_batch(self._side_by_side, noisy=False)
         return draw_without_noise(self._plan, self._homes, self._seed, self._parts)
-
-
-def _cells(plan: ReleasePlan) -> int:
-    """Return the number of cells of all pools."""
-    return int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
 
 
 def _spread(parts: list[slice], part: float) -> list[slice]:

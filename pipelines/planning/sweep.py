@@ -335,9 +335,7 @@ def _try(
         "chosen_pool_below": made.choices.pool_below,
         "chosen_pool_by": "+".join(made.choices.pool_by) or _NONE,
         "pools": made.pools.n.size,
-        "cells_of_a_job": float(
-            np.average(made.numeric.domains.n_cells[made.numeric.pools.domain], weights=made.pools.n)
-        ),
+        "cells_of_a_job": float(np.average(made.numeric.k, weights=made.pools.n)),
         **{str(name): value for name, value in trials.mean().items()},
     }
 

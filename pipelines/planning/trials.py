@@ -243,7 +243,7 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
 
 
 def _is_too_large(plan: ReleasePlan, share: float) -> bool:
-    cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
+    cells = int(plan.numeric.k.sum())
     # What is drawn anew takes its time by jobs, of which a sample may have more for that.
     more = 1 if plan.measures else max(1, len(plan.pools.slots) / SAMPLE_JOBS)
     if cells > (_MOST_TOGETHER if plan.further else more * _MOST_CELLS):

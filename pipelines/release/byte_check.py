@@ -44,7 +44,7 @@ def check_bytes(
     plan: ReleasePlan,
     certificate: Certificate,
     hashes: dict[str, str],
-    others: Sequence[str] = (),
+    others: Sequence[str],
     *,
     own: bool,
 ) -> str:

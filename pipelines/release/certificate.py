@@ -27,10 +27,10 @@ __all__ = [
     "ATTRIBUTE_FORMAT",
     "CERTIFICATE_FORMAT",
     "DISTANCE_FORMAT",
+    "KINDS",
     "POLICY_FORMAT",
     "AttributeCertificate",
     "Certificate",
-    "DistanceCertificate",
     "PolicyCertificate",
     "PolicyField",
     "certificate_schema",
@@ -399,12 +399,14 @@ class AttributeCertificate(PolicyCertificate):
     policy: AttributeField  # type: ignore[assignment]
 
 
-_KINDS: dict[str, type[Certificate]] = {
+KINDS: dict[str, type[Certificate]] = {
     CERTIFICATE_FORMAT: Certificate,
     POLICY_FORMAT: PolicyCertificate,
     DISTANCE_FORMAT: DistanceCertificate,
     ATTRIBUTE_FORMAT: AttributeCertificate,
 }
+"""Certificates by what they say is their format."""
+
 _FORMAT_OF = {
     PolicyField: POLICY_FORMAT,
     DistanceField: DISTANCE_FORMAT,
@@ -415,7 +417,7 @@ _FORMAT_OF = {
 
 def certificate_schema(stated_format: str = CERTIFICATE_FORMAT) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of certificates of format 2 to 5."""
-    schema = _KINDS[stated_format].model_json_schema()
+    schema = KINDS[stated_format].model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -530,7 +532,7 @@ def make_certificate(
     subject = plan.configuration["release"]
     fields = guarantee_fields(plan, guarantee)
     stated = _FORMAT_OF[type(fields.get("policy"))]
-    return _KINDS[stated](
+    return KINDS[stated](
         format=stated,  # type: ignore[arg-type]
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
         mechanism=plan.numeric.mechanism,
@@ -547,7 +549,7 @@ def make_certificate(
 def promise(plan: ReleasePlan, guarantee: synth.Guarantee) -> Certificate:
     """Return what the certificate of a plan promises, without the fields that only a run gives."""
     fields = guarantee_fields(plan, guarantee)
-    return _KINDS[_FORMAT_OF[type(fields.get("policy"))]].model_construct(**fields)
+    return KINDS[_FORMAT_OF[type(fields.get("policy"))]].model_construct(**fields)
 
 
 def this_software() -> Software:

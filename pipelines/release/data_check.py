@@ -138,7 +138,7 @@ def _check(
     files = [_OdRows(folder, names, kind, geography, counts, createdate) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main, parts = names["od_parquet"], plan.policy.parts
-    end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
+    end = plan.pools.offsets
     pairs = blocks = 0
     runs = batches(plan) if rounded else batches(plan, _AT_A_TIME)  # as homes were estimated
     for pools, estimated in zip(runs, _ahead(rounded or (lambda pools: None), runs), strict=True):

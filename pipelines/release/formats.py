@@ -19,14 +19,9 @@ from packaging.version import Version
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import (
-    ATTRIBUTE_FORMAT,
     CERTIFICATE_FORMAT,
-    DISTANCE_FORMAT,
-    POLICY_FORMAT,
-    AttributeCertificate,
+    KINDS,
     Certificate,
-    DistanceCertificate,
-    PolicyCertificate,
     certificate_schema,
 )
 from pipelines.storage.documents import parse_json, read_json
@@ -57,14 +52,10 @@ def parse_certificate(content: str | bytes) -> Certificate:
         If it is of no format (a `pydantic.ValidationError` names the fields).
     """
     document = parse_json(content, "certificate.json")
-    if isinstance(document, dict) and document.get("format") == POLICY_FORMAT:
-        return PolicyCertificate.model_validate_json(content)
-    if isinstance(document, dict) and document.get("format") == DISTANCE_FORMAT:
-        return DistanceCertificate.model_validate_json(content)
-    if isinstance(document, dict) and document.get("format") == ATTRIBUTE_FORMAT:
-        return AttributeCertificate.model_validate_json(content)
-    if not isinstance(document, dict) or document.get("format") != FIRST_FORMAT:
-        return Certificate.model_validate_json(content)
+    stated = document.get("format") if isinstance(document, dict) else None
+    if stated != FIRST_FORMAT:
+        kind = KINDS.get(stated, Certificate) if isinstance(stated, str) else Certificate
+        return kind.model_validate_json(content)
     try:
         document = _from_first(document)
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
@@ -157,7 +148,7 @@ def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_
 
 
 @cache
-def schema_text(stated_format: str = CERTIFICATE_FORMAT) -> str:
+def schema_text(stated_format: str) -> str:
     """Return the text of the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:
         return json.dumps(certificate_schema(stated_format), indent=1) + "\n"

@@ -118,7 +118,7 @@ def write_public(
     certificate: Certificate,
     parts: Sequence[Sequence[Part]],
     folder: Path,
-    key: Ed25519PrivateKey | None = None,
+    key: Ed25519PrivateKey | None,
 ) -> None:
     """Join the parts and write everything but what is there already, then seal it.
 
@@ -130,7 +130,7 @@ def write_public(
         For each implicate, in order; their files are left where they are.
     folder : Path
         The public folder, holding ``plan/`` and, where there are polygons, names or a forecast, these.
-    key : Ed25519PrivateKey, optional
+    key : Ed25519PrivateKey or None
         Signs the release; its public half is put beside it.
     """
     names = file_names(plan.configuration)

@@ -8,7 +8,12 @@ from fractions import Fraction
 from pipelines.release.certificate import AttributeField, Certificate, PolicyCertificate
 from synth import decimal_up, exp_up, group_privacy
 
-__all__ = ["odds_in_words", "presence_in_words"]
+__all__ = ["odds_in_words", "presence_in_words", "short_bound"]
+
+
+def short_bound(bound: str) -> str:
+    """Return a bound of a certificate rounded up to four digits."""
+    return decimal_up(Fraction(bound), 4)
 
 
 def presence_in_words(certificate: Certificate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -41,11 +41,12 @@ from pipelines.release.layout import file_names, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
-from pipelines.storage.errors import MEMORY_ERRORS, ShownError
+from pipelines.storage.errors import ShownError, blame
 
 __all__ = [
     "PublicRelease",
     "PublicReleaseError",
+    "blame_release",
     "check_target",
     "read_public_release",
     "with_codes",
@@ -161,7 +162,7 @@ class PublicRelease:
         for kind, key in {"main": "od_parquet", "aux": "aux_parquet"}.items():
             if key in names:
                 path = self.folder / below / names[key]
-                with _blame(path):
+                with blame_release(path):
                     rows[kind] = ds.dataset(path, format="parquet")
                     if "w_geocode" not in rows[kind].schema.names:  # as of a folder without parts
                         raise ValueError("there is no column w_geocode")
@@ -284,7 +285,7 @@ class PublicRelease:
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:
         """Names of the units of each of `levels`, and of non-nesting areas, text of shape (U,); "": none."""
-        with _blame(self.folder / NAME_FILE):
+        with blame_release(self.folder / NAME_FILE):
             return read_names(self.folder, self.geography)
 
     @property
@@ -295,7 +296,7 @@ class PublicRelease:
     @property
     def version(self) -> str:
         """What `publish` calls this content, unless its publisher gives it another name."""
-        with _blame(self.folder / CHECKSUMS):
+        with blame_release(self.folder / CHECKSUMS):
             try:
                 return version_name(self.certificate.release, sha256_of(self.folder / CHECKSUMS))
             except FileNotFoundError:
@@ -304,7 +305,7 @@ class PublicRelease:
     @cached_property
     def accuracy(self) -> ExpectedAccuracy | None:
         """How far its numbers are expected to be from the truth; None where that was not forecast."""
-        with _blame(self.folder / ACCURACY_FILE):
+        with blame_release(self.folder / ACCURACY_FILE):
             return read_accuracy(self.folder, self.certificate.plan_sha256)
 
     def polygons(self, level: str) -> gpd.GeoDataFrame | None:
@@ -322,7 +323,7 @@ class PublicRelease:
         path = self.folder / polygon_file(level)
         if not path.is_file():
             return None
-        with _blame(path):
+        with blame_release(path):
             shapes = gpd.read_parquet(path)
             units = self.geography.unit_number(level, shapes[level])
             return gpd.GeoDataFrame({"unit": units}, geometry=shapes.geometry.array, crs=shapes.crs)
@@ -356,14 +357,14 @@ class PublicRelease:
     def _groups(self, kind: str) -> Iterator[ds.Fragment]:
         """Yield the groups of rows of the files of a kind, in order."""
         for fragment in self.rows[kind].get_fragments():
-            with _blame(Path(fragment.path)):
+            with blame_release(Path(fragment.path)):
                 groups = fragment.split_by_row_group()
             yield from groups
 
     def _flows_of(
         self, group: ds.Fragment, home_level: str, work_level: str, counts: list[str]
     ) -> pd.DataFrame:
-        with _blame(Path(group.path)):
+        with blame_release(Path(group.path)):
             table = group.to_table(columns=["w_geocode", "h_geocode", *counts]).to_pandas(
                 categories=["w_geocode", "h_geocode"]
             )
@@ -453,7 +454,7 @@ def read_public_release(folder: PathLike, implicate: int = 1) -> PublicRelease:
     except ValueError:
         why = "not a certificate of this program" if early is None else f"not of a form that is read. {early}"
         raise PublicReleaseError(f"{certificate}: {why}") from None
-    with _blame(plan):
+    with blame_release(plan):
         try:
             document = read_document(folder / "plan")
             _check_names(certified, document)
@@ -461,7 +462,7 @@ def read_public_release(folder: PathLike, implicate: int = 1) -> PublicRelease:
             raise PublicReleaseError(
                 f"{folder / 'plan'}: {error}" + (f". {early}" if early else "")
             ) from None
-    with _blame(folder / "plan" / "blocks.parquet"):
+    with blame_release(folder / "plan" / "blocks.parquet"):
         geography = load_geography(folder / "plan", document)
     release = PublicRelease(folder, certified, document, geography, implicate)
     if not 1 <= implicate <= release.implicates:
@@ -471,28 +472,13 @@ def read_public_release(folder: PathLike, implicate: int = 1) -> PublicRelease:
     return release
 
 
-@contextmanager
-def _blame(path: Path) -> Iterator[None]:
-    """Say of whatever goes wrong with a public file that it is this file; nothing of it has to be withheld.
-
-    Raises
-    ------
-    PublicReleaseError
-        In place of any other error but those of the machine.
-    """
-    try:
-        yield
-    except (PublicReleaseError, *MEMORY_ERRORS):
-        raise
-    except Exception as error:  # a file that was damaged may do anything to its reader
-        if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-            raise
-        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        rule, fix = "damaged, or not as it was released", "take a whole copy; odsynth verify checks it"
-        raise PublicReleaseError(f"{path}: {rule}: {reason}. Fix: {fix}") from None
+def blame_release(path: Path) -> AbstractContextManager[None]:
+    """Say of whatever goes wrong with a file of a release that it is this file (`blame`)."""
+    fix = "Fix: take a whole copy; odsynth verify checks it"
+    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
 
 
-def check_target(target: Path, folder: Path) -> None:
+def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
     """Refuse to write into a public folder, whose files are sealed by its checksums.
 
     Parameters
@@ -501,16 +487,20 @@ def check_target(target: Path, folder: Path) -> None:
         The file or folder to be written.
     folder : Path
         The public folder.
+    new : bool
+        Whether nothing may be at the target.
 
     Raises
     ------
     PublicReleaseError
-        If the target is the public folder or lies in it.
+        If the target is the public folder or lies in it; with `new`, if it is there.
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise PublicReleaseError(
             f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
         )
+    if new and target.exists():
+        raise PublicReleaseError(f"{target}: is there already. Remove it, or choose another folder")
 
 
 def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:

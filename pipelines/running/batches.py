@@ -46,7 +46,7 @@ def keep_homes(
     staging: RunFolder,
     plan: ReleasePlan,
     parts: Iterable[geo_data.JobRecords],
-    batch_jobs: int | None = None,
+    batch_jobs: int | None,
 ) -> NDArray[np.int64]:
     """Sort the confidential homes into a file for each batch.
 
@@ -57,7 +57,7 @@ def keep_homes(
     parts : iterable of JobRecords
         **Confidential.** One after another in memory, with the attributes that the pools are stratified by
         and those of further tables, whose cells are counted here.
-    batch_jobs : int, optional
+    batch_jobs : int or None
         As for `batches`.
 
     Returns
@@ -164,10 +164,6 @@ def _checksums(folder: Path) -> str:
     return "".join(checksum_lines({path.relative_to(folder).as_posix(): sha256_of(path) for path in files}))
 
 
-def _offsets(plan: ReleasePlan) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
-
-
 class RunBatches:
     """The batches of a run: what its tasks share, and the task.
 
@@ -187,7 +183,7 @@ class RunBatches:
         self.slices = batches(plan, state.config.run.batch_jobs)
         self.parts = _parts_of(staging, state)
         self.parts.mkdir(mode=0o700, exist_ok=True)
-        self.offsets = _offsets(plan)
+        self.offsets = plan.pools.offsets
         self.layout = JobLayout(plan) if plan.measures else None
         names = file_names(plan.configuration)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names

@@ -136,7 +136,7 @@ def space_needed(plan: ReleasePlan) -> int:
     jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.categories.values()))
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
     if plan.measures:
-        cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
+        cells = int(plan.numeric.k.sum())
         cells += sum(int(groups.table.offsets[-1]) for groups in plan.further)
         needed += 8 * cells * (3 * plan.implicates.runs + (3 if plan.further else 0))
     return needed

@@ -206,9 +206,8 @@ def plan(
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
         used = time.process_time(), kilobytes / 1e6
-        pools, domains = made.numeric.pools, made.numeric.domains
-        noisy = int(domains.n_cells[pools.domain].sum()) if made.measures else 0
-        cost = run_cost(*used, pools.n_records, noisy)
+        noisy = int(made.numeric.k.sum()) if made.measures else 0
+        cost = run_cost(*used, made.numeric.pools.n_records, noisy)
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
         _write(planned, names, staging)
     return planned
@@ -229,7 +228,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         A few lines; bounds are rounded up.
     """
     numeric, up = plan.numeric, synth.decimal_up
-    cells = numeric.domains.n_cells[numeric.pools.domain]
+    cells = numeric.k
     order = np.argsort(cells, kind="stable")
     running = np.cumsum(numeric.pools.n[order])
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
@@ -284,8 +283,7 @@ def noise_words(mechanism: synth.Mechanism, share: float) -> str:
     Where tables are measured it is of the counts of pools: homes are estimated from all tables, and less of
     the workers is noise.
     """
-    measures = "tables" in mechanism.settings
-    noisy = "what the noisy counts of pools hold is" if measures else "the synthetic workers are"
+    noisy = "what the noisy counts of pools hold is" if mechanism.measures else "the synthetic workers are"
     return f"about {share:.1%} of {noisy} noise"
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import read_json
-from pipelines.storage.errors import MEMORY_ERRORS
+from pipelines.storage.errors import blame
 from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
 
 __all__ = [
@@ -50,30 +50,9 @@ _NO_PLAN = (
 _OTHER_PLAN = f"the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"
 
 
-@contextmanager
-def blame_plan(given: Path, fix: str = _AGAIN) -> Iterator[None]:
-    """Say of whatever goes wrong with a plan that it is this plan; it is public, so nothing is withheld.
-
-    Parameters
-    ----------
-    given : Path
-    fix : str
-        What to do about it.
-
-    Raises
-    ------
-    ConfigError
-        In place of any other error but those of the machine.
-    """
-    try:
-        yield
-    except (ConfigError, *MEMORY_ERRORS):
-        raise
-    except Exception as error:  # a plan that was changed by hand may do anything to its reader
-        if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet
-            raise
-        rule = f"{error} is missing in it" if isinstance(error, KeyError) else error
-        raise ConfigError(f"{given}: the plan cannot be used: {rule}. {fix}") from error
+def blame_plan(given: Path, fix: str = _AGAIN) -> AbstractContextManager[None]:
+    """Say of whatever goes wrong with a plan that it is this plan, and what to do about it (`blame`)."""
+    return blame(ConfigError, f"{given}: the plan cannot be used", fix)
 
 
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:

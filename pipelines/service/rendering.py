@@ -12,7 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from synth import decimal_down, decimal_up
+from pipelines.release.promises import short_bound
+from pipelines.views.accuracy import percent
+from synth import decimal_down
 
 __all__ = ["HTML", "render", "text"]
 
@@ -62,8 +64,8 @@ def _environment() -> Environment:
         "capital": _capital,
         "day": _day,
         "megabytes": _megabytes,
-        "percent": _percent,
-        "short": _short,
+        "percent": percent,
+        "short": short_bound,
         "short_down": _short_down,
         "thousands": "{:,}".format,
     }
@@ -82,15 +84,6 @@ def _day(iso: str) -> str:
 def _capital(words: str) -> str:
     """With a capital at the beginning; the rest stays."""
     return words[:1].upper() + words[1:]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\u00a0%"
-
-
-def _short(bound: str) -> str:
-    """A bound of the certificate, rounded up to four digits."""
-    return decimal_up(Fraction(bound), 4)
 
 
 def _short_down(left: str) -> str:

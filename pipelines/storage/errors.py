@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from synth import ShownError
 
-__all__ = ["MEMORY_ERRORS", "ShownError", "private_message", "shown_message"]
+__all__ = ["MEMORY_ERRORS", "ShownError", "blame", "private_message", "shown_message"]
 
 MEMORY_ERRORS = (MemoryError, SystemError)
 """What is raised where memory runs out: the second by compiled code that does not say why it failed."""
@@ -36,3 +39,26 @@ def private_message(error: BaseException, *, one_line: bool = False) -> str:
     """
     where, said = getattr(error, "where", ""), shown_message(error, one_line=one_line)
     return f"{said} Look at {where}." if where else said
+
+
+@contextmanager
+def blame(kind: type[ShownError], rule: str, fix: str) -> Iterator[None]:
+    """Say of whatever goes wrong with public files that it is them; nothing of it has to be withheld.
+
+    Parameters
+    ----------
+    kind : type
+        What is raised, with the rule, what went wrong and the fix, in place of any other error but those of
+        the machine.
+    rule, fix : str
+    """
+    try:
+        yield
+    except (kind, *MEMORY_ERRORS):
+        raise
+    except Exception as error:  # a file that was damaged may do anything to its reader
+        missing = isinstance(error, FileNotFoundError) and error.filename is None  # of Parquet
+        if isinstance(error, OSError) and error.errno is not None and not missing:
+            raise
+        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise kind(f"{rule}: {reason}. {fix}") from None

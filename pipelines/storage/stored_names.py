@@ -15,7 +15,7 @@ def one_form(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def stored_name(value: str, longest: int = LONGEST_NAME) -> str:
+def stored_name(value: str, longest: int) -> str:
     """Return a name as it is stored.
 
     Raises

@@ -12,7 +12,7 @@ from pipelines.planning.measured import table_in_words
 from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
 from pipelines.views.labels import singular
 
-__all__ = ["accuracy_words", "table_title"]
+__all__ = ["accuracy_words", "percent", "table_title"]
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
@@ -35,7 +35,7 @@ def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) 
         expected=expected,
         read=read,
         title=table_title,
-        percent=_percent,
+        percent=percent,
         columns=SIZE_COLUMNS[2:],
         zip=zip,
     )
@@ -52,7 +52,8 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a share as pages have it."""
     return f"{100 * share:.1f}\u00a0%"
 
 

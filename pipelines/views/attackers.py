@@ -58,9 +58,7 @@ def attackers(
     folder = path_of(folder, "folder")
     to = None if to is None else path_of(to, "to")
     if to is not None:
-        check_target(to, folder)
-        if to.exists():
-            raise PublicReleaseError(f"{to}: is there already. Remove it, or choose another folder")
+        check_target(to, folder, new=True)
     try:
         classes = attackers_of(stubbornness)
     except ValueError as error:

@@ -1,10 +1,19 @@
-"""Classes of pools for tests, with defaults for what a test is not about."""
+"""Pools for tests, and classes of them, with defaults for what a test is not about."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+
 from synth.losses import PoolClass
+from synth.plan import Pools
+
+
+def pools(*rows: tuple[int, int, int]) -> Pools:
+    """Pools of (n, m, domain)."""
+    n, m, domain = zip(*rows, strict=True)
+    return Pools(np.array(n, np.int64), np.array(m, np.int64), np.array(domain, np.int32))
 
 
 def make_class(

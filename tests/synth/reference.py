@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
+from typing import Any
 
 import flint
 import numpy as np
@@ -34,6 +35,11 @@ def histograms(total: int, cells: int) -> Iterator[Histogram]:
     for first in range(total + 1):
         for rest in histograms(total - first, cells - 1):
             yield (first, *rest)
+
+
+def divergence(p: Mapping[Any, Fraction], q: Mapping[Any, Fraction], odds: Fraction) -> Fraction:
+    """The sum of what is more likely by p than odds times by q."""
+    return sum((max(Fraction(0), mass - odds * q[s]) for s, mass in p.items()), Fraction(0))
 
 
 def multinomial(s: Histogram) -> int:

@@ -11,7 +11,6 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import flint
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 import synth
+from helpers import ROOT, load
 from synth import attackers
 from synth.attackers import KNOWLEDGE, Attackers, best_share, largest_change, largest_changes
 from synth.losses import PoolClass
@@ -27,9 +27,8 @@ from synth.record import pure_gain
 from synth.tails import rigorous, upper_fraction
 
 from .reference import Distribution, Histogram, Urn, histograms, multinomial, rising
-from .test_attacks import load
 
-benchmark: Any = load(Path(__file__).resolve().parent.parent.parent / "benchmarks" / "attackers.py")
+benchmark: Any = load("benchmarks/attackers.py")
 NOBODY = Fraction(1, 10**8)  # the weight of a belief that nobody lives in a cell, about
 Q = 30
 F = Fraction
@@ -229,7 +228,7 @@ def test_simulated_attackers_find_what_their_class_may_and_stronger_ones_more(na
 
 
 def test_the_page_has_every_case_as_expected() -> None:
-    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "attack-model.md").read_text("utf-8")
+    page = (ROOT / "docs" / "attack-model.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (.+?) \|.*\| (yes|no) \|$", page, re.MULTILINE))
     assert rows == {name: "yes" if case.stronger else "no" for name, case in CASES.items()}
 

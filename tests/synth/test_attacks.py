@@ -5,37 +5,20 @@ The cases are those of `benchmarks/attacks.py`, whose table is in docs/attacks.m
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+from helpers import ROOT, load
 from synth.randomness import RunKey
 from synth.urn import sample_cells
 
 from .enumeration import replaced
 from .test_urn_enumeration import CASES
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def load(path: Path) -> ModuleType:
-    name = f"benchmark_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-attacks: Any = load(ROOT / "benchmarks" / "attacks.py")
+attacks: Any = load("benchmarks/attacks.py")
 HONEST = {case.name: case for case in attacks.honest()}
 BROKEN = {case.name: case for case in attacks.broken() if not case.name.startswith("(5)")}
 OFF_BY_ONE = {case.name: case for case in attacks.broken() if case.name.startswith("(5)")}

@@ -15,7 +15,7 @@ import synth
 from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
 from synth.tails import exp_up
 
-from .reference import Histogram, Urn
+from .reference import Histogram, Urn, divergence
 
 A, F = Fraction(1, 2), Fraction(1, 2)
 
@@ -28,10 +28,6 @@ def urn() -> Urn:
 @pytest.fixture(scope="module")
 def truth(urn: Urn) -> dict[Histogram, dict[Histogram, Fraction]]:
     return {h: urn.distribution(h) for h in urn.histograms()}
-
-
-def divergence(p: dict[object, Fraction], q: dict[object, Fraction], odds: Fraction) -> Fraction:
-    return sum((max(Fraction(0), mass - odds * q[s]) for s, mass in p.items()), Fraction(0))
 
 
 def worst(urn: Urn, truth: dict[Histogram, dict], odds: Fraction, steps: int = 1) -> Fraction:
@@ -185,12 +181,20 @@ def test_one_urn_cut_in_k_costs_less_epsilon_than_k_urns() -> None:
     pools = synth.Pools(n, n, np.zeros(2, np.int32))
     domains = synth.Domains(6, np.array([0, 6]), np.arange(6, dtype=np.int32), np.zeros(6, np.uint8))
     mechanism, prior, delta = synth.MECHANISMS["dirichlet"], Fraction(1, 5), Fraction(1, 10**5)
-    one = synth.smallest_epsilon_plan(mechanism, pools, domains, (Fraction(1),), delta / 2, prior)
+
+    def smallest_epsilon(pools: synth.Pools, delta: Fraction) -> Fraction:
+        tiny = Fraction(1, 10**6)
+        with pytest.raises(synth.BudgetTooSmallError) as refused:
+            mechanism.calibrate(pools, domains, (Fraction(1),), tiny, delta, prior)
+        assert refused.value.smallest is not None
+        return refused.value.smallest
+
+    one = smallest_epsilon(pools, delta / 2)
     wide = one_urn_implicates(pools, 2)
     assert wide.m.tolist() == [40, 100]
     assert wide.n.tolist() == [20, 50]
-    cut = synth.smallest_epsilon_plan(mechanism, wide, domains, (Fraction(1),), delta, prior)
-    assert one.epsilon < cut.epsilon < compose([(one.epsilon, one.delta)] * 2)[0]
+    cut = smallest_epsilon(wide, delta)
+    assert one < cut < compose([(one, delta / 2)] * 2)[0]
     with pytest.raises(ValueError, match="at least one"):
         one_urn_implicates(pools, 0)
 

@@ -21,7 +21,7 @@ from synth.mechanism import ClassGuarantee, Guarantee
 from synth.plan import Domains, Plan, Pools
 from synth.randomness import RunKey
 
-from .builders import make_class
+from .builders import make_class, pools
 from .reference import chi_square_p
 
 MECHANISM = Dirichlet()
@@ -35,11 +35,6 @@ def domains(*strata: list[int]) -> Domains:
     return Domains(
         max(map(len, strata)) + 3, offsets, cuts, np.concatenate([np.array(s, np.uint8) for s in strata])
     )
-
-
-def pools(*rows: tuple[int, int, int]) -> Pools:
-    n, m, domain = zip(*rows, strict=True)
-    return Pools(np.array(n, np.int64), np.array(m, np.int64), np.array(domain, np.int32))
 
 
 SOME = pools((5, 5, 0), (12, 12, 1), (12, 20, 1), (1, 1, 0), (80, 80, 1), (82, 70, 0))

@@ -25,6 +25,7 @@ from synth.projection import MAX_MASS
 from synth.randomness import RunKey, WordStream
 from synth.urn import Urns
 
+from .builders import pools
 from .enumeration import single_urn
 from .noise_reference import histograms, mass, neighbours, noise_distribution
 
@@ -38,12 +39,6 @@ def domains(*k: int, strata: int = 1) -> Domains:
     offsets = np.cumsum([0, *k], dtype=np.int64)
     cuts = np.concatenate([np.arange(cells, dtype=np.int32) for cells in k])
     return Domains(max(k) + 2, offsets, cuts, (np.arange(cuts.size) % strata).astype(np.uint8))
-
-
-def pools(*rows: tuple[int, int, int]) -> Pools:
-    """Pools of (n, m, domain)."""
-    n, m, domain = zip(*rows, strict=True)
-    return Pools(np.array(n, np.int64), np.array(m, np.int64), np.array(domain, np.int32))
 
 
 def plan_of(epsilon: str, rows: Pools, of: Domains, delta: str = "1e-5", guarantee: str = "pdp") -> Plan:

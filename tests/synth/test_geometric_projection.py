@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from synth import projection
-from synth.projection import MAX_MASS, offsets_of, project, shuffled
+from synth._arrays import offsets_of
+from synth.projection import MAX_MASS, project, shuffled
 from synth.randomness import RunKey, WordStream
 
 from .noise_reference import nearest

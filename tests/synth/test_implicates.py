@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers import load
+from synth._arrays import offsets_of
 from synth._gamma import gamma, log_rising
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
 from synth.effects import (
@@ -29,15 +31,14 @@ from synth.effects import (
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import BlockDraws, Implicates, _common_homes
-from synth.intervals import held_by_lot, intervals
+from synth.intervals import intervals
 from synth.measured import JobGroups, MeasuredTable, measure
 from synth.placing import GROUP, draw_place
 from synth.plan import Domains, Table
-from synth.projection import offsets_of
 from synth.randomness import RunKey
 from synth.ties import SHAPES, Ties, ties_of, vary_factors
 
-RATIO = GeometricParameters(1, 3)
+held_by_lot: Any = load("benchmarks/by_lot.py").held_by_lot
 
 
 def log_weight(kind: int, x: int, seen: int, par: float, keep: float, shape: float, z: float) -> float:

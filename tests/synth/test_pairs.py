@@ -27,6 +27,12 @@ def pair_of(urn: Urn, h: Histogram) -> Pair:
     return Pair(h[0], h[1], urn.prior[0], urn.prior[1], rest, urn.m)
 
 
+def both(pair: Pair) -> tuple[Pair, Pair]:
+    """A pair, and the same in the other direction."""
+    p = pair
+    return p, Pair(p.gaining + 1, p.losing - 1, p.gaining_prior, p.losing_prior, p.rest, p.draws)
+
+
 @pytest.mark.parametrize("a", PRIORS, ids=str)
 @pytest.mark.parametrize("b", PRIORS, ids=str)
 @pytest.mark.parametrize("cells", [2, 3])
@@ -45,7 +51,7 @@ def test_a_pair_equals_enumeration_and_stays_below_the_bound(a: Fraction, b: Fra
             pair = pair_of(urn, h)
             for epsilon in EPSILONS:
                 with rigorous() as balls:
-                    forward, back = (pair_delta(p, epsilon, balls) for p in (pair, pair.turned))
+                    forward, back = (pair_delta(p, epsilon, balls) for p in both(pair))
                     odds = balls.exp(balls.number(epsilon))
                     for computed, p, q in ((forward, here, there), (back, there, here)):
                         exact = balls.number(0)
@@ -145,13 +151,13 @@ def test_a_pair_and_two_releases_agree_with_another_library(
         for pessimistic in (False, True)
     )
     for epsilon in EPSILONS[1:]:
-        ours = max(pair_delta(p, epsilon, FLOAT) for p in (pair, pair.turned))
+        ours = max(pair_delta(p, epsilon, FLOAT) for p in both(pair))
         # pessimistic: their losses are rounded up to the next multiple of the step
-        coarser = max(pair_delta(p, epsilon - Fraction(step), FLOAT) for p in (pair, pair.turned))
+        coarser = max(pair_delta(p, epsilon - Fraction(step), FLOAT) for p in both(pair))
         theirs = pld.get_delta_for_epsilon(float(epsilon))
         assert ours - 1e-9 <= theirs <= coarser + 1e-9
     # two releases: what adding up says is never less than the composed losses, which are rounded down here
-    curve = [(e, Fraction(max(pair_delta(p, e, FLOAT) for p in (pair, pair.turned)))) for e in EPSILONS]
+    curve = [(e, Fraction(max(pair_delta(p, e, FLOAT) for p in both(pair)))) for e in EPSILONS]
     twice, together = below.self_compose(2), compose_curves([curve] * 2)
     assert len(together) > len(curve)
     for epsilon, delta in together:

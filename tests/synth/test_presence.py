@@ -29,6 +29,7 @@ from synth.record import pure_gain
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .grid import EPSILONS, Q, class_of
+from .noise_reference import neighbours as moved
 from .noise_reference import noise_distribution
 from .reference import Histogram, Urn, chi_square_p, histograms, is_bad
 
@@ -44,12 +45,6 @@ def more_or_fewer(h: Histogram) -> Iterator[Histogram]:
         yield (*h[:c], x + 1, *h[c + 1 :])
         if x:
             yield (*h[:c], x - 1, *h[c + 1 :])
-
-
-def moved(h: Histogram) -> Iterator[Histogram]:
-    for i, j in itertools.permutations(range(len(h)), 2):
-        if h[i]:
-            yield tuple(x - (c == i) + (c == j) for c, x in enumerate(h))
 
 
 def stay(h: Histogram, most: int) -> Iterator[tuple[Histogram, Fraction]]:
@@ -111,10 +106,6 @@ def whole_numbers(distributions: dict[Histogram, Distribution]) -> tuple[dict[Hi
         h: [each[s].numerator * (common // each[s].denominator) for s in outputs]
         for h, each in distributions.items()
     }, common
-
-
-def divergence(one: Distribution, other: Distribution, odds: Fraction) -> Fraction:
-    return sum((max(Fraction(0), p - odds * other[s]) for s, p in one.items()), Fraction(0))
 
 
 def whole_divergence(one: list[int], other: list[int], odds: Fraction) -> int:

@@ -15,12 +15,12 @@ import runpy
 import statistics
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import flint
 import pytest
 
+from helpers import ROOT
 from synth import losses, record
 from synth.losses import bad_threshold, failure_bound, shortfall_bound
 from synth.tails import Arithmetic, rigorous, tail_bound, upper_fraction
@@ -116,8 +116,9 @@ def test_every_small_case_holds_the_theorem(k: int, n: int, m: int, request: pyt
     assert k == 1 or all(ratios for name, ratios in findings.ratios.items() if "small" not in name)
 
 
-def test_the_benchmark_prints_what_the_grid_reports() -> None:
-    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "tightness.py"))
+def test_the_benchmark_prints_what_the_grid_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "tightness.py"))
     assert list(benchmark["ROWS"]) == grid.COMPARED
     assert benchmark["GRID"].split("::")[1] == test_every_small_case_holds_the_theorem.__name__
     assert float(benchmark["pair_row"](10, Fraction(2))[-1]) >= 1

@@ -22,9 +22,7 @@ def find_run(store: Store, run: int) -> RunEntry:
     return RunEntry.of(runs.get_run(store, run), runs.decision_of(store, run))
 
 
-def find_runs(
-    store: Store, state: str | None = None, before: int | None = None, limit: int = 50
-) -> list[RunEntry]:
+def find_runs(store: Store, state: str | None, before: int | None = None, limit: int = 50) -> list[RunEntry]:
     """Return the newest runs, of a state if one is given, without the decisions about them."""
     return [RunEntry.of(row) for row in runs.list_runs(store, state=state, before=before, limit=limit)]
 

@@ -367,10 +367,7 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
 @router.get("/runs/{run}/map")
 def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
     """The map of a release before it is published, for the page of its approval."""
-    prepared = _preview(request, find_run(request.app.state.store, run))
-    if prepared is None:
-        raise not_found("There is no map of this run, or not yet.")
-    return map_files.map_page(request, prepared, _MAP_HEADERS)
+    return map_files.map_page(request, _mapped(request, run), _MAP_HEADERS)
 
 
 @router.get("/runs/{run}/map/{part}")
@@ -378,10 +375,7 @@ def preview_part(
     request: Request, who: Viewer, run: RunNumber, part: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """What the page of that map fetches when it is opened."""
-    prepared = _preview(request, find_run(request.app.state.store, run))
-    if prepared is None:
-        raise not_found("There is no map of this run, or not yet.")
-    return map_files.map_part(request, prepared, part, _MAP_HEADERS)
+    return map_files.map_part(request, _mapped(request, run), part, _MAP_HEADERS)
 
 
 @router.post("/runs/{run}/approve")
@@ -411,6 +405,13 @@ def _preview(request: Request, run: RunEntry) -> Prepared | None:
     catalog: Catalog = request.app.state.catalog
     prepared = None if run.content_sha256 is None else catalog.prepared(run.content_sha256)
     return prepared if prepared is not None and prepared.map.is_file() else None
+
+
+def _mapped(request: Request, run: int) -> Prepared:
+    prepared = _preview(request, find_run(request.app.state.store, run))
+    if prepared is None:
+        raise not_found("There is no map of this run, or not yet.")
+    return prepared
 
 
 def _budgets(settings: ServiceSettings, data_set: str) -> tuple[list[BudgetLine], str | None]:

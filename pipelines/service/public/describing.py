@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from pipelines.release.certificate import Certificate
+from pipelines.release.promises import short_bound
 from pipelines.release.reader import PublicRelease
 from pipelines.service.public.catalog import Version
 from pipelines.service.public.downloads import media_type
@@ -19,7 +19,6 @@ from pipelines.service.settings import ServiceSettings
 from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural
-from synth import decimal_up
 
 __all__ = [
     "ABOUT_INTERVALS",
@@ -49,8 +48,8 @@ def in_one_sentence(certificate: Certificate) -> str:
     return (
         f"{certificate.totals.synthetic_workers:,} synthetic workers of {released.year}, where they live and "
         f"where they work ({job_type_words(released.job_type)}). No row is a real person: homes were drawn "
-        f"at random, with a certificate of differential privacy, epsilon {_up(certificate.run.epsilon)} and "
-        f"delta {_up(certificate.run.delta)}."
+        f"at random, with a certificate of differential privacy, epsilon "
+        f"{short_bound(certificate.run.epsilon)} and delta {short_bound(certificate.run.delta)}."
     )
 
 
@@ -112,10 +111,6 @@ def cite(version: Version, settings: ServiceSettings) -> Citation:
         words=f"{head}, version {state.version} [synthetic data set]. {address}",
         bibtex="\n".join([f"@misc{{{key},", *lines, "}"]),
     )
-
-
-def _up(bound: str) -> str:
-    return decimal_up(Fraction(bound), 4)
 
 
 def _tex(words: str) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 import geo_data
+from geo_data.jobs import join_records
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.planning.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
@@ -71,11 +72,7 @@ def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...])
             kept &= part.attributes[name] < len(categories[name])
         attributes = {name: part.attributes[name][kept] for name in names}
         parts.append(geo_data.JobRecords(part.work[kept], part.home[kept], attributes))
-    return geo_data.JobRecords(
-        np.concatenate([part.work for part in parts]),
-        np.concatenate([part.home for part in parts]),
-        {name: np.concatenate([part.attributes[name] for part in parts]) for name in names},
-    )
+    return join_records(parts, names)
 
 
 def _released(release: PublicRelease, table: Table) -> CountedJobs:

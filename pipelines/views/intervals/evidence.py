@@ -28,7 +28,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.workload import resolve_workload
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
-from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.release.reader import PublicRelease, PublicReleaseError, blame_release
 from pipelines.storage.parquet_form import FormError
 from synth.evidence import Evidence
 from synth.implicates import BlockDraws, Implicates
@@ -371,11 +371,6 @@ def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator
 
 def _frames(release: PublicRelease, name: str, columns: list[str]) -> Iterator[pd.DataFrame]:
     path = release.folder / name
-    try:
+    with blame_release(path):
         for batch in ds.dataset(path, format="parquet").to_batches(columns=columns, batch_size=_ROWS):
             yield batch.to_pandas()
-    except (OSError, ValueError, KeyError) as error:
-        raise PublicReleaseError(
-            f"{path}: damaged, or not as it was released: {type(error).__name__}. Fix: take a whole copy; "
-            "odsynth verify checks it"
-        ) from None

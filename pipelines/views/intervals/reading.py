@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ from geo_data.arguments import PathLike, expect, path_of
 from geo_data.od_files import count_columns
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
 from pipelines.storage.checksums import CHECKSUMS
-from pipelines.storage.errors import MEMORY_ERRORS
+from pipelines.storage.errors import blame
 from synth.intervals import LEVEL
 from synth.intervals import intervals as of_draws
 
@@ -541,14 +540,6 @@ def _numbers(release: PublicRelease, column: pa.ChunkedArray) -> NDArray[np.int3
     return found.to_numpy().astype(np.int32)
 
 
-@contextmanager
-def _blame(path: Path) -> Iterator[None]:
-    """Say of whatever goes wrong with the file that it is this file; all of it is public."""
-    try:
-        yield
-    except (PublicReleaseError, *MEMORY_ERRORS):
-        raise
-    except Exception as error:  # a file that was damaged may do anything to its reader
-        fix = "write it again with odsynth intervals"
-        detail: Any = str(error) or type(error).__name__
-        raise PublicReleaseError(f"{path}: damaged, or not a file of draws: {detail}. Fix: {fix}") from None
+def _blame(path: Path) -> AbstractContextManager[None]:
+    fix = "Fix: write it again with odsynth intervals"
+    return blame(PublicReleaseError, f"{path}: damaged, or not a file of draws", fix)

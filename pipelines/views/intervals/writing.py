@@ -78,9 +78,7 @@ def write_intervals(
     to = to or folder.resolve().parent / "intervals"
     if draws < FEWEST:
         raise PublicReleaseError(f"{draws} draws are too few. Fix: an interval of 90 % needs {FEWEST}")
-    check_target(to, folder)
-    if to.exists():
-        raise PublicReleaseError(f"{to}: is there already. Remove it, or choose another folder")
+    check_target(to, folder, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
     say, done = report or (lambda _: None), count or (lambda _, __: None)
     say("Drawing how far homes may be from the public model ...")

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +18,7 @@ from string import Template
 from geo_data.arguments import PathLike, path_of
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
-from pipelines.release.promises import odds_in_words, presence_in_words
+from pipelines.release.promises import odds_in_words, presence_in_words, short_bound
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
@@ -27,7 +26,6 @@ from pipelines.views.accuracy import accuracy_words
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
-from synth import decimal_up
 
 __all__ = ["PARTS", "SiteMap", "build_map", "build_site_map", "certificate_words", "write_map", "write_parts"]
 
@@ -336,9 +334,6 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
     """
     run, user = certificate.run, certificate.user_level
 
-    def short(bound: str) -> str:
-        return decimal_up(Fraction(bound), 4)
-
     def paragraph(words: str) -> str:
         return f"\n    <p>{html.escape(words)}</p>" if words else ""
 
@@ -358,11 +353,11 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
             population_in_words(certificate.population, protected=certificate.presence is not None)
         )
         + paragraph(policy_in_words(certificate)),
-        epsilon=short(run.epsilon),
-        delta=short(run.delta),
+        epsilon=short_bound(run.epsilon),
+        delta=short_bound(run.delta),
         records="one job record" if user.records == 1 else f"at most {user.records} job records",
-        user_epsilon=short(user.epsilon),
-        user_delta=short(user.delta),
+        user_epsilon=short_bound(user.epsilon),
+        user_delta=short_bound(user.delta),
         not_covered=items(certificate.definition.not_covered),
         assumed_public=items(certificate.definition.assumed_public),
         plan=certificate.plan_sha256,

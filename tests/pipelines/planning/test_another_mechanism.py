@@ -48,7 +48,7 @@ class Weight:
 class RandomisedResponse:
     name = NAME
     settings: frozenset[str] = frozenset()
-    resamples = False
+    measures = False
     words = "cells of confidential records, of which some were exchanged at random"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 
@@ -80,7 +80,7 @@ class RandomisedResponse:
         return synth.Guarantee.of_classes([row], loss, [(loss, nothing)])
 
     def noise_share(self, plan: synth.Plan) -> float:
-        others = plan.domains.n_cells[plan.pools.domain] - 1
+        others = plan.k - 1
         moved = others / (others + plan.parameters.weight)  # type: ignore[attr-defined]
         return float(np.average(moved, weights=plan.pools.n))
 

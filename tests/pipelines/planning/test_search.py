@@ -171,7 +171,7 @@ def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     for epsilon in ("2", "8.6"):
         config = config_of(epsilon, NO_PRUNING | planned(coarsening="balanced"))
         release = make_plan(config)
-        cells = release.numeric.domains.n_cells[release.numeric.pools.domain]
+        cells = release.numeric.k
         sizes.append(np.average(cells, weights=release.pools.n))
     assert sizes[0] < sizes[1] / 2
 
@@ -667,6 +667,7 @@ def test_what_is_nearly_as_good_is_compared_on_more_jobs(
         return [losses.get(candidate.cell_level, (0.35, 0.1))[every]]
 
     monkeypatch.setattr(search, "try_candidate", lost)
+    monkeypatch.setattr(search, "expected_loss", lambda *given: lost(*given)[0])
     monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
     monkeypatch.setattr(search, "_MORE_JOBS", 3_000)
     monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(1.0,)))

@@ -10,7 +10,7 @@ import random
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,6 @@ from .only_signed import without_only_signed
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v0.1.0"
 CSV = "demo_od_main_JT00_2019.csv.gz"
-PARQUET = "demo_od_main_JT00_2019.parquet"
-
-Attack = Callable[[bytes], bytes]
 
 
 @pytest.fixture

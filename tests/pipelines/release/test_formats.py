@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ import pytest
 
 import pipelines
 import synth
-from helpers import forge
+from helpers import forge, load
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_plan
@@ -211,11 +210,7 @@ def named(folder: Path) -> str:
 def golden_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The invented inputs of the golden releases, and a configuration of each as it is written today."""
     folder = tmp_path_factory.mktemp("golden-inputs")
-    place = importlib.util.spec_from_file_location("golden_make", GOLDEN / "make.py")
-    assert place is not None
-    assert place.loader is not None
-    make = importlib.util.module_from_spec(place)
-    place.loader.exec_module(make)
+    make = load("tests/golden/make.py")
     previous = os.umask(0o027)
     make.write_inputs(folder)
     os.umask(previous)

@@ -10,14 +10,13 @@ import subprocess
 import sys
 from decimal import localcontext
 from fractions import Fraction
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import pipelines
-from helpers import alone, forge, refused, seal_again
+from helpers import alone, forge, load, refused, seal_again
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES
 from pipelines.release.verification import verify
 from pipelines.release.verifier import VERIFIER, verifier_bytes
@@ -55,14 +54,7 @@ def run_alone(folders: list[Path], *options: str, allowed: str = '"pyarrow"') ->
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
     """benchmarks/verifier.py, which makes random plans."""
-    path = GOLDEN.parents[1] / "benchmarks" / "verifier.py"
-    spec = spec_from_file_location("benchmark_verifier", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("benchmarks/verifier.py")
 
 
 def test_a_release_carries_it_and_it_passes_alone(small_release: pipelines.Release) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import tomlkit
 
-from helpers import with_values
+from helpers import NOW, SCHEDULE, with_values
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
@@ -29,19 +29,6 @@ from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due, look
 from pipelines.schedule.records import Records
 from synth.rationals import decimal_up, exact
 
-NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
-SCHEDULE = """\
-base = "../base.toml"
-start = 2022-01-01
-cron = "0 6 1 2 *"
-period = "year"
-
-[set]
-"release.name" = "Small region {year}"
-"release.year" = "{year}"
-"release.out" = "out/{year}"
-"jobs.file" = "jobs/{year}.csv.gz"
-"""
 BY_YEAR = '"ledger.period" = "{year}"\n'
 FIT = SimpleNamespace(certificate=SimpleNamespace(for_release=True))
 COMMAND = '[notify]\ncommand = ["sh", "-c", "cat >> told; echo >> told"]\n'

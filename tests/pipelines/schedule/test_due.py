@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from helpers import KILLED, LOADED
+from helpers import KILLED, LOADED, NOW, SCHEDULE
 from pipelines import UNSIGNED, Ledger, generate_keys, published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
@@ -30,19 +29,6 @@ from pipelines.schedule import due as due_module
 from pipelines.schedule.due import EXIT_BUSY, EXIT_FAILED, Summary, due
 from pipelines.schedule.notify import Notify, notify
 
-NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
-SCHEDULE = """\
-base = "../base.toml"
-start = 2022-01-01
-cron = "0 6 1 2 *"
-period = "year"
-
-[set]
-"release.name" = "Small region {year}"
-"release.year" = "{year}"
-"release.out" = "out/{year}"
-"jobs.file" = "jobs/{year}.csv.gz"
-"""
 ONE = SCHEDULE.replace("2022-01-01", "2024-01-01")  # only 2023 is due
 LEDGER = """
 [ledger]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from sqlalchemy import update
 
 import pipelines
+from helpers import NOW, SCHEDULE
 from pipelines.service.queue import runs as life
 from pipelines.service.queue.claims import claim, finish
 from pipelines.service.queue.schedules import read_agenda, submit_due
@@ -23,19 +23,6 @@ from pipelines.service.store import ServiceError, Store, list_audit, runs
 
 from ..helpers import BOB, FIT, claimed
 
-NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
-SCHEDULE = """\
-base = "../base.toml"
-start = 2022-01-01
-cron = "0 6 1 2 *"
-period = "year"
-
-[set]
-"release.name" = "Small region {year}"
-"release.year" = "{year}"
-"release.out" = "out/{year}"
-"jobs.file" = "jobs/{year}.csv.gz"
-"""
 LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "100"\ndelta = "0.5"\n'
 
 

@@ -15,16 +15,16 @@ from click.testing import CliRunner
 import geo_data
 import pipelines
 import synth
-from helpers import seal_again
+from helpers import load, seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
 from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.intervals.evidence import _drawn
-from synth.intervals import held_by_lot
 
 from ...running.helpers import GEOMETRIC
 
 DRAWS = 40
+held_by_lot = load("benchmarks/by_lot.py").held_by_lot
 
 
 @pytest.fixture(scope="module")
