@@ -26,7 +26,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,13 +200,15 @@ class RunFolder:
         with self._locked():
             yield self.load()
 
-    def wipe(self, *, begun: bool = True) -> None:
+    def wipe(self, *, begun: bool = True, first: Callable[[RunFolder], None] = lambda _: None) -> None:
         """Remove the folder, the key overwritten first: the run is given up, whatever it has spent.
 
         Parameters
         ----------
         begun : bool
             Whether a run that can be resumed may be in it.
+        first : callable
+            Given the folder when nobody else works in it; nothing is removed if it fails.
 
         Raises
         ------
@@ -218,6 +220,7 @@ class RunFolder:
         with self._locked():
             if self.begun and not begun:
                 raise ConfigError(f"{self.folder}: a run was begun here meanwhile; look again")
+            first(self)
             self._state.unlink(missing_ok=True)  # from here on it cannot be resumed, whatever comes
             self.forget_key()
             for folder in (self.homes, self.folder):  # the lock goes after the homes

@@ -32,9 +32,11 @@ from pipelines.storage.durable import whole_folder, write_whole
 if TYPE_CHECKING:  # whoever lists unfinished runs needs nothing that draws
     from pipelines.running.batches import RunBatches, Task
 
-__all__ = ["RunStore", "WorkerFolder", "kept_in", "take_back"]
+__all__ = ["NOTE", "RunStore", "WorkerFolder", "kept_in", "take_back"]
 
-_NOTE = "in_store"
+NOTE = "in_store"
+"""The file of `RunFolder.confidential` that says which store may hold something of a run."""
+
 _PLAN, _ESTIMATED = "plan.tar", "estimated.tar"
 
 
@@ -88,7 +90,7 @@ class RunStore:
 
     def lend(self, staging: RunFolder) -> None:
         """Put what every batch needs: the plan, the state and the key, which are confidential."""
-        write_whole(staging.confidential / _NOTE, self.address)
+        write_whole(staging.confidential / NOTE, self.address)
         self.pack(_PLAN, staging.public / "plan")
         self.put(staging, ["confidential/state.json", "confidential/run.key"])
 
@@ -180,7 +182,7 @@ def _homes(run: RunBatches, batch: int) -> str:
 
 def kept_in(staging: RunFolder) -> RunStore | None:
     """Return the store in which objects of a run may be, by the note in its folder."""
-    note = staging.confidential / _NOTE
+    note = staging.confidential / NOTE
     return RunStore(note.read_text(encoding="utf-8")) if note.exists() else None
 
 
@@ -194,7 +196,7 @@ def take_back(staging: RunFolder) -> None:
     """
     if (store := kept_in(staging)) is not None:
         store.clear()
-        (staging.confidential / _NOTE).unlink()
+        (staging.confidential / NOTE).unlink()
 
 
 class WorkerFolder(RunFolder):

@@ -179,23 +179,6 @@ def test_what_a_killed_run_left_in_the_store_is_removed(
             assert objects(bucket) == []
 
 
-def test_a_run_that_is_given_up_says_what_stays_in_a_store_that_is_gone(
-    bucket: Any, config_text: Any, blind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "small.toml"
-    file.write_text(config_text({"run.batch_jobs": 20, "run.confidential_store": STORE}))
-    config = pipelines.load_config(file)
-    with blind(config) as (address, *_):
-        subprocess.run([sys.executable, "-c", KILLED, str(file), address], check=False)
-    monkeypatch.setattr(RunStore, "clear", lambda self: exec("raise ConnectionError"))
-    (run,) = pipelines.unfinished_runs(config.release.out)
-    with pytest.raises(pipelines.ConfigError, match=f"{STORE}/.*the run is given up, but its homes"):
-        pipelines.wipe_run(run)
-    assert not run.folder.exists()
-    monkeypatch.undo()
-    bucket.rm(f"{BUCKET}/secret", recursive=True)
-
-
 def test_a_store_that_cannot_be_used_costs_nothing(
     bucket: Any, batches: Configs, blind: Any, book: Path
 ) -> None:
