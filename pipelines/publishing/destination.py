@@ -20,7 +20,7 @@ from typing import Any
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
-from geo_data.arguments import PathLike, path_of
+from geo_data.arguments import PathLike, text_of
 from pipelines.storage.documents import parse_json
 from pipelines.storage.durable import sync, whole_file, write_whole
 from pipelines.storage.errors import ShownError
@@ -38,8 +38,7 @@ class PublishError(ShownError, ValueError):
 @contextmanager
 def open_place(destination: PathLike, storage_options: dict[str, Any] | None) -> Iterator[Place]:
     """Open a destination; whatever its storage says no with becomes one `PublishError`."""
-    path_of(destination, "destination")
-    url = os.fspath(destination)
+    url = text_of(destination, "destination")
     try:
         if not url or "::" in url:
             raise PublishError(f"{_hidden(url)!r} is not a destination: name one folder or one URL")
