@@ -24,6 +24,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import rename_first_keys
 from pipelines.release.certificate import Certificate, Software, this_software
 from pipelines.release.formats import parse_certificate
-from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
+from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
 
 __all__ = ["BusyError", "RunFolder", "RunState", "other_version"]
 
@@ -240,6 +241,25 @@ class RunFolder:
             return False
         with hold_lock(self._lock) as free:
             return not free
+
+    def check(self) -> None:
+        """Write, read and remove something where batches are drawn, as workers do.
+
+        Raises
+        ------
+        OSError
+            If the system does not let one; names the folder.
+        """
+        content = secrets.token_hex(16)
+        try:
+            with whole_folder(made := self.parts / f"check-{content}", sweep=False) as folder:
+                (folder / "file").write_text(content, encoding="utf-8")
+            (made / "file").read_text(encoding="utf-8")
+            shutil.rmtree(made)
+        except OSError as error:
+            fix = "let workers see it under the same path and write to it, or name a run.confidential_store"
+            text = f"{error.strerror}. Fix: {fix}; then go on"
+            raise OSError(error.errno, text, str(self.folder)) from None
 
     def _must_be_ours(self) -> None:
         """Refuse a folder that somebody else made or can write to: they could put their own key into it."""

@@ -11,6 +11,7 @@ import dask
 import pytest
 
 import pipelines
+from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 from pipelines.running.store import RunStore
 
@@ -53,10 +54,10 @@ def batches(paid_config: Configs) -> Configs:
 def blind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What starts a cluster of two workers that do not see the folder in which a release is made."""
 
-    def start(config: pipelines.ReleaseConfig) -> Any:
+    def start(config: pipelines.ReleaseConfig, script: str = BLIND) -> Any:
         folder = tmp_path / "cluster"
         folder.mkdir()
-        (preload := folder / "blind.py").write_text(BLIND)
+        (preload := folder / "blind.py").write_text(script)
         monkeypatch.setenv("HIDDEN", str(RunFolder.of(config.release.out).folder))
         return cluster_of_processes(folder, 2, "--preload", str(preload))
 
@@ -192,6 +193,51 @@ def test_a_store_that_cannot_be_used_costs_nothing(
     assert not any(secret in str(caught.value) for secret in SECRETS)
     assert not book.exists()
     assert left_over(config) == []
+
+
+REFUSED = BLIND.replace("os._exit(9)", 'raise PermissionError(13, "Permission denied")')
+NO_CREDENTIALS = """
+import os
+os.environ.pop("AWS_SECRET_ACCESS_KEY", None)
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "store", "says"),
+    [
+        (REFUSED, None, r"\.release\.unfinished: Permission denied\. Fix: let workers see it"),
+        (
+            NO_CREDENTIALS,
+            STORE,
+            r"secret: the confidential store .*\(PartialCredentialsError\)\. Fix: check run",
+        ),
+    ],
+    ids=["disk", "store"],
+)
+def test_workers_that_cannot_use_what_they_draw_from_cost_nothing(
+    script: str, store: str | None, says: str, bucket: Any, batches: Configs, blind: Any, book: Path
+) -> None:
+    config = batches({"run.confidential_store": store} if store else {})
+    with (
+        blind(config, script) as (address, *_),
+        pytest.raises(
+            ConnectionError, match=rf"^\[Errno \d+\] worker tcp://\S+ of the Dask cluster: .*{says}"
+        ),
+    ):
+        seeded(config, scheduler=address)
+    assert not book.exists()
+    assert left_over(config) == []
+
+
+def test_workers_that_come_while_it_is_planned_are_tried_before_it_is_paid(
+    batches: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, answers = batches(), iter([None])
+    monkeypatch.setattr(releasing, "try_workers", lambda *_: next(answers))
+    with pytest.raises(StopIteration):
+        seeded(config)
+    assert (book.exists(), left_over(config)) == (False, [])
 
 
 def test_a_part_that_comes_back_damaged_is_refused(
