@@ -9,6 +9,7 @@ import asyncio
 import errno
 import itertools
 import queue
+import re
 import sys
 import threading
 import time
@@ -231,7 +232,12 @@ def connect(cluster: str | LocalCluster) -> Client:
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
         rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
         fix = "check the address (scheduler), and that the scheduler runs"
-        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", str(cluster)) from error
+        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", _shown(cluster)) from None
+
+
+def _shown(cluster: object) -> str:
+    """Return an address without user and password."""
+    return re.sub(r"^([\w+.-]+://)?.*@", r"\1", str(cluster), flags=re.DOTALL)
 
 
 def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) -> None:
@@ -508,7 +514,7 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
 
     def lost(rule: str, fix: str) -> ConnectionError:
         text = f"{rule}; {state}. Fix: {fix}, and {again}"
-        return ConnectionError(errno.ECONNABORTED, text, getattr(client.scheduler, "address", None))
+        return ConnectionError(errno.ECONNABORTED, text, _shown(client._start_arg))  # `scheduler` may be gone
 
     try:
         yield

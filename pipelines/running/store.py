@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.durable import whole_folder, write_whole
+from pipelines.storage.durable import NO_ROOM, private_folder, whole_folder, write_whole
 
 if TYPE_CHECKING:  # whoever lists unfinished runs needs nothing that draws
     from pipelines.running.batches import RunBatches, Task
@@ -68,6 +68,8 @@ class RunStore:
             fs, root = fsspec.url_to_fs(self.address)
             yield fs, root
         except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
+            if getattr(error, "errno", None) in NO_ROOM:  # of the disk here
+                raise
             rule = f"the confidential store of the run cannot be used ({type(error).__name__})"
             fix = "check run.confidential_store and its credentials, here and on the workers; then go on"
             raise ConnectionError(errno.ECONNABORTED, f"{rule}. Fix: {fix}", self.address) from None
@@ -142,8 +144,8 @@ class RunStore:
 
     def pack(self, name: str, folder: Path) -> None:
         """Put a folder as one object."""
-        with tempfile.TemporaryDirectory(dir=folder.parent) as private:
-            packed = Path(private, "packed.tar")
+        with private_folder(folder.parent, sweep=False) as private:
+            packed = private / "packed.tar"
             with tarfile.open(packed, "w") as tar:
                 tar.add(folder, "")
             with self._opened() as (fs, root):
@@ -153,8 +155,8 @@ class RunStore:
         """Get a folder that was packed; one that is there stays."""
         if folder.exists():
             return
-        with tempfile.TemporaryDirectory(dir=folder.parent) as private:
-            packed = Path(private, "packed.tar")
+        with private_folder(folder.parent, sweep=False) as private:
+            packed = private / "packed.tar"
             with self._opened() as (fs, root):
                 fs.get_file(f"{root}/{name}", str(packed))
             with (

@@ -9,6 +9,7 @@ from typing import Any
 
 import dask
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import pipelines
 from pipelines.running import run as releasing
@@ -17,6 +18,7 @@ from pipelines.running.store import RunStore
 
 from .helpers import (
     BUCKET,
+    FULL,
     KILLING,
     SECRETS,
     TABLES,
@@ -24,6 +26,7 @@ from .helpers import (
     Table,
     cluster_of_processes,
     everything,
+    failing,
     interrupted,
     kill_when_drawing,
     left_over,
@@ -193,6 +196,15 @@ def test_a_store_that_cannot_be_used_costs_nothing(
     assert not any(secret in str(caught.value) for secret in SECRETS)
     assert not book.exists()
     assert left_over(config) == []
+
+
+def test_a_full_disk_of_a_worker_is_not_blamed_on_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(MemoryFileSystem, "get_file", FULL, monkeypatch)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        RunStore("memory://secret/3f").unpack("plan.tar", tmp_path / "plan")
+    assert caught.value.filename == str(tmp_path)
 
 
 REFUSED = BLIND.replace("os._exit(9)", 'raise PermissionError(13, "Permission denied")')
