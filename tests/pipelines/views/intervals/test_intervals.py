@@ -296,7 +296,7 @@ def test_exports_have_the_intervals_of_their_flows(
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
     assert COVERAGE_WORDS[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
     with pytest.raises(
-        pipelines.ExportError, match="omx: the format has no place for intervals.* csv, geoparq"
+        pipelines.ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"
     ):
         pipelines.export(public, ["csv", "omx"], tmp_path / "mixed", intervals=draws)
     assert not (tmp_path / "mixed").exists()
