@@ -156,7 +156,8 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
         wrong = f"there is no format {unknown[0]!r}" if unknown else "no format is named"
         raise ExportError(f"{wrong}; there are: {', '.join(FORMATS)}")
     if missing := [level for level in levels if level not in release.levels]:
-        raise ExportError(f"there is no level {missing[0]!r}; there are: {', '.join(release.levels)}")
+        cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
+        raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
     check_target(to, release.folder)
     present = [to / name for name in names if (to / name).exists()]
     if present:
