@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PathLike", "expect", "path_of", "paths_of", "texts_of"]
+__all__ = ["PathLike", "expect", "path_of", "paths_of", "refuse_url", "text_of", "texts_of"]
 
 PathLike = str | os.PathLike[str]
 """A path as users give it: text, or any object that stands for a path."""
@@ -30,11 +31,37 @@ def path_of(value: PathLike, name: str) -> Path:
     ------
     TypeError
         If it is something else; also for bytes.
+    ValueError
+        If it is a URL.
     """
+    text = text_of(value, name)
+    try:
+        refuse_url(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return Path(text)
+
+
+def refuse_url(text: str) -> None:
+    """Refuse a URL where a path is meant; the error does not show it, as it may hold a password.
+
+    Raises
+    ------
+    ValueError
+    """
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
+        raise ValueError(
+            "this is a URL; write a path: a file of a store is fetched before (odsynth fetch table), and a "
+            "finished release is copied there (odsynth publish)"
+        )
+
+
+def text_of(value: PathLike, name: str) -> str:
+    """Return the text of a path or an address that a function was given; a TypeError as of `path_of`."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise TypeError(f"{name}: a path is expected, as text or pathlib.Path, not {_called(value)}")
-    return Path(text)
+    return text
 
 
 def paths_of(values: PathLike | Iterable[PathLike], name: str) -> list[Path]:

@@ -74,7 +74,7 @@ def read_weights(
     ------
     InputError
         A file fault; weights missing, negative or no number; an area twice; codes that lost their leading
-        zeros; no area in the geography.
+        zeros; no area in the geography, or none with a weight above 0.
     ValueError
         If there is no such level.
     """
@@ -108,6 +108,10 @@ def read_weights(
             column=area,
             fix="name the level of this table, or use the table of the geography's region and vintage",
         )
+    if not values[inside].any():
+        rule = "all weights in the geography are zero, so that the table says nothing"
+        fix = "name the column of the weights, or leave the table out"
+        raise InputError(path, rule, column=weight, fix=fix)
     n_units = geography.n_units(level)
     per_unit = np.zeros(n_units, dtype=np.int64)
     # 10^6 times a count is exact in float64 up to 9 billion, so only true fractions are rounded here.

@@ -81,6 +81,8 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
     for call in calls:
         with pytest.raises(TypeError, match=r"\w+: a path is expected, as text or pathlib\.Path, not "):
             call()
+    with pytest.raises(ValueError, match="to: this is a URL; write a path"):
+        pipelines.export(small_release.public, "csv", "s3://bucket/x")
 
 
 def test_an_object_of_another_kind_is_told_what_was_expected(

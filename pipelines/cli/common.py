@@ -9,16 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 import pipelines
+from geo_data.arguments import refuse_url
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError, private_message
 
 __all__ = [
     "FILE",
     "FOLDER",
     "PATH",
+    "LocalPath",
     "counter",
     "implicate_option",
     "kept_for_resume",
@@ -26,9 +29,27 @@ __all__ = [
     "say",
 ]
 
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
-PATH = click.Path(path_type=Path)
+
+class LocalPath(click.Path):
+    """A path; a URL in its place is refused as configurations refuse it."""
+
+    def __init__(self, **asked: bool) -> None:
+        super().__init__(path_type=Path, **asked)
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return the path, or fail."""
+        try:
+            refuse_url(os.fspath(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = LocalPath(dir_okay=False)
+FOLDER = LocalPath(file_okay=False)
+PATH = LocalPath()
 implicate_option = click.option(
     "--implicate",
     type=click.IntRange(min=1),

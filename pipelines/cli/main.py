@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import sys
 from typing import Any
@@ -28,6 +29,8 @@ class _Verbs(click.Group):
         atexit.register(_leave_rubbish)
         # The threads that work are our own; those of OpenBLAS would wait beside them at full speed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # What becomes of a cluster is one clear error of ours; Dask would log it as a traceback, too.
+        logging.getLogger("distributed.client").disabled = True
         with one_clear_error(), ending_on_signals():
             forbid_core_dumps()
             try:

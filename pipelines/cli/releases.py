@@ -9,6 +9,7 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, counter, kept_for_resume, say
+from pipelines.storage.errors import ShownError, private_message
 
 __all__ = ["RELEASES"]
 
@@ -38,7 +39,8 @@ def demo(out: Path | None) -> None:
 _SCHEDULER = click.option(
     "--scheduler",
     help="Address of a Dask cluster to work on, such as tcp://10.0.0.1:8786. Workers that draw must see the "
-    "output folder. By default threads or, to draw many jobs on many cores, a cluster of its own.",
+    "output folder, or use the store that [run] confidential_store names. By default threads or, to draw "
+    "many jobs on many cores, a cluster of its own.",
 )
 
 
@@ -186,12 +188,19 @@ def runs(place: Path, wipe: bool) -> None:
         click.echo(unfinished_summary(run))
     if not found:
         click.echo(f"No unfinished run in {place.absolute()}.")
+    failed = []
     for run in found if wipe else ():
         if run.at_work is not False:
             say(f"{run.folder} is left alone.")
         elif _given_up(run):
-            pipelines.wipe_run(run)
-            click.echo(f"Removed {run.folder}")
+            try:
+                pipelines.wipe_run(run)
+            except (ShownError, OSError) as error:  # the others are removed all the same
+                failed.append(private_message(error))
+            else:
+                click.echo(f"Removed {run.folder}")
+    if failed:
+        raise click.ClickException("\n".join(failed))
 
 
 def _given_up(run: pipelines.UnfinishedRun) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from pipelines.cli.common import say
+from pipelines.cli.common import FILE, LocalPath, say
 
 if TYPE_CHECKING:
     from pipelines.service import Store
@@ -32,7 +32,7 @@ def _service_errors() -> Iterator[None]:
 
 
 @click.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("config", required=False, type=FILE)
 @click.option(
     "--init",
     is_flag=True,
@@ -58,7 +58,7 @@ def serve(config: Path | None, init: bool) -> None:
 
 _SETTINGS = click.option(
     "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=LocalPath(exists=True, dir_okay=False),
     help="Configuration of the service, as for serve.",
 )
 

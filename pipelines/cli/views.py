@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 import pipelines
-from pipelines.cli.common import FILE, FOLDER, PATH, counter, implicate_option, say
+from pipelines.cli.common import FILE, FOLDER, PATH, LocalPath, counter, implicate_option, say
 from pipelines.views.choices import DRAWS, FEWEST, FORMATS, KINDS
 
 __all__ = ["VIEWS"]
@@ -17,7 +17,7 @@ _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS
 
 
 @click.command("map")
-@click.argument("public", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("public", type=LocalPath(exists=True, file_okay=False))
 @click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
 @click.option(
     "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: numbers get intervals."
@@ -118,7 +118,8 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.option(
     "--intervals",
     type=FILE,
-    help="File of draws that `odsynth intervals` wrote: flows get columns low and high.",
+    help="File of draws that `odsynth intervals` wrote: flows get columns low and high, in formats that have "
+    "a place for them.",
 )
 @implicate_option
 def export_command(

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 import synth
+from geo_data.arguments import refuse_url
 from geo_data.stores import is_of_a_store
 from synth.rationals import decimal_up, exact
 
@@ -115,11 +116,7 @@ def _decimal_or_ratio(value: Fraction) -> str:
 def _path(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError(f"{shown(value)} is not a path; write it as text")
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):  # not shown, as it may hold a password
-        raise ValueError(
-            "this is a URL; write a path: a file of a store is fetched before (odsynth fetch table), and a "
-            "finished release is copied there (odsynth publish)"
-        )
+    refuse_url(value)
     if value.startswith("~"):
         raise ValueError(f"{shown(value)}: ~ is not expanded here; write the whole path")
     return absolute((info.context or {}).get("folder", Path()), value)

@@ -424,15 +424,15 @@ def _load_pools(
     n = table["n"].to_numpy()
     said = document["pooling"]
     pooling = Pooling(said["level"], said["below"], tuple(said["by"]))
-    attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
+    attributes = {name: np.repeat(_codes(slots, name, categories), count) for name in categories}
     row = slots["pool"].to_numpy()
     if min(block.min(), place.min(), row.min()) < 0 or not np.array_equal(np.bincount(row, count, n.size), n):
         raise ValueError("pools.parquet: work blocks or slot counts do not match the rest of the plan")
     _check_fit(geography, pooling, place[row], row, block, count)
-    strata = {name: _codes(table[name], categories[name]) for name in pooling.by}
+    strata = {name: _codes(table, name, categories) for name in pooling.by}
     key = place
     for name, codes in strata.items():
-        if not np.array_equal(codes[row], _codes(slots[name], categories[name])):
+        if not np.array_equal(codes[row], _codes(slots, name, categories)):
             raise ValueError(f"pools.parquet: slots are in a pool of another {name}")
         key = key * len(categories[name]) + codes
     domain = table["domain"].to_numpy()
@@ -474,8 +474,12 @@ def _numbers(geography: Geography, column: pa.ChunkedArray) -> np.ndarray[Any, A
     return geography.number(column.cast(pa.string()))
 
 
-def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
-    position = {value: i for i, value in enumerate(categories)}
-    encoded = in_one_dictionary(column).combine_chunks()
-    translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
-    return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(categories) <= 256 else np.uint16)
+def _codes(table: pa.Table, name: str, categories: dict[str, tuple[str, ...]]) -> np.ndarray[Any, Any]:
+    """Return the numbers of the categories of an attribute in a table of slots or pools."""
+    try:
+        position = {value: i for i, value in enumerate(categories[name])}
+        encoded = in_one_dictionary(table[name]).combine_chunks()
+        translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
+    except KeyError:
+        raise ValueError(f"plan.json: {name}, or a category of it, is not as in the tables") from None
+    return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(position) <= 256 else np.uint16)

@@ -20,10 +20,10 @@ from typing import Any
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
-from geo_data.arguments import PathLike, path_of
+from geo_data.arguments import PathLike, text_of
 from pipelines.storage.documents import parse_json
 from pipelines.storage.durable import sync, whole_file, write_whole
-from pipelines.storage.errors import ShownError
+from pipelines.storage.errors import ShownError, shown_message
 
 __all__ = ["Place", "PublishError", "open_place"]
 
@@ -38,8 +38,7 @@ class PublishError(ShownError, ValueError):
 @contextmanager
 def open_place(destination: PathLike, storage_options: dict[str, Any] | None) -> Iterator[Place]:
     """Open a destination; whatever its storage says no with becomes one `PublishError`."""
-    path_of(destination, "destination")
-    url = os.fspath(destination)
+    url = text_of(destination, "destination")
     try:
         if not url or "::" in url:
             raise PublishError(f"{_hidden(url)!r} is not a destination: name one folder or one URL")
@@ -48,7 +47,18 @@ def open_place(destination: PathLike, storage_options: dict[str, Any] | None) ->
     except PublishError:
         raise
     except Exception as error:  # each storage has errors of its own
-        raise PublishError(f"{_hidden(url)}: {type(error).__name__}: {_hidden(str(error))}") from error
+        raise PublishError(f"{_hidden(url)}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Say why a storage says no; texts of errors may hold the address, and in it a password."""
+    if isinstance(error, OSError) and error.filename:  # of this system
+        return shown_message(error)
+    rule = f"the storage cannot be used ({type(error).__name__})"
+    fix = "check the address and its credentials, and that the storage answers"
+    if isinstance(error, ImportError):
+        rule, fix = f"a package is missing ({error})", 'for s3://, pip install "odsynth[s3]"'
+    return f"{rule}. Fix: {fix}"
 
 
 def _hidden(text: str) -> str:

@@ -36,6 +36,7 @@ __all__ = [
     "expected_files",
     "file_names",
     "manifest_text",
+    "not_public",
     "public_files",
     "seal",
     "version_name",
@@ -223,6 +224,11 @@ def public_files(folder: Path) -> list[str]:
     """Return the relative names of the files that the manifest lists: all but itself and what covers it."""
     names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink())
     return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS, *SIGNATURES))
+
+
+def not_public(folder: Path, name: str) -> str:
+    """Return what is said of a folder that is not the public one of a release, as this file is not there."""
+    return f"{folder}: there is no {name}. Give the public folder of a release (OUT/public)"
 
 
 def without_parts(names: Iterable[str]) -> list[str]:

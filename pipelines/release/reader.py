@@ -37,7 +37,7 @@ from pipelines.release.description import (
     describe_release,
 )
 from pipelines.release.formats import made_before_first, parse_certificate
-from pipelines.release.layout import file_names, version_name
+from pipelines.release.layout import file_names, not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
@@ -445,9 +445,7 @@ def read_public_release(folder: PathLike, implicate: int = 1) -> PublicRelease:
     certificate, plan = folder / "certificate.json", folder / "plan" / "plan.json"
     for path in (certificate, plan):
         if not path.is_file():
-            raise PublicReleaseError(
-                f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
-            )
+            raise PublicReleaseError(not_public(folder, path.name))
     early = made_before_first(certificate)
     try:
         certified = parse_certificate(certificate.read_bytes())

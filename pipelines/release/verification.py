@@ -49,6 +49,7 @@ from pipelines.release.layout import (
     expected_files,
     file_names,
     manifest_text,
+    not_public,
     public_files,
     with_sizes,
     without_parts,
@@ -220,9 +221,11 @@ def _fail(check: str, reason: str) -> VerificationError:
 
 def _check_files(folder: Path) -> dict[str, str]:
     """Compute the SHA-256 of every file once, compare them with what is sealed, and return them."""
-    for name in (CHECKSUMS, MANIFEST):
-        if not (folder / name).is_file():
-            raise _fail("files", f"{name} is missing")
+    missing = [name for name in (CHECKSUMS, MANIFEST) if not (folder / name).is_file()]
+    if missing == [CHECKSUMS, MANIFEST]:
+        raise _fail("files", not_public(folder, CHECKSUMS))
+    if missing:
+        raise _fail("files", f"{missing[0]} is missing")
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():  # its target may change, or stay behind when the folder is copied
             raise _fail("files", f"{path.relative_to(folder).as_posix()} is a link, not a file")

@@ -5,9 +5,11 @@ On one given plans are tried too.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import queue
+import re
 import sys
 import threading
 import time
@@ -38,11 +40,12 @@ from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
 from pipelines.running.steps import Progress, Step
 from pipelines.running.store import RunStore, WorkerFolder, take_back
+from pipelines.storage.errors import shown_message
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
 
-__all__ = ["connect", "local_workers", "sample_release", "trying_on"]
+__all__ = ["connect", "local_workers", "sample_release", "try_workers", "trying_on"]
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -230,7 +233,60 @@ def connect(cluster: str | LocalCluster) -> Client:
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
         rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
         fix = "check the address (scheduler), and that the scheduler runs"
-        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", str(cluster)) from error
+        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", _shown(cluster)) from None
+
+
+def _shown(cluster: object) -> str:
+    """Return an address without user and password."""
+    return re.sub(r"^([\w+.-]+://)?.*@", r"\1", str(cluster), flags=re.DOTALL)
+
+
+def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) -> None:
+    """Refuse a cluster that does not answer, or workers that cannot use the store, or the run's folder.
+
+    Each of those that are there now writes, reads and removes something in it; so does this process.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Its address; without one nothing is tried.
+    store : str or None
+        The confidential store of the configuration.
+    staging : RunFolder
+        Private folder of the run.
+
+    Raises
+    ------
+    OSError
+        If something cannot be used; names it, and a worker that cannot.
+    """
+    if scheduler is None:
+        return
+    place = staging if store is None else RunStore(store)
+    place.check()
+    state = ("what was drawn is kept", "resume") if staging.begun else ("nothing was paid", "begin again")
+    with connect(scheduler) as client, _lost_in_words(client, *state):
+        try:
+            found = _within(_wait_limit(), lambda: client.run(_try, place, on_error="return"))
+        except TimeoutError:
+            raise CancelledError from None
+    for worker, why in found.items():
+        if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
+            continue
+        if isinstance(why, Exception):
+            rule = f"odsynth cannot be used there ({type(why).__name__})"
+            why = f"{rule}. Fix: install the version there that is here"
+        if why:
+            raise ConnectionError(errno.ECONNABORTED, f"worker {worker} of the Dask cluster: {why}")
+
+
+async def _try(place: RunStore | RunFolder) -> str:
+    """Return why a worker cannot use a place; in a thread, so that it goes on answering Dask."""
+    try:
+        await asyncio.to_thread(place.check)
+    except OSError as error:
+        return shown_message(error)
+    return ""
 
 
 @contextmanager
@@ -478,7 +534,7 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
 
     def lost(rule: str, fix: str) -> ConnectionError:
         text = f"{rule}; {state}. Fix: {fix}, and {again}"
-        return ConnectionError(errno.ECONNABORTED, text, getattr(client.scheduler, "address", None))
+        return ConnectionError(errno.ECONNABORTED, text, _shown(client._start_arg))  # `scheduler` may be gone
 
     try:
         yield

@@ -24,9 +24,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,7 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import rename_first_keys
 from pipelines.release.certificate import Certificate, Software, this_software
 from pipelines.release.formats import parse_certificate
-from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
+from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
 
 __all__ = ["BusyError", "RunFolder", "RunState", "other_version"]
 
@@ -200,13 +201,15 @@ class RunFolder:
         with self._locked():
             yield self.load()
 
-    def wipe(self, *, begun: bool = True) -> None:
+    def wipe(self, *, begun: bool = True, first: Callable[[RunFolder], None] = lambda _: None) -> None:
         """Remove the folder, the key overwritten first: the run is given up, whatever it has spent.
 
         Parameters
         ----------
         begun : bool
             Whether a run that can be resumed may be in it.
+        first : callable
+            Given the folder when nobody else works in it; nothing is removed if it fails.
 
         Raises
         ------
@@ -218,6 +221,7 @@ class RunFolder:
         with self._locked():
             if self.begun and not begun:
                 raise ConfigError(f"{self.folder}: a run was begun here meanwhile; look again")
+            first(self)
             self._state.unlink(missing_ok=True)  # from here on it cannot be resumed, whatever comes
             self.forget_key()
             for folder in (self.homes, self.folder):  # the lock goes after the homes
@@ -237,6 +241,25 @@ class RunFolder:
             return False
         with hold_lock(self._lock) as free:
             return not free
+
+    def check(self) -> None:
+        """Write, read and remove something where batches are drawn, as workers do.
+
+        Raises
+        ------
+        OSError
+            If the system does not let one; names the folder.
+        """
+        content = secrets.token_hex(16)
+        try:
+            with whole_folder(made := self.parts / f"check-{content}", sweep=False) as folder:
+                (folder / "file").write_text(content, encoding="utf-8")
+            (made / "file").read_text(encoding="utf-8")
+            shutil.rmtree(made)
+        except OSError as error:
+            fix = "let workers see it under the same path and write to it, or name a run.confidential_store"
+            text = f"{error.strerror}. Fix: {fix}; then go on"
+            raise OSError(error.errno, text, str(self.folder)) from None
 
     def _must_be_ours(self) -> None:
         """Refuse a folder that somebody else made or can write to: they could put their own key into it."""

@@ -36,13 +36,12 @@ from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
-from pipelines.running.executor import connect, sample_release, trying_on
+from pipelines.running.executor import sample_release, try_workers, trying_on
 from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
-from pipelines.running.store import RunStore
 from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 
@@ -181,7 +180,6 @@ def run(
     plan = None if plan is None else path_of(plan, "plan")
     out, reviewed = config.release.out, plan
     check_ready(config, new=True, public=reviewed is None)
-    _refuse_unreachable(scheduler, config.run.confidential_store)
     progress = Progress(report, count)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     key = key or synth.RunKey.generate()
@@ -189,6 +187,7 @@ def run(
     try:
         with staging.fresh():
             _refuse_existing(out)  # now that nobody else makes it
+            try_workers(scheduler, config.run.confidential_store, staging)
             made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress, scheduler)
             progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
@@ -202,6 +201,7 @@ def run(
                     config, made, staging, progress.count, given=reviewed is not None
                 )
             state = replace(state, inputs=jobs_sha256, rows=rows)
+            try_workers(scheduler, config.run.confidential_store, staging)  # others may have come
             staging.save(state, key)
             try:
                 state = pay(state, staging, progress.say)
@@ -257,7 +257,8 @@ def resume(
     _refuse_existing(out)
     progress = Progress(report, count)
     with staging.again() as state:
-        _refuse_unreachable(scheduler, state.config.run.confidential_store)
+        if not staging.checked:
+            try_workers(scheduler, state.config.run.confidential_store, staging)
         check_ready(state.config.with_out(out), public=False, confidential=False)
         with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
@@ -328,14 +329,6 @@ def make_release(
 def _refuse_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise ConfigError(f"{out}: the output folder exists. Remove it, or choose another with --out")
-
-
-def _refuse_unreachable(scheduler: str | None, store: str | None) -> None:
-    """Refuse a cluster, or a store for it, that cannot be used now, when nothing has been read or paid."""
-    if scheduler is not None:
-        connect(scheduler).close()
-        if store is not None:
-            RunStore(store).check()
 
 
 def _write_plan(

@@ -27,14 +27,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.durable import whole_folder, write_whole
+from pipelines.storage.durable import NO_ROOM, private_folder, whole_folder, write_whole
 
 if TYPE_CHECKING:  # whoever lists unfinished runs needs nothing that draws
     from pipelines.running.batches import RunBatches, Task
 
-__all__ = ["RunStore", "WorkerFolder", "kept_in", "take_back"]
+__all__ = ["NOTE", "RunStore", "WorkerFolder", "kept_in", "take_back"]
 
-_NOTE = "in_store"
+NOTE = "in_store"
+"""The file of `RunFolder.confidential` that says which store may hold something of a run."""
+
 _PLAN, _ESTIMATED = "plan.tar", "estimated.tar"
 
 
@@ -66,6 +68,8 @@ class RunStore:
             fs, root = fsspec.url_to_fs(self.address)
             yield fs, root
         except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
+            if getattr(error, "errno", None) in NO_ROOM:  # of the disk here
+                raise
             rule = f"the confidential store of the run cannot be used ({type(error).__name__})"
             fix = "check run.confidential_store and its credentials, here and on the workers; then go on"
             raise ConnectionError(errno.ECONNABORTED, f"{rule}. Fix: {fix}", self.address) from None
@@ -88,7 +92,7 @@ class RunStore:
 
     def lend(self, staging: RunFolder) -> None:
         """Put what every batch needs: the plan, the state and the key, which are confidential."""
-        write_whole(staging.confidential / _NOTE, self.address)
+        write_whole(staging.confidential / NOTE, self.address)
         self.pack(_PLAN, staging.public / "plan")
         self.put(staging, ["confidential/state.json", "confidential/run.key"])
 
@@ -140,8 +144,8 @@ class RunStore:
 
     def pack(self, name: str, folder: Path) -> None:
         """Put a folder as one object."""
-        with tempfile.TemporaryDirectory(dir=folder.parent) as private:
-            packed = Path(private, "packed.tar")
+        with private_folder(folder.parent, sweep=False) as private:
+            packed = private / "packed.tar"
             with tarfile.open(packed, "w") as tar:
                 tar.add(folder, "")
             with self._opened() as (fs, root):
@@ -151,8 +155,8 @@ class RunStore:
         """Get a folder that was packed; one that is there stays."""
         if folder.exists():
             return
-        with tempfile.TemporaryDirectory(dir=folder.parent) as private:
-            packed = Path(private, "packed.tar")
+        with private_folder(folder.parent, sweep=False) as private:
+            packed = private / "packed.tar"
             with self._opened() as (fs, root):
                 fs.get_file(f"{root}/{name}", str(packed))
             with (
@@ -180,7 +184,7 @@ def _homes(run: RunBatches, batch: int) -> str:
 
 def kept_in(staging: RunFolder) -> RunStore | None:
     """Return the store in which objects of a run may be, by the note in its folder."""
-    note = staging.confidential / _NOTE
+    note = staging.confidential / NOTE
     return RunStore(note.read_text(encoding="utf-8")) if note.exists() else None
 
 
@@ -194,7 +198,7 @@ def take_back(staging: RunFolder) -> None:
     """
     if (store := kept_in(staging)) is not None:
         store.clear()
-        (staging.confidential / _NOTE).unlink()
+        (staging.confidential / NOTE).unlink()
 
 
 class WorkerFolder(RunFolder):

@@ -12,7 +12,7 @@ from pipelines.config.loading import ConfigError
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import debit_of
-from pipelines.running.store import kept_in
+from pipelines.running.store import NOTE, kept_in, take_back
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
 
@@ -100,26 +100,29 @@ def wipe_run(run: UnfinishedRun) -> None:
     Raises
     ------
     ConfigError
-        If a process works in it, or something has become of it since; or if it is given up, but the store
-        that its workers used cannot be cleared.
+        If a process works in it, or something has become of it since; or if the store that its workers used
+        cannot be cleared, and nothing is removed.
     """
     expect(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")
     state = staging.load() if run.begun and not run.problem else None
-    store = kept_in(staging)
-    staging.wipe(begun=run.begun)
+    staging.wipe(begun=run.begun, first=_clear_store)
     if state is not None and state.config.ledger is not None and (debit := state.debit or debit_of(state)):
         Ledger(state.config.ledger.file).outcome(debit, "abandoned", "its private folder was wiped")
-    if store is not None:
-        try:
-            store.clear()
-        except ConnectionError:
-            raise ConfigError(
-                f"{store.address}: the run is given up, but its homes and its key may still be in this "
-                "store, which cannot be used now. Fix: remove this folder from it"
-            ) from None
+
+
+def _clear_store(staging: RunFolder) -> None:
+    """Remove what is in a store before the folder, whose note alone names it."""
+    try:
+        take_back(staging)
+    except ConnectionError as error:
+        raise ConfigError(
+            f"{staging.folder}: {error.filename}, which may hold homes and key of the run, cannot be cleared "
+            "now, so nothing was removed. Fix: wipe the run again when the store can be used; if it is gone "
+            f"for good, remove {staging.confidential / NOTE} first"
+        ) from None
 
 
 def _described(folder: Path) -> UnfinishedRun:

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 __all__ = [
+    "NO_ROOM",
     "erase",
     "hold_lock",
     "locks_refused",
@@ -31,6 +32,9 @@ __all__ = [
     "whole_folder",
     "write_whole",
 ]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says of a disk that is full."""
 
 _PARTIAL, _LOCK = ".partial-", ".lock"
 
@@ -54,6 +58,8 @@ def sync_tree(folder: Path) -> None:
 def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
     """Make a folder in another that nobody else can look into, and remove it at the end.
 
+    The error of a disk that is full names the other.
+
     Parameters
     ----------
     folder : Path
@@ -73,7 +79,12 @@ def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
             except OSError:  # without locks nothing is swept either
                 ours = True
             if ours:  # and not taken for a killed one's, in the moment before it was locked
-                yield Path(name)
+                try:
+                    yield Path(name)
+                except OSError as error:
+                    if error.errno not in NO_ROOM or error.filename is not None:
+                        raise
+                    raise OSError(error.errno, os.strerror(error.errno), str(folder)) from error
                 return
 
 

@@ -20,6 +20,7 @@ from pipelines.release.attackers import (
     surety_in_words,
 )
 from pipelines.release.certificate import promise
+from pipelines.release.layout import not_public
 from pipelines.release.reader import PublicReleaseError, check_target
 from pipelines.storage.durable import whole_folder
 
@@ -63,8 +64,11 @@ def attackers(
         classes = attackers_of(stubbornness)
     except ValueError as error:
         raise PublicReleaseError(f"{error}. Fix: give positive numbers, as in 1,10,100") from None
+    place = folder / "plan" if (folder / "plan").is_dir() else folder
+    if not (place / "plan.json").is_file():
+        raise PublicReleaseError(f"{not_public(folder, 'plan.json')}, or what odsynth plan wrote")
     try:
-        plan = load_plan(folder / "plan" if (folder / "plan").is_dir() else folder)
+        plan = load_plan(place)
     except ValueError as error:  # a plan is public: nothing is withheld
         raise PublicReleaseError(f"{folder}: no plan can be read there: {error}") from None
     report = describe_attackers(plan, promise(plan, plan.certify()), classes)

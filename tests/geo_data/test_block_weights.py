@@ -29,7 +29,7 @@ def test_population_is_spread_evenly(demo_region, demo_geography):
 
 
 @settings(max_examples=50, deadline=None)
-@given(weight=st.one_of(st.integers(0, 10**9), st.decimals(0, 10**4, places=2)), n=st.integers(1, 9))
+@given(weight=st.one_of(st.integers(1, 10**9), st.decimals("0.01", 10**4, places=2)), n=st.integers(1, 9))
 def test_fixed_point_rule(tmp_path_factory, weight, n):
     from geo_data import read_crosswalk
 
@@ -78,6 +78,7 @@ def test_uniform(demo_geography):
         ("03001000100,1\n03001000100,1\n", "rows repeat an area", "GEOID", 1),
         ("3001000100,1\n", "lost their leading zeros", "GEOID", 1),
         ("99001000100,1\n", "no row is a trct of the geography", "GEOID", None),
+        ("03001000100,0\n99001000100,7\n", "all weights in the geography are zero", "POP10", None),
         ("03001000100,999999999999\n03001000200,2\n", "add up to more than 1,000,000,000,000", "POP10", None),
     ],
 )

@@ -66,6 +66,8 @@ _WRITERS: dict[str, Callable[[Source, Path], list[str]]] = {
 FORMATS = {name: Format(*words, _WRITERS[name]) for name, words in choices.FORMATS.items()}
 """The formats by name; a new one is an entry above and in `pipelines.views.choices`."""
 
+_WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
+
 
 def export(
     folder: PathLike,
@@ -94,7 +96,8 @@ def export(
         Which of the release's synthetic data sets.
     intervals : str or path, optional
         A file of posterior draws of this release (`write_intervals`): flows get two columns more, ``low`` and
-        ``high``, the interval of all jobs, but in LODES files, tiles, matrices and files for flowmap.
+        ``high``, the interval of all jobs. LODES files, tiles, matrices and files for flowmap, which have no
+        place for them, are refused.
 
     Returns
     -------
@@ -104,8 +107,8 @@ def export(
     Raises
     ------
     ExportError
-        If there is no such format or level, a level is none of a format, or files would be overwritten. Then
-        nothing is written.
+        If there is no such format or level, a level is none of a format, intervals have no place in one, or
+        files would be overwritten. Then nothing is written.
     PublicReleaseError
         If the folder is not the public folder of a release, `to` lies in it, or the file of draws is of
         another release or of coarser homes.
@@ -122,6 +125,12 @@ def export(
     names = tuple(dict.fromkeys(names))
     if names == ("lodes",) and (home_level or work_level):
         raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
+    if intervals is not None and (without := [name for name in names if name in _WITHOUT_INTERVALS]):
+        having = ", ".join(name for name in FORMATS if name not in _WITHOUT_INTERVALS)
+        raise ExportError(
+            f"{without[0]}: the format has no place for intervals. Fix: export it without them, or choose of "
+            f"those that have one: {having}"
+        )
     home_level = home_level or work_level or usual_level(release)
     work_level = work_level or home_level
     _check(release, (home_level, work_level), names, to)
@@ -147,14 +156,12 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
         wrong = f"there is no format {unknown[0]!r}" if unknown else "no format is named"
         raise ExportError(f"{wrong}; there are: {', '.join(FORMATS)}")
     if missing := [level for level in levels if level not in release.levels]:
-        raise ExportError(f"there is no level {missing[0]!r}; there are: {', '.join(release.levels)}")
+        cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
+        raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
     check_target(to, release.folder)
     present = [to / name for name in names if (to / name).exists()]
     if present:
         raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")
-
-
-_WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
 
 
 _INTERVAL_WORDS = (
@@ -190,7 +197,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         "",
         f"{levels}Codes are text: leading zeros count.{degrees}",
         *remarks,
-        *([] if source.draws is None or name in _WITHOUT_INTERVALS else _INTERVAL_WORDS),
+        *([] if source.draws is None else _INTERVAL_WORDS),
         "",
         "Files:",
         *(f"  {path.name}" for path in sorted(folder.iterdir())),

@@ -11,10 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import click.testing
 import pandas as pd
 import pytest
@@ -104,6 +105,21 @@ def test_wrong_usage_is_code_2_with_a_hint(invoke: Invoke) -> None:
         assert result.exit_code == 2
         assert "Error: " in result.stderr
         assert "--help" in result.stderr
+
+
+def verbs(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield from verbs(command) if isinstance(command, click.Group) else [command]
+
+
+def test_a_url_in_the_place_of_any_path_is_refused(invoke: Invoke) -> None:
+    paths = [p for verb in verbs(main) for p in verb.params if isinstance(p.type, click.Path)]
+    assert len(paths) > 40
+    for path in paths:
+        with pytest.raises(click.BadParameter, match="this is a URL; write a path: ") as refused:
+            path.type.convert("s3://CANARY:CANARY@bucket/x", path, None)
+        assert "CANARY" not in refused.value.format_message()
+    assert invoke("resume", "s3://bucket/x").exit_code == 2
 
 
 # --- plan, run, verify

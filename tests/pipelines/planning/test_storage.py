@@ -76,3 +76,11 @@ def test_block_codes_are_plain_text_and_may_be_a_dictionary(
     loaded = load_plan(folder)
     assert np.array_equal(loaded.pools.slots.work, small_release.plan.pools.slots.work)
     assert np.array_equal(loaded.pools.place, small_release.plan.pools.place)
+
+
+def test_a_category_of_another_name_is_an_error_of_the_plan(small_release: Release, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(small_release.public / "plan", tmp_path / "plan"))
+    (name, values), *_ = read_document(folder)["attributes"].items()
+    edit_json(folder / "plan.json", lambda plan: plan["attributes"].update({name: ["other", *values[1:]]}))
+    with pytest.raises(ValueError, match=f"plan.json: {name}, or a category of it, is not as in the tables"):
+        load_plan(folder)

@@ -141,9 +141,12 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     error = refused(tmp_path / "nowhere")
     assert error.check == "files"
     assert "nowhere is not a folder" in str(error)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "SHA256SUMS is missing" in str(refused(empty))
+
+
+def test_the_folder_around_the_public_one(small_release: Release) -> None:
+    out = small_release.out
+    words = f"files: {out}: there is no SHA256SUMS. Give the public folder of a release (OUT/public)"
+    assert str(refused(out)) == words
 
 
 # --- accidents: one file is not what it was

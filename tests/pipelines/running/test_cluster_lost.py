@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -53,6 +55,33 @@ def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
     assert RunFolder.of(config.release.out).begun
     assert everything(pipelines.resume(config.release.out).public) == whole
     assert [account.debits for account in pipelines.Ledger(book).accounts()] == [2]
+
+
+def test_a_verb_says_one_sentence_of_a_scheduler_that_is_killed(
+    config_text: Callable[..., str], tmp_path: Path
+) -> None:
+    (file := tmp_path / "small.toml").write_text(config_text({"run.batch_jobs": 20}), encoding="utf-8")
+    quick = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "4s"}
+    with cluster_of_processes(tmp_path) as (address, scheduler, _):
+        thread = kill_when_drawing(pipelines.load_config(file), scheduler)
+        command = [sys.executable, "-m", "pipelines.cli", "run", str(file), "--scheduler", address]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quick)
+        thread.join()
+    assert done.returncode == 1
+    *_, kept, error = done.stderr.splitlines()
+    assert "odsynth resume" in kept
+    assert f"Error: {address}: the Dask scheduler is gone or does not answer" in error
+    assert "distributed" not in done.stderr
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(ConnectionError, match="no Dask scheduler can be used") as caught,
+    ):
+        executor.connect("tcp://user:CANARY/1@127.0.0.1:9")
+    assert caught.value.filename == "tcp://127.0.0.1:9"
+    assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize("configured", ["client", "scheduler"])

@@ -18,6 +18,7 @@ import pytest
 from pipelines import make_plan, run
 from pipelines.release.provenance import code_in_use
 from pipelines.running import executor as drawing
+from pipelines.running import run as releasing
 from pipelines.running.executor import _draw, local_workers
 
 from .helpers import Configs, left_over, seeded
@@ -118,12 +119,13 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
             raise RuntimeError("the scheduler is gone")
 
     monkeypatch.setattr(distributed, "Client", Gone)
+    monkeypatch.setattr(releasing, "try_workers", lambda *_: None)
     with pytest.raises(OSError, match="the first error"):
         run(small_config(), scheduler="tcp://127.0.0.1:1")
 
 
 def test_a_cluster_that_is_lost_while_planning_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = SimpleNamespace(status="closed", scheduler=SimpleNamespace(address="tcp://127.0.0.1:1"))
+    client = SimpleNamespace(status="closed", _start_arg="tcp://127.0.0.1:1")
     monkeypatch.setattr(drawing, "connect", lambda _: nullcontext(client))
     for error, rule in (
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,27 @@ def test_a_release_is_published_into_a_bucket(bucket: Any, small_release: pipeli
     (certificate,) = bucket.glob(f"{BUCKET}/data/*/*/certificate.json")
     assert bucket.cat_file(certificate) == (small_release.public / "certificate.json").read_bytes()
     assert certificate.split("/")[-2] in cli("published", f"s3://{BUCKET}/data")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("s3://no-such-bucket/data", r"no-such-bucket/data: the storage cannot be used \(\w+\)\. Fix: check"),
+        (f"s3://{':'.join(SECRETS)}@{BUCKET}/data", r"s3://agency-bucket/data: .* \(ParamValidationError\)"),
+        (
+            f"sftp://{SECRETS[1]}@127.0.0.1/data",
+            "sftp://127.0.0.1/data: a package is missing .*paramiko.*Fix: for",
+        ),
+    ],
+)
+def test_a_storage_that_cannot_be_used_is_one_sentence_without_its_password(
+    address: str, says: str, bucket: Any, small_release: pipelines.Release
+) -> None:
+    result = CliRunner().invoke(main, ["publish", str(small_release.out), address])
+    assert result.exit_code == 1
+    assert re.search(says, result.stderr)
+    assert not any(secret in result.output for secret in SECRETS)
+    assert result.stderr.count("\n") == 1
 
 
 def test_what_a_store_refuses_is_one_clear_error(

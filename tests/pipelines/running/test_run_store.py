@@ -9,13 +9,16 @@ from typing import Any
 
 import dask
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import pipelines
+from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 from pipelines.running.store import RunStore
 
 from .helpers import (
     BUCKET,
+    FULL,
     KILLING,
     SECRETS,
     TABLES,
@@ -23,6 +26,7 @@ from .helpers import (
     Table,
     cluster_of_processes,
     everything,
+    failing,
     interrupted,
     kill_when_drawing,
     left_over,
@@ -53,10 +57,10 @@ def batches(paid_config: Configs) -> Configs:
 def blind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What starts a cluster of two workers that do not see the folder in which a release is made."""
 
-    def start(config: pipelines.ReleaseConfig) -> Any:
+    def start(config: pipelines.ReleaseConfig, script: str = BLIND) -> Any:
         folder = tmp_path / "cluster"
         folder.mkdir()
-        (preload := folder / "blind.py").write_text(BLIND)
+        (preload := folder / "blind.py").write_text(script)
         monkeypatch.setenv("HIDDEN", str(RunFolder.of(config.release.out).folder))
         return cluster_of_processes(folder, 2, "--preload", str(preload))
 
@@ -179,23 +183,6 @@ def test_what_a_killed_run_left_in_the_store_is_removed(
             assert objects(bucket) == []
 
 
-def test_a_run_that_is_given_up_says_what_stays_in_a_store_that_is_gone(
-    bucket: Any, config_text: Any, blind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "small.toml"
-    file.write_text(config_text({"run.batch_jobs": 20, "run.confidential_store": STORE}))
-    config = pipelines.load_config(file)
-    with blind(config) as (address, *_):
-        subprocess.run([sys.executable, "-c", KILLED, str(file), address], check=False)
-    monkeypatch.setattr(RunStore, "clear", lambda self: exec("raise ConnectionError"))
-    (run,) = pipelines.unfinished_runs(config.release.out)
-    with pytest.raises(pipelines.ConfigError, match=f"{STORE}/.*the run is given up, but its homes"):
-        pipelines.wipe_run(run)
-    assert not run.folder.exists()
-    monkeypatch.undo()
-    bucket.rm(f"{BUCKET}/secret", recursive=True)
-
-
 def test_a_store_that_cannot_be_used_costs_nothing(
     bucket: Any, batches: Configs, blind: Any, book: Path
 ) -> None:
@@ -209,6 +196,60 @@ def test_a_store_that_cannot_be_used_costs_nothing(
     assert not any(secret in str(caught.value) for secret in SECRETS)
     assert not book.exists()
     assert left_over(config) == []
+
+
+def test_a_full_disk_of_a_worker_is_not_blamed_on_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(MemoryFileSystem, "get_file", FULL, monkeypatch)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        RunStore("memory://secret/3f").unpack("plan.tar", tmp_path / "plan")
+    assert caught.value.filename == str(tmp_path)
+
+
+REFUSED = BLIND.replace("os._exit(9)", 'raise PermissionError(13, "Permission denied")')
+NO_CREDENTIALS = """
+import os
+os.environ.pop("AWS_SECRET_ACCESS_KEY", None)
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "store", "says"),
+    [
+        (REFUSED, None, r"\.release\.unfinished: Permission denied\. Fix: let workers see it"),
+        (
+            NO_CREDENTIALS,
+            STORE,
+            r"secret: the confidential store .*\(PartialCredentialsError\)\. Fix: check run",
+        ),
+    ],
+    ids=["disk", "store"],
+)
+def test_workers_that_cannot_use_what_they_draw_from_cost_nothing(
+    script: str, store: str | None, says: str, bucket: Any, batches: Configs, blind: Any, book: Path
+) -> None:
+    config = batches({"run.confidential_store": store} if store else {})
+    with (
+        blind(config, script) as (address, *_),
+        pytest.raises(
+            ConnectionError, match=rf"^\[Errno \d+\] worker tcp://\S+ of the Dask cluster: .*{says}"
+        ),
+    ):
+        seeded(config, scheduler=address)
+    assert not book.exists()
+    assert left_over(config) == []
+
+
+def test_workers_that_come_while_it_is_planned_are_tried_before_it_is_paid(
+    batches: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, answers = batches(), iter([None])
+    monkeypatch.setattr(releasing, "try_workers", lambda *_: next(answers))
+    with pytest.raises(StopIteration):
+        seeded(config)
+    assert (book.exists(), left_over(config)) == (False, [])
 
 
 def test_a_part_that_comes_back_damaged_is_refused(

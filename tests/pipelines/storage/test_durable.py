@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -33,6 +34,13 @@ def test_this_is_the_only_place() -> None:
     words = re.compile(r"\b(fcntl|locket|os\.(fsync|link|replace)|mkstemp|mkdtemp|NamedTemporaryFile)\b")
     found = {path.stem for path in package.rglob("*.py") if words.search(path.read_text(encoding="utf-8"))}
     assert found == {"durable"}
+
+
+@both
+def test_a_disk_that_is_full_is_named(whole: Whole, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device") as caught, whole(tmp_path / "target"):
+        raise OSError(errno.ENOSPC, "as of a library that knows no name")
+    assert caught.value.filename == str(tmp_path)
 
 
 @both

@@ -111,6 +111,11 @@ def test_what_cannot_be_read_is_refused(small_release: Release, tmp_path: Path) 
     public = small_release.public
     with pytest.raises(PublicReleaseError, match="public folder"):
         pipelines.attackers(public, to=public / "attackers")
+    with pytest.raises(
+        PublicReleaseError, match=r"no plan\.json. Give the public folder .*, or what odsynth"
+    ):
+        pipelines.attackers(small_release.out)
+    (tmp_path / "plan.json").write_text("{}", encoding="utf-8")
     with pytest.raises(PublicReleaseError, match=r"no plan can be read there: plan\.json"):
         pipelines.attackers(tmp_path)
     for value, reason in (("many", "is not a number"), ("0", "must be positive")):

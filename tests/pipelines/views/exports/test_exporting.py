@@ -85,6 +85,13 @@ def test_what_is_not_there_is_refused(public: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
 
 
+def test_areas_that_cut_across_the_levels_are_none(cut_release: pipelines.Release, tmp_path: Path) -> None:
+    with pytest.raises(
+        ExportError, match="no level 'stplc', whose areas cut across the levels; there are: st"
+    ):
+        export(cut_release.public, ["csv"], tmp_path, home_level="stplc")
+
+
 def test_the_public_folder_stays_as_it_was_checked(public: Path) -> None:
     before = all_files(public)
     with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):

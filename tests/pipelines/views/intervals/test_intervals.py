@@ -285,7 +285,7 @@ def test_exports_have_the_intervals_of_their_flows(
     public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
 ) -> None:
     draws = public.parent / "intervals" / "draws.parquet"
-    pipelines.export(public, ["csv", "geoparquet", "omx"], tmp_path, home_level="trct", intervals=draws)
+    pipelines.export(public, ["csv", "geoparquet"], tmp_path, home_level="trct", intervals=draws)
     codes = dict.fromkeys(("home", "work"), "str")
     flows = pd.read_csv(next(tmp_path.glob("csv/*flows*.csv")), dtype=codes)
     said = opened.flows("trct", "trct").set_index(["work", "home"])[["low", "high"]]
@@ -295,7 +295,11 @@ def test_exports_have_the_intervals_of_their_flows(
     packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
     assert COVERAGE_WORDS[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
-    assert "interval" not in (tmp_path / "omx" / "README.txt").read_text(encoding="utf-8")
+    with pytest.raises(
+        pipelines.ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"
+    ):
+        pipelines.export(public, ["csv", "omx"], tmp_path / "mixed", intervals=draws)
+    assert not (tmp_path / "mixed").exists()
     with pytest.raises(pipelines.ExportError, match="no intervals of homes by tabblk2010"):
         pipelines.export(public, ["csv"], tmp_path / "fine", home_level="tabblk2010", intervals=draws)
 
