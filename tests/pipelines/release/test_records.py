@@ -130,9 +130,7 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
         with redirect_stdout(io.StringIO()) as printed:
             exec(lines, found)
         flows = found["flows"]
-        ((home, work),) = re.findall(r'"home"\] == "(.*?)"\) & \(flows\["work"\] == "(.*?)"', lines)
-        of_two = flows.set_index(["home", "work"])["S000"].get((home, work), 0)
-        assert printed.getvalue() == f"{of_two}\n"
+        assert printed.getvalue() == f"{flows.sort_values('S000', kind='stable', ascending=False)[:5]}\n"
         shared = pd.read_parquet("plan/pools.parquet")["shared"].any()
         assert ("of a shared pool" in " ".join(text.split())) == shared, "what is not there is not spoken of"
         assert flows["S000"].sum() == release.certificate.totals.synthetic_workers
