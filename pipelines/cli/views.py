@@ -118,7 +118,7 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.option(
     "--intervals",
     type=FILE,
-    help="File of draws that `odsynth intervals` wrote: flows get columns low and high.",
+    help="File of draws that `odsynth intervals` wrote: flows get intervals of their counts.",
 )
 @implicate_option
 def export_command(
