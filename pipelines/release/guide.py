@@ -91,7 +91,7 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool, wordin
         of_unit = f'(flows["home"] == {unit}) & (flows["work"] == {unit})'
         lines.append(f'print(flows.loc[{of_unit}, "S000"].sum())  # of these two areas')
     else:
-        lines.append('print(flows.nlargest(5, "S000"))  # the largest')
+        lines.append('print(flows.nlargest(5, "S000").to_string(index=False))  # the largest')
     if shapes:
         lines += [
             "",
