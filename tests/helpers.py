@@ -27,7 +27,7 @@ from pipelines.release.certificate import Certificate
 from pipelines.release.formats import certificate_text, parse_certificate
 from pipelines.release.layout import expected_files, file_names, public_files, seal, with_sizes
 from pipelines.release.names import NAME_FILE
-from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.readme import LATEST_WORDING, describe_plan, release_readme
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
@@ -161,7 +161,7 @@ def _write_records(folder: Path, certificate: Certificate) -> None:
                 (folder / name).write_text(text, encoding="utf-8")
 
 
-def forge(folder: Path, document: Any) -> None:
+def forge(folder: Path, document: Any, wording: int = LATEST_WORDING) -> None:
     """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
     certificate = parse_certificate(json.dumps(document))
     before = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["plan_sha256"]
@@ -183,7 +183,7 @@ def forge(folder: Path, document: Any) -> None:
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
         with suppress(ValueError):  # of a sheet that is none
             given["accuracy"] = read_accuracy(folder, certificate.plan_sha256)
-            text = release_readme(plan, certificate, names, **given)
+            text = release_readme(plan, certificate, names, wording=wording, **given)
             (folder / "README.md").write_text(text, encoding="utf-8")
     _write_records(folder, certificate)
     seal(folder, certificate)

@@ -62,8 +62,7 @@ def plan(config: Path, out: Path | None, scheduler: str | None) -> None:
 
     loaded = pipelines.load_config(config)
     planned = pipelines.plan(loaded, out, report=say, count=counter(), scheduler=scheduler)
-    click.echo(planned_summary(planned, loaded.ledger))
-    click.echo(f"Run it with: odsynth run {config} --plan {planned.folder}")
+    click.echo(planned_summary(planned, loaded.ledger, config))
 
 
 def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:

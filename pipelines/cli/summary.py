@@ -29,13 +29,20 @@ __all__ = [
 ]
 
 
-def planned_summary(planned: PlanReport, settings: LedgerSettings | None) -> str:
-    """Describe a plan: what it would release, at what cost, what is left of the budget, where it is."""
-    lines = [planned.text(), f"Plan hash   {planned.sha256}"]
+def planned_summary(planned: PlanReport, settings: LedgerSettings | None, config: Path) -> str:
+    """Describe a plan: what it would release, at what cost, what is left of the budget, where it is.
+
+    And how it is run, unless the ledger would refuse that.
+    """
+    lines, refused = [planned.text(), f"Plan hash   {planned.sha256}"], False
     if settings is not None:
-        lines.append(budget_line(settings, planned.plan, planned.guarantee))
+        line, refused = budget_line(settings, planned.plan, planned.guarantee)
+        lines.append(line)
     written = ", ".join(sorted(path.name for path in planned.folder.iterdir()))
-    return "\n".join([*lines, f"Written     {planned.folder}: {written}"])
+    lines.append(f"Written     {planned.folder}: {written}")
+    if not refused:
+        lines.append(f"Run it with: odsynth run {config} --plan {planned.folder}")
+    return "\n".join(lines)
 
 
 def release_summary(release: Release) -> str:
@@ -93,23 +100,25 @@ def ledger_account(account: Account) -> str:
     )
 
 
-def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    """Describe what is left of the budget of a plan, and whether it can be paid from it."""
+def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> tuple[str, bool]:
+    """Describe what is left of the budget of a plan; also say whether a run would be refused for it."""
     entries = read_ledger(settings)
     left = left_in(entries, settings)
     cost = paid_for(guarantee_fields(plan, guarantee))
     fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
+    adds_up = composes(entries, settings, plan.policy.name)
     period = f", {settings.period}" if settings.period else ""
-    return (
+    words = [
         f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "
-        f"delta {synth.decimal_down(left[1])}"
-        + ("" if fits else "; THIS RELEASE COSTS MORE, and run will refuse it")
-        + (
-            ""
-            if composes(entries, settings, plan.policy.name)
-            else "; ITS POLICY DOES NOT ADD UP with those of what was spent, and run will refuse it"
-        )
-    )
+        f"delta {synth.decimal_down(left[1])}",
+        *([] if fits else ["THIS RELEASE COSTS MORE, and run will refuse it"]),
+        *(
+            []
+            if adds_up
+            else ["ITS POLICY DOES NOT ADD UP with those of what was spent, and run will refuse it"]
+        ),
+    ]
+    return "; ".join(words), not (fits and adds_up)
 
 
 def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:

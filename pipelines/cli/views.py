@@ -118,8 +118,8 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.option(
     "--intervals",
     type=FILE,
-    help="File of draws that `odsynth intervals` wrote: flows get columns low and high, in formats that have "
-    "a place for them.",
+    help="File of draws that `odsynth intervals` wrote: flows get intervals of their counts, in formats that "
+    "have a place for them.",
 )
 @implicate_option
 def export_command(

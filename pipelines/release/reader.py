@@ -150,6 +150,11 @@ class PublicRelease:
     def _configuration(self) -> dict[str, Any]:
         return self.plan_document["configuration"]
 
+    @property
+    def _below(self) -> str:
+        """The folder of the implicate, below that of the release."""
+        return Implicates.of(self._configuration).folders[self.implicate - 1]
+
     @cached_property
     def rows(self) -> dict[str, ds.Dataset]:
         """Rows of the release: ``main``, and ``aux`` where workers may live outside.
@@ -157,11 +162,10 @@ class PublicRelease:
         Columns w_geocode and h_geocode (text), then `counts`, then createdate.
         """
         names = file_names(self._configuration)
-        below = Implicates.of(self._configuration).folders[self.implicate - 1]
         rows = {}
         for kind, key in {"main": "od_parquet", "aux": "aux_parquet"}.items():
             if key in names:
-                path = self.folder / below / names[key]
+                path = self.folder / self._below / names[key]
                 with blame_release(path):
                     rows[kind] = ds.dataset(path, format="parquet")
                     if "w_geocode" not in rows[kind].schema.names:  # as of a folder without parts
@@ -281,6 +285,33 @@ class PublicRelease:
                     yield held[:complete]
                     held = held[complete:]
         yield held
+
+    def jobs(self, by: str | Sequence[str]) -> Iterator[geo_data.JobRecords]:
+        """Read the synthetic jobs one by one, with attributes that belong to one job each.
+
+        Parameters
+        ----------
+        by : str or sequence of str
+            Of `categories`.
+
+        Yields
+        ------
+        geo_data.JobRecords
+            Some million jobs at a time, attributes coded as in `categories`.
+
+        Raises
+        ------
+        PublicReleaseError
+            If the release has no file of jobs, as one made from files of flows has none.
+        """
+        names, by = file_names(self._configuration), (by,) if isinstance(by, str) else tuple(by)
+        if "jobs_parquet" not in names:
+            raise PublicReleaseError(f"{self.folder}: this release counts each attribute by itself")
+        path = self.folder / self._below / names["jobs_parquet"]
+        with blame_release(path):
+            for file in ds.dataset(path, format="parquet").files:
+                source = geo_data.MicrodataJobs(file, self.geography, "h_geocode", "w_geocode", attributes=by)
+                yield from source.parts(by, self.categories)
 
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:

@@ -46,9 +46,9 @@ __all__ = [
     "release_readme",
 ]
 
-LATEST_WORDING = 2
+LATEST_WORDING = 3
 WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
-    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (2,)
+    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (3, 2)
 )
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
@@ -78,6 +78,12 @@ _FILES = {
 }
 
 
+_UNSIGNED_2 = (
+    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
+    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says: "
+    "other data of that shape, the confidential file itself among them, would pass too."
+)
+"""`UNSIGNED` up to wording 2; it is not true of noisy counts, which data have to fit."""
 _NOT_THIS_COPY = (
     "in this folder. Whoever can change the data can change this copy too:\n  take the file from the project "
     "instead"
@@ -139,9 +145,10 @@ def release_readme(
         columns = _first_columns(plan)
     else:
         about = describe_plan(plan, certificate, names, named=named)
-        signature = f"\n## Who answers for it\n\n{textwrap.fill(SIGNED if signed else UNSIGNED, _WIDTH)}\n"
+        answers = SIGNED if signed else UNSIGNED if wording > 2 else _UNSIGNED_2
+        signature = f"\n## Who answers for it\n\n{textwrap.fill(answers, _WIDTH)}\n"
         columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
-        use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
+        use = f"## First steps\n\n{first_steps(plan, names, named=named, wording=wording)}\n"
         use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}"
         trust = (
             f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy, read_in_words(certificate))}\n"

@@ -46,8 +46,9 @@ SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
 
 UNSIGNED = (
     "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
-    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says: "
-    "other data of that shape, the confidential file itself among them, would pass too."
+    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says. "
+    "Where there are no noisy counts, other data of that shape would pass too, the confidential file itself "
+    "among them; where there are, other counts would, with noise or without, and data that fit them."
 )
 """What nobody answers for, in a release without a signature."""
 

@@ -114,11 +114,13 @@ def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
     lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise")
     for one in utility.workload:
         if not one.carried:
+            others = any(other.table.weight for other in utility.workload if other is not one)
+            weight = "it more weight in [[workload]], or " if others else ""
             lines.append(
                 f"Warning     the release will not carry the table {one.table.name}: it is expected to lose "
                 f"{one.loss:.3f}, and the public model alone, {knows}, "
-                f"{one.public_model:.3f}. Give it more weight in [[workload]], or the release a larger "
-                "epsilon, or do not publish the table"
+                f"{one.public_model:.3f}. Give {weight}the release a larger epsilon, or do not publish the "
+                "table"
             )
     if levels := utility.accuracy.noisy_levels:
         lines.append(f"Noise       flows between units of {', '.join(levels)}: maps of the release mute them")

@@ -63,14 +63,16 @@ class TableVerdict:
         Share of jobs counted elsewhere than in truth; None where it is not measured.
     forecast : float or None
         The same as the accuracy sheet of the release expects it; None without one.
-    public_model : float or None
-        The same for homes drawn from the public model alone.
+    public_model, no_privacy : float or None
+        The same for homes drawn from the public model alone, and for the plan's pools or tables without
+        noise; None where they are not measured.
     """
 
     table: str
     error: float | None
     forecast: float | None
     public_model: float | None
+    no_privacy: float | None
 
     @property
     def inside(self) -> bool | None:
@@ -127,17 +129,19 @@ class Verdict:
     @property
     def words(self) -> str:
         """The verdict in a sentence."""
-        judged = [one for one in self.tables if one.inside is not None]
-        outside = sum(not one.inside for one in judged)
-        several = f"{len(judged)} tables of the workload that were forecast and measured"
+        judged = [one.inside for one in self.tables if one.inside is not None]
+        left = sum(one.error is None for one in self.tables)
+        but = f" Not measured: {_tables(left)}; {_WITHOUT}." if left else ""
         if not judged:
             return (
                 "No table of the workload was both forecast and measured, so there is nothing to hold the "
-                "release against."
+                f"release against.{but}"
             )
-        if outside:
-            return f"Outside what was promised: {outside} of {several}."
-        return f"Inside what was promised: all {several}."
+        were = "was" if len(judged) == 1 else "were"
+        several = f"{_tables(len(judged))} of the workload that {were} forecast and measured.{but}"
+        if all(judged):
+            return f"Inside what was promised: all {several}"
+        return f"Outside what was promised: {judged.count(False)} of {several}"
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -154,13 +158,16 @@ class Verdict:
         """Return it for a terminal or a letter."""
         titles = {one.table: table_words(one.table, geography) for one in self.tables}
         wide = max(map(len, (*titles.values(), "table")))
-        lines = [self.words, "", f"{'table':{wide}}     error  forecast  public model alone  verdict"]
+        head = ("error", "forecast", "public model alone", "no privacy")
+        lines = [self.words, "", "  ".join([f"{'table':{wide}}", *(f"{x:>8}" for x in head), "verdict"])]
         for one in self.tables:
-            error, forecast, public = (
-                "-" if value is None else f"{100 * value:.1f} %"
-                for value in (one.error, one.forecast, one.public_model)
-            )
-            lines.append(f"{titles[one.table]:{wide}}  {error:>8}  {forecast:>8}  {public:>18}  {one.words}")
+            cells = [
+                f"{'-' if value is None else f'{100 * value:.1f} %':>{max(8, len(title))}}"
+                for title, value in zip(
+                    head, (one.error, one.forecast, one.public_model, one.no_privacy), strict=True
+                )
+            ]
+            lines.append("  ".join([f"{titles[one.table]:{wide}}", *cells, one.words]))
         lines += ["", EXPLANATION, ""]
         for found in self.headlines:
             value = number_words(found.measure, found.value)
@@ -168,6 +175,11 @@ class Verdict:
         return "\n".join(lines) + "\n"
 
 
+def _tables(number: int) -> str:
+    return f"{number} table{'s' * (number != 1)}"
+
+
+_WITHOUT = "the truth that was named counts each attribute by itself, or by other categories"
 EXPLANATION = (
     "Error: share of the jobs counted elsewhere than in truth (total variation). Inside: at most "
     f"{100 * _RELATIVE:g} % above the forecast, or at most {100 * _ABSOLUTE:g} points above it."
@@ -188,16 +200,17 @@ def judge(measures: pd.DataFrame, expected: ExpectedAccuracy | None, jobs: float
     """
     rows = measures[["measure", "level", "group", "value"]].itertuples(index=False)
     values = {(m, level, group): x for m, level, group, x in rows}
-    measured = [level for name, level, _ in values if name == "workload_loss"]
     forecast = {one.table: one.loss for one in (expected.tables if expected else ()) if one.workload}
     tables = tuple(
         TableVerdict(
             name,
-            values.get(("workload_loss", name, "all")),
+            None if math.isnan(error) else error,
             forecast.get(name),
             values.get(("workload_public_model", name, "all")),
+            values.get(("workload_no_privacy", name, "all")),
         )
-        for name in (dict.fromkeys([*forecast, *measured]) if measured else ())
+        for (kind, name, _), error in values.items()
+        if kind == "workload_loss"
     )
     headlines = []
     for name, group in _HEADLINES:

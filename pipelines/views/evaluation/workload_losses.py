@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -36,30 +37,46 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
         **Confidential**, as rows of `measure`: the loss of the release, of homes drawn from the public model
         alone, and of the plan's pools or tables without noise (`draw_without_noise`); the last not where the
         numbers of jobs at workplaces are those of another table. The level is the name of the table. A table
-        by several attributes has none: the files of a release count each attribute by itself.
+        that the truth does not have, as files of flows count each attribute by itself, has one row: a loss
+        of NaN.
     """
     plan = release.load_plan()
     slots = plan.pools.slots
     workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots, plan.policy.secret)
-    tables = [table for table in workload.tables if len(table.attributes) < 2]
     read, at = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
-    if plan.numeric.record_range is None and len(records := read(plan.attributes)) == len(slots):
+    pooled_by = plan.attributes
+    if (
+        plan.numeric.record_range is None
+        and _has(source, slots, pooled_by)
+        and len(records := read(pooled_by)) == len(slots)
+    ):
         homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
         drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
     rows: list[Row] = []
     true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
-    for table in sorted(tables, key=lambda table: table.attributes):  # a LODES file has one at a time
+    for table in sorted(workload.tables, key=lambda table: table.attributes):
+        public = tuple(name for name in table.attributes if name in slots.attributes)
+        if not _has(source, slots, public):
+            rows.append(("workload_loss", table.name, "all", math.nan))
+            continue
         if not len(true) or not {*table.attributes} <= {*true.attributes}:
-            records = read(tuple(name for name in table.attributes if name in slots.attributes))
+            records = read(public)
             true = at(records.work, records.home, records.attributes)
         one = Workload((table,), plan.geography, plan.level)
         compared = {"loss": _released(release, table)}
         compared |= {kind: at(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
         for kind, jobs in compared.items():
             rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
-    order = [table.name for table in tables]
-    return sorted(rows, key=lambda row: order.index(row[1]))
+    return sorted(rows, key=lambda row: workload.names.index(row[1]))
+
+
+def _has(source: geo_data.JobSource, slots: geo_data.Slots, names: tuple[str, ...]) -> bool:
+    """Say whether the truth has some attributes of one job together, in the categories of the release."""
+    if not isinstance(source, geo_data.LodesJobs):
+        return True
+    known = [geo_data.LODES_CATEGORIES.get(name) == slots.categories[name] for name in names]
+    return len(known) < 2 and all(known)
 
 
 def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
@@ -76,7 +93,10 @@ def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...])
 
 
 def _released(release: PublicRelease, table: Table) -> CountedJobs:
-    """Return the jobs of a release, with the categories of the one attribute of a table."""
+    """Return the jobs of a release, with the categories of the attributes of a table."""
+    if len(table.attributes) > 1:
+        jobs = join_records(list(release.jobs(table.attributes)), table.attributes)
+        return CountedJobs(jobs.work, jobs.home, jobs.attributes)
     columns: Iterator[str] | tuple[str, ...] = ("S000",)
     for name in table.attributes:
         columns = geo_data.count_columns(release.categories)[name]

@@ -13,7 +13,14 @@ from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.labels import singular
 
-__all__ = ["NO_LICENCE", "column_meanings", "describe_csv", "one_sentence", "provenance"]
+__all__ = [
+    "NO_LICENCE",
+    "column_meanings",
+    "describe_csv",
+    "interval_columns",
+    "one_sentence",
+    "provenance",
+]
 
 NO_LICENCE = "not stated in the release: ask who published it"
 
@@ -94,6 +101,12 @@ def column_meanings(release: PublicRelease, levels: Mapping[str, str]) -> dict[s
         "low": "lower end of the interval of the first count, in which the released one need not lie",
         "high": "upper end of the interval of the first count, in which the released one need not lie",
     }
+
+
+def interval_columns(count: str) -> tuple[str, str]:
+    """Return the columns of flows that have the ends of the interval of a count."""
+    after = "" if count == "S000" else f"_{count}"
+    return f"low{after}", f"high{after}"
 
 
 _SIDES = {"home": "live", "work": "work"}

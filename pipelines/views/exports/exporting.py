@@ -95,9 +95,10 @@ def export(
     implicate : int
         Which of the release's synthetic data sets.
     intervals : str or path, optional
-        A file of posterior draws of this release (`write_intervals`): flows get two columns more, ``low`` and
-        ``high``, the interval of all jobs. LODES files, tiles, matrices and files for flowmap, which have no
-        place for them, are refused.
+        A file of posterior draws of this release (`write_intervals`): flows get the intervals of their
+        counts. ``low`` and ``high`` are of all jobs, ``low_SE01`` and ``high_SE01`` of a count by an
+        attribute that the draws tell apart. LODES files, tiles, matrices and files for flowmap, which have
+        no place for them, are refused.
 
     Returns
     -------
@@ -166,7 +167,8 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
 
 _INTERVAL_WORDS = (
     "",
-    "Flows have an interval of all their jobs (S000): low and high.",
+    "Flows have an interval of all their jobs (S000): low and high; columns low_ and high_ and the name of a",
+    "count have its own. A count without them is by an attribute that the file of draws does not tell apart.",
     *COVERAGE_WORDS,
     "Pairs that no released job has are not among the flows, though their interval may go beyond 0.",
 )

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.views.dissolving import with_coarser
-from pipelines.views.exports.describing import column_meanings, provenance
+from pipelines.views.exports.describing import column_meanings, interval_columns, provenance
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import unit_names
 
-__all__ = ["ENDS", "INTERVAL", "ExportError", "Source", "usual_level"]
+__all__ = ["ENDS", "ExportError", "Source", "usual_level"]
 
 _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
@@ -29,9 +29,6 @@ _MOST_ZONES = 20_000
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
 """Columns of `Source.journeys`: where a flow begins and ends."""
-
-INTERVAL = ("low", "high")
-"""Columns of flows, where there are draws."""
 
 
 class ExportError(PublicReleaseError):
@@ -70,7 +67,7 @@ class Source:
     batch_rows : int
         Largest number of rows that a format has in memory at once.
     draws : PosteriorDraws, optional
-        With them flows have two columns more, ``low`` and ``high``: the interval of all jobs (S000).
+        With them flows have two columns more for every count that they tell apart: its interval.
     """
 
     release: PublicRelease
@@ -92,8 +89,13 @@ class Source:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of numbers that flows have: the counts, and with draws the interval of the first."""
-        return [*self.counts, *(INTERVAL if self.draws is not None else ())]
+        """Columns of numbers that flows have: the counts, and with draws their intervals."""
+        return [*self.counts, *itertools.chain(*map(interval_columns, self.with_interval))]
+
+    @property
+    def with_interval(self) -> list[str]:
+        """Those of the counts that have an interval."""
+        return [name for name in self.counts if self.draws is not None and self.draws.tells_apart(name)]
 
     def flows(self) -> Iterator[pd.DataFrame]:
         """Yield all flows of the pair of levels, external zones included, a batch at a time.
@@ -136,11 +138,13 @@ class Source:
 
     def _with_intervals(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for flows in batches:
-            if self.draws is None:
-                yield flows
-            else:
-                low, high = self.draws.between(flows, self.home_level, self.work_level)
-                yield flows.assign(**dict(zip(INTERVAL, (low, high), strict=True)))
+            found: dict[str, NDArray[np.int64]] = {}
+            if self.draws is not None:
+                levels = self.home_level, self.work_level
+                ends = self.draws.between_counts(flows, *levels, self.with_interval)
+                for name, both in ends.items():
+                    found |= zip(interval_columns(name), both, strict=True)
+            yield flows.assign(**found)
 
     @cached_property
     def zones(self) -> dict[str, gpd.GeoDataFrame]:
@@ -287,7 +291,12 @@ class Source:
     @cached_property
     def meanings(self) -> dict[str, str]:
         """The meaning of every column of the zones, the flows and the journeys."""
-        return column_meanings(self.release, self.levels)
+        ends = {
+            column: f"{end} end of the interval of {name}, in which the released count need not lie"
+            for name in self.with_interval
+            for column, end in zip(interval_columns(name), ("lower", "upper"), strict=True)
+        }
+        return column_meanings(self.release, self.levels) | ends
 
     def of(self, columns: Iterable[str]) -> dict[str, str]:
         """Return the meanings of some columns, those without one (geometry) left out."""

@@ -240,26 +240,39 @@ class PosteriorDraws:
         PublicReleaseError
             As `flows`.
         """
-        geography, attribute = self.release.geography, self._attribute(count)
-        names = () if attribute is None else (attribute[0],)
+        return self.between_counts(pairs, home, work, (count,))[count]
+
+    def between_counts(
+        self, pairs: pd.DataFrame, home: str | Int64, work: str | Int64, counts: Sequence[str]
+    ) -> dict[str, tuple[Int64, Int64]]:
+        """Return the intervals of several counts of pairs of areas, each as `between` does.
+
+        Draws are read once for all categories of an attribute.
+        """
+        geography = self.release.geography
         if isinstance(home, str) and isinstance(work, str):
             pairs = with_units(pairs, geography, home, work)
         wide = int(np.append(self._area(home, self.home_level, "homes"), pairs["home"]).max()) + 1
         key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
         order = np.argsort(key)
-        low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
         work_area = self._area(work, geography.block_level, "workplaces")
         blocks = np.flatnonzero(np.isin(work_area, pairs["work"].unique()))
         self._check_draws(LEVEL)
-        for cells in self.cells(home, work, names, blocks, pairs["home"].unique()):
-            own = np.ones(cells.home.size, bool)
-            if attribute is not None:
-                own = cells.categories[0] == attribute[1]
-            found = cells.work[own] * wide + cells.home[own]
-            at = np.minimum(np.searchsorted(key, found, sorter=order), max(key.size - 1, 0))
-            same = key[order[at]] == found if key.size else np.zeros(found.size, bool)
-            low[order[at[same]]], high[order[at[same]]] = of_draws(cells.counts[:, own][:, same])
-        return low, high
+        ends = {count: (np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)) for count in counts}
+        tables: dict[tuple[str, ...], dict[str, int | None]] = {}
+        for count in counts:
+            name, code = self._attribute(count) or (None, None)
+            tables.setdefault(() if name is None else (name,), {})[count] = code
+        for names, categories in tables.items():
+            for cells in self.cells(home, work, names, blocks, pairs["home"].unique()):
+                found = cells.work * wide + cells.home
+                at = order[np.minimum(np.searchsorted(key, found, sorter=order), max(key.size - 1, 0))]
+                same = key[at] == found
+                for count, code in categories.items():
+                    own = same if code is None else same & (cells.categories[0] == code)
+                    low, high = ends[count]
+                    low[at[own]], high[at[own]] = of_draws(cells.counts[:, own])
+        return ends
 
     def cells(
         self,

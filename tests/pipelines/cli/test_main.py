@@ -157,6 +157,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     assert "told apart by one of them at most: here by none. By SA, SE, SI the jobs" in result.stdout
     assert "of which  noise" in result.stdout
     assert "Budget      jobs: left epsilon 5, delta 0.0001; THIS RELEASE COSTS MORE" in result.stdout
+    assert "Run it with" not in result.stdout
     assert "600 jobs in 21 pools" in result.stdout
     assert "requested 8.6 and 0.00001" in result.stdout
     assert re.search(r"epsilon [78]\.\d+, delta 0\.0000\d+ for the run", result.stdout)
@@ -164,6 +165,19 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     assert not (config.parent / "release").exists()
     shutil.rmtree(report)
     assert tree(tmp_path) == before, "plan writes its report and nothing else"
+
+
+def test_more_weight_is_advice_only_beside_another_table(
+    write_config: Callable[..., Path], invoke: Invoke, figure_of_cells: None
+) -> None:
+    alone = {"home": "tabblk2010", "work": "tabblk2010"}
+    changes = {"release.mechanism": "geometric", "plan.retention_min": None, "privacy.epsilon": "0.2"}
+    for name, tables in (("one", [alone]), ("two", [alone, {"home": "cty", "work": "cty"}])):
+        config = write_config({"workload": tables, "release.out": name, **changes})
+        result = invoke("plan", config)
+        (line,) = re.findall("Warning     the release will not carry the table tabblk.*", result.stdout)
+        assert ("more weight" in line) == (name == "two")
+        assert f"Run it with: odsynth run {config} --plan {config.parent / f'{name}-plan'}" in result.stdout
 
 
 def test_a_plan_replaces_its_report_and_nothing_else(

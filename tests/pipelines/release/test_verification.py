@@ -750,6 +750,13 @@ def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
     assert "README.md is not the text that certificate.json and accuracy.json give" in str(error)
 
 
+def test_a_readme_of_an_earlier_wording_is_one_of_the_release(public_copy: Path) -> None:
+    before = (public_copy / "README.md").read_bytes()
+    forge(public_copy, read_certificate(public_copy), wording=2)
+    assert (public_copy / "README.md").read_bytes() != before
+    assert passed(public_copy) == CHECKS
+
+
 def test_other_numbers_in_the_page_about_attackers_are_found(public_copy: Path) -> None:
     """A release without the page, as earlier ones are, is whole."""
     path = public_copy / "attackers.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ import pipelines
 from helpers import edit_json
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.certificate import this_software
-from pipelines.views.evaluation.verdict import TableVerdict, Verdict, is_inside, judge
+from pipelines.views.evaluation.verdict import Verdict, is_inside, judge
 
 from .conftest import Evaluation
 
@@ -81,13 +82,13 @@ def test_text_json_and_report_say_the_same(closed: Evaluation) -> None:
             .replace("tabblk2010", "block")
         )
         line = next(line for line in text.splitlines() if line.startswith(f"{title}  "))
-        numbers = [f"{100 * one[key]:.1f} %" for key in ("error", "forecast", "public_model")]
+        numbers = [f"{100 * one[key]:.1f} %" for key in ("error", "forecast", "public_model", "no_privacy")]
         verdict = "inside" if one["inside"] else "outside"
         assert re.split(r"\s{2,}", line.strip()) == [title, *numbers, verdict]
         row = re.search(rf'<th scope="row">{title}</th>(.*?)</tr>', start)
         assert row is not None
         cells = re.findall(r">([^<]+)</td>", row.group(1))
-        assert (cells[:3], cells[-1]) == (numbers, verdict)
+        assert cells == [*numbers, verdict]
 
 
 def test_headlines_are_of_one_level_each_and_queries_in_jobs(closed: Evaluation) -> None:
@@ -131,14 +132,57 @@ def test_a_release_that_promised_nothing(out: Path, small_region: dict[str, Path
     assert f"odsynth {this_software().version}." in page, "who wrote the report, not who made the release"
 
 
-def test_what_no_truth_measures() -> None:
-    measures = pd.DataFrame(
-        [("workload_loss", "a to b", "all", 0.25)], columns=["measure", "level", "group", "value"]
-    )
-    verdict = judge(measures, None, 100.0)
-    assert [(one.error, one.forecast, one.inside) for one in verdict.tables] == [(0.25, None, None)]
-    assert judge(measures[:0], None, 100.0) == Verdict((), ())
-    forecast = TableVerdict("a to b by c and d", None, 0.1, None)  # of two attributes, which none measures
-    assert Verdict((forecast,), ()).words.startswith("No table of the workload was both")
-    both = Verdict((forecast, TableVerdict("a to b", 0.1, 0.1, None)), ())
-    assert both.words.endswith("of the workload that were forecast and measured.")
+@pytest.fixture(scope="session")
+def joint(
+    microdata_jobs: Callable[..., object],
+    config_text: Callable[..., str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> pipelines.Release:
+    """A release of jobs one by one for a table by two attributes, with its configuration beside it."""
+    folder = tmp_path_factory.mktemp("joint")
+    tables = [{"home": "trct", "attributes": ["SE", "sector"]}, {"home": "trct", "work": "trct"}]
+    jobs = pd.read_parquet(microdata_jobs("parquet")["jobs"]["file"])  # type: ignore[index]
+    jobs["SE"] = [f"SE0{i % 3 + 1}" for i in range(len(jobs))]
+    jobs.to_parquet(folder / "jobs.parquet")
+    (folder / "jobs.parquet").chmod(0o600)
+    changes = microdata_jobs(folder / "jobs.parquet", attributes=["sector", "SE"])
+    text = config_text(changes, {"workload": tables})
+    (folder / "joint.toml").write_text(text, encoding="utf-8")
+    return pipelines.run(pipelines.parse_config(text, folder, "joint.toml"))
+
+
+def test_a_table_by_two_attributes_is_measured(joint: pipelines.Release, tmp_path: Path) -> None:
+    folder = joint.out.parent
+    pipelines.evaluate(joint.out, folder / "joint.toml", tmp_path / "to")
+    document = json.loads((tmp_path / "to" / "verdict.json").read_text(encoding="utf-8"))
+    true = pd.read_parquet(folder / "jobs.parquet")
+    [released] = map(pd.read_parquet, joint.public.glob("*_jobs_*.parquet"))
+    sides = [
+        frame.groupby([frame[home].str[:11], "SE", "sector"]).size()
+        for frame, home in ((true, "live"), (released, "h_geocode"))
+    ]
+    error = sides[0].sub(sides[1], fill_value=0).abs().sum() / 2 / len(true)
+    both, flows = document["tables"]
+    assert both["error"] == pytest.approx(error)
+    assert None not in [*both.values(), *flows.values()]
+
+
+def test_a_truth_with_margins_measures_the_other_tables(joint: pipelines.Release, tmp_path: Path) -> None:
+    """The released file of flows as the truth: each attribute is by itself there."""
+    [margins] = joint.public.glob("*_od_main_*.csv.gz")
+    table = pd.read_csv(margins, dtype={"w_geocode": str, "h_geocode": str})
+    for column in (f"{a}0{i}" for a in ("SA", "SI") for i in (1, 2, 3)):
+        table[column] = table["S000"] * column.endswith("1")
+    table = table.filter(regex="geocode|^S|^createdate")
+    table.to_csv(tmp_path / "margins.csv", index=False)
+    pipelines.evaluate(joint.out, tmp_path / "margins.csv", tmp_path / "to")
+    document = json.loads((tmp_path / "to" / "verdict.json").read_text(encoding="utf-8"))
+    assert [one["error"] for one in document["tables"]] == [None, 0]
+    words = "all 1 table of the workload that was forecast and measured. Not measured: 1 table; the truth"
+    assert words in document["verdict"]
+    assert "not measured" in (tmp_path / "to" / "report.html").read_text(encoding="utf-8")
+
+
+def test_public_comparisons_judge_nothing() -> None:
+    measures = pd.DataFrame([], columns=["measure", "level", "group", "value"])
+    assert judge(measures, None, 100.0) == Verdict((), ())

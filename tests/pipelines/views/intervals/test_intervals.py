@@ -292,6 +292,13 @@ def test_exports_have_the_intervals_of_their_flows(
     own = flows.set_index(["work", "home"])[["low", "high"]]
     pd.testing.assert_frame_equal(own, said.reindex(own.index, fill_value=0))
     assert (own["high"] > 0).any()
+    for name, columns in geo_data.count_columns(opened.release.categories).items():
+        assert name in opened.attributes
+        by = opened.flows("trct", "trct", name).set_index(["work", "home", name])[["low", "high"]]
+        for category, column in zip(opened.release.categories[name], columns, strict=True):
+            ends = flows.set_index(["work", "home"])[[f"low_{column}", f"high_{column}"]]
+            said = by.xs(category, level=name).reindex(ends.index, fill_value=0)
+            assert ends.to_numpy().tolist() == said.to_numpy().tolist(), column
     packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
     assert COVERAGE_WORDS[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
