@@ -43,7 +43,7 @@ _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FAR = 3, 1  # powers of two, in strides of which T is sought that may be far off
 _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
-_SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
+_SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7", "0.9")))  # of a small table
 _FIRST_SHARE = Fraction("0.05")
 _MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
 _MANY_JOBS = 8 * _MORE_JOBS  # on which the last few of them are compared
@@ -459,19 +459,19 @@ def _sharing(
 def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workload) -> list[TableChoice]:
     """Return the small tables that are tried: residents by all attributes of the workload together.
 
-    At the home level of these tables; of LODES jobs by one attribute at a time.
+    At the home level of tables that ask for attributes, or for residents wherever they work; of LODES jobs by
+    one attribute at a time.
     """
     levels = inputs.geography.levels
-    counted = [table for table in workload.tables if table.attributes and table.weight]
+    counted = [one for one in workload.tables if one.weight and (one.attributes or one.work is None)]
     homes = dict.fromkeys(t.home if t.home in levels else inputs.model.level for t in counted)
     names = dict.fromkeys(name for table in counted for name in table.attributes)
     # Whatever is secret by a policy every table is measured by, and no slot has it.
     public = [name for name in names if name in inputs.slots.attributes]
-    every = [tuple(public)] if config.jobs.format == "microdata" else [(name,) for name in public]
-    return [
-        TableChoice(None, by, home, share)
-        for by, home, share in product(every if names else [], homes, _SHARES)
-    ]
+    every = (
+        [tuple(public)] if config.jobs.format == "microdata" or not public else [(name,) for name in public]
+    )
+    return [TableChoice(None, by, home, share) for by, home, share in product(every, homes, _SHARES)]
 
 
 def _cell_levels(config: ReleaseConfig, inputs: PublicInputs, workload: Workload) -> list[str]:

@@ -248,6 +248,15 @@ def test_a_table_is_carried_if_it_is_better_than_what_is_public() -> None:
     assert carries(0.0, 0.0)
 
 
+def test_residents_alone_are_measured_as_such(small_config: Configs) -> None:
+    """Not as sums of flows, each of which has noise of its own."""
+    asked = {"release.mechanism": "geometric", "privacy.epsilon": "1", "plan.retention_min": None}
+    plan = make_plan(small_config(asked, FREE, {"workload": [{"home": "trct"}]}))
+    ((table,), level) = plan.choices.tables, plan.level
+    assert (table.work, table.by, table.home) == (None, (), level)
+    assert table.share >= Fraction("0.5")
+
+
 def test_strata_are_chosen_for_the_tables_that_need_them(
     small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
 ) -> None:
