@@ -36,7 +36,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the scheduler
 from processes import completed
-from report import fill, table
+from report import fill, table, this_machine
 from tornado.iostream import IOStream
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -157,7 +157,7 @@ def main(jobs: int, page: Path | None) -> None:
     )
     print(text)
     if page is not None:
-        fill(page, COMMAND, text)
+        fill(page, COMMAND, f"{this_machine()}\n\n{text}")
 
 
 def measure(config: Path, number: int) -> dict[str, Took]:

@@ -17,9 +17,7 @@ system counts it for the process and its children: other programs change it less
 
 from __future__ import annotations
 
-import datetime
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -27,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import cpuinfo
 import numpy as np
 import pandas as pd
 import report
@@ -194,10 +191,7 @@ def machine(python: str) -> str:
     asked = subprocess.run([python, "-c", code], capture_output=True, text=True)
     if asked.returncode:
         raise click.ClickException(f"{asked.stderr.splitlines()[-1]}; {COMMAND} --help says what to install")
-    versions = json.loads(asked.stdout)
-    info = {"cpu": cpuinfo.get_cpu_info(), "python_version": platform.python_version()}
-    now = datetime.datetime.now().isoformat()
-    return report.machine({"datetime": now, "machine_info": info | report.surroundings(versions)})
+    return report.this_machine(json.loads(asked.stdout))
 
 
 def compared(level: str, folder: Path, python: str) -> list[list[str]]:

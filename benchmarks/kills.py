@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 import click
-from report import fill, table
+from report import fill, table, this_machine
 
 import geo_data
 import pipelines
@@ -94,7 +94,7 @@ def main(kills: int, workers: int, seed: int, page: Path | None) -> None:
     if (len(digests), account.debits, account.unfinished) != (1, runs, 0):
         raise SystemExit("the releases are not the same, or not each is paid for once")
     if page is not None:
-        fill(page, COMMAND, text)
+        fill(page, COMMAND, f"{this_machine()}\n\n{text}")
 
 
 def fix_key_and_time() -> None:

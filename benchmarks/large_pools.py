@@ -93,7 +93,7 @@ def main(zones: int, jobs: int, largest: int, page: Path | None) -> None:
     text += report.table(header, rows)
     print(text)
     if page is not None:
-        report.fill(page, COMMAND, text)
+        report.fill(page, COMMAND, f"{report.this_machine()}\n\n{text}")
 
 
 def concentrated(zones: int, jobs: int, largest: int) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ from typing import Any
 
 import click
 from kills import SETTINGS, fix_key_and_time
-from report import fill, table
+from report import fill, table, this_machine
 
 import geo_data
 import pipelines
@@ -103,7 +103,7 @@ def main(every: int, workers: int, page: Path | None) -> None:
         text = try_limits(disk, every, workers)
     print(text)
     if page is not None:
-        fill(page, COMMAND, text)
+        fill(page, COMMAND, f"{this_machine()}\n\n{text}")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
-from report import fill, table
+from report import fill, table, this_machine
 
 import geo_data
 import pipelines
@@ -632,7 +632,7 @@ def main(every: int, begin: int, processes: int, page: Path | None) -> None:
     if whole[TRACEBACK] or whole[SILENT] or whole[HUNG]:
         raise SystemExit("some were not refused with a message")
     if page is not None:
-        fill(page, COMMAND, text)
+        fill(page, COMMAND, f"{this_machine()}\n\n{text}")
 
 
 if __name__ == "__main__":

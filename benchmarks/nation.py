@@ -44,7 +44,7 @@ import psutil
 import pyarrow.parquet as pq
 from matplotlib import pyplot as plt
 from processes import GB
-from report import fill, table
+from report import fill, table, this_machine
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "out" / "benchmarks" / "nation.json"
@@ -91,7 +91,7 @@ def main(sizes: tuple[int, ...], mechanisms: tuple[str, ...], write: bool) -> No
     print(text)
     if write:
         draw_picture(kept)
-        fill(PAGE, COMMAND, text)
+        fill(PAGE, COMMAND, f"{this_machine()}\n\n{text}")
 
 
 def column(where: Path, mechanism: str, jobs: int) -> dict[str, object]:

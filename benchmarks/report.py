@@ -8,16 +8,21 @@ by hand.
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
+import cpuinfo
 
 SUITE = "make bench"
+LOAD = os.getloadavg()[0]  # before anything is measured
 
 
 @click.command()
@@ -46,7 +51,16 @@ def report(found: dict[str, Any]) -> str:
 def surroundings(versions: Mapping[str, str]) -> dict[str, Any]:
     """Return what figures depend on besides the processor, as `machine` takes it."""
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return {"gigabytes": gigabytes, "load": os.getloadavg()[0], "versions": dict(versions)}
+    return {"gigabytes": gigabytes, "load": LOAD, "versions": dict(versions)}
+
+
+def this_machine(versions: Mapping[str, str] | None = None) -> str:
+    """Return where and when this process measures, and with what: by default, with what odsynth runs on."""
+    if versions is None:
+        versions = {name: version(name) for name in ("numpy", "numba", "dask")}
+    info = {"cpu": cpuinfo.get_cpu_info(), "python_version": platform.python_version()}
+    now = datetime.datetime.now().isoformat()
+    return machine({"datetime": now, "machine_info": info | surroundings(versions)})
 
 
 def machine(found: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def main(figure: Path | None, page: Path | None) -> None:
     text = report.table(["", f"of {RUNS - 1} runs the median"], rows)
     print(text)
     if page is not None:
-        report.fill(page, COMMAND, text)
+        report.fill(page, COMMAND, f"{report.this_machine()}\n\n{text}")
 
 
 def usage(runs: list[Usage], empty: list[Usage]) -> str:

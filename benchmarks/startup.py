@@ -54,7 +54,7 @@ def main(config: Path | None, page: Path | None) -> None:
     text = table(found)
     print(text)
     if page is not None:
-        report.fill(page, COMMAND, text)
+        report.fill(page, COMMAND, f"{report.this_machine()}\n\n{text}")
 
 
 def table(found: dict[str, list[Usage]]) -> str:
