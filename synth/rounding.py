@@ -17,7 +17,7 @@ cell of such a table too little or too much of makes it more or less likely in l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ __all__ = ["Rounding"]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-_Fitted = tuple[Int64, Int64, Float64, Float64]  # what `expect_shares` is told
 
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
 _STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times as likely
@@ -82,11 +81,7 @@ class Rounding:
         counts = round_flow(
             sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
         )
-
-        def share(rows: slice, cells: Int64, fitted: _Fitted) -> Int64:
-            return share_out(*fitted, stream)
-
-        return self._shared_out(position, counts, np.append(first, n.size), expected, share)
+        return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
 
     def _expected(self, position: int) -> tuple[Float64, Int64, list[Int64], list[Int64]]:
         """Return expected jobs of a place, sizes of its rows, its nested parts, and areas of its cells."""
@@ -144,7 +139,7 @@ class Rounding:
         Parameters
         ----------
         position, parts, areas
-            As for `homes`; of places before it this object must have been asked in the same order.
+            As for `homes`.
         homes : ndarray of int32, shape (jobs of the place,)
             Cells, row after row, and part after part inside each.
         apart : bool
@@ -155,49 +150,47 @@ class Rounding:
         -------
         bool
             Whether every sum that is kept is the whole number below or above what is expected, and every row
-            has what it can have been given of its part.
+            has what it can have been given of its part. Of rows that share out whole jobs which they cannot
+            share so, only the sums are asked.
         """
         expected, n, steps, own = self._expected(position)
         row = np.repeat(np.arange(n.size), n)
         counts = _counted(row, homes, expected.shape)
-        if not apart or self._steered:
-            first = _heads(steps[-1]) if steps else np.zeros(1, np.int64)
-            whole = np.add.reduceat(counts, first, axis=0)
-            off = whole - np.add.reduceat(expected, first, axis=0)
-            fits = _are_near(off, [step[first] for step in steps[:-1]], own)
+        off = counts - expected
+        if apart and not self._steered:
+            fits = _are_near(off, steps, own)
         else:
-            fits = _are_near(counts - expected, steps, own)
-        if not apart or not fits:
+            first = _heads(steps[-1]) if steps else np.zeros(1, np.int64)
+            coarse = [step[first] for step in steps[:-1]]
+            fits = _are_near(np.add.reduceat(off, first, axis=0), coarse, own, rows=self._steered != [])
+            if apart and fits:
+                fits = self._shared(counts, n, np.append(first, n.size), expected)
+        if parts is None or not (apart and fits):
             return fits
-        if self._steered:
-
-            def share(rows: slice, cells: Int64, fitted: _Fitted) -> Int64:
-                nonlocal fits
-                found = counts[rows, cells]
-                fits = fits and _are_near(found - expect_shares(*fitted), (), ())
-                return found
-
-            self._shared_out(position, whole, np.append(first, n.size), expected, share)
-        for r, sizes in enumerate(parts or ()):
-            cells, inside = np.unique(homes[row == r], return_inverse=True)
-            found = _counted(np.repeat(np.arange(sizes.size), sizes), inside, (sizes.size, cells.size))
-            due = np.outer(sizes / n[r], counts[r, cells])
+        for sizes, inside in zip(parts, np.split(homes, np.cumsum(n)[:-1]), strict=True):
+            cells, which = np.unique(inside, return_inverse=True)
+            found = _counted(np.repeat(np.arange(sizes.size), sizes), which, (sizes.size, cells.size))
+            due = np.outer(sizes / sizes.sum(), found.sum(axis=0))
             if not _are_near(found - due, (), [_numbered(area[cells]) for area in areas]):
-                fits = False
-        return fits
+                return False
+        return True
+
+    def _shared(self, counts: Int64, n: Int64, first: Int64, expected: Float64) -> bool:
+        """Say whether rows are near to what is expected of them in every part in which they can be."""
+        far = np.abs(counts - expected).max(axis=1) > _MOST_OFF
+        for begin, stop in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+            if stop - begin > 1 and far[begin:stop].any():
+                rows, whole = slice(begin, stop), counts[begin:stop].sum(axis=0)
+                cells = np.flatnonzero(whole)
+                some = expected[rows, cells]
+                if _are_near(expect_shares(whole[cells], n[rows], some, np.zeros_like(some)) - some, (), ()):
+                    return False
+        return True
 
     def _shared_out(
-        self,
-        position: int,
-        counts: Int64,
-        first: Int64,
-        expected: Float64,
-        share: Callable[[slice, Int64, _Fitted], Int64],
+        self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream
     ) -> Int64:
-        """Share out the counts of each part among its rows, remembering after each what tables lack.
-
-        `share` is told the rows, the cells that have jobs, and what `expect_shares` is.
-        """
+        """Share out the counts of each part among its rows, remembering after each what tables lack."""
         groups, layout = self._estimate.groups, self._estimate.layouts[position]
         n = groups.n[groups.rows(position)]
         start = layout.start[self._steered] + self._bounds[:-1, np.newaxis]
@@ -209,8 +202,9 @@ class Rounding:
             own = counts[part, cells]
             if stop - begin > 1:
                 pull = _pull(self._lacking, self._load, *at, expected[rows], cells)
-                fitted = own, n[rows], expected[rows, cells], _STEER * pull
-                result[rows, cells] = share(rows, cells, fitted)
+                result[begin:stop, cells] = share_out(
+                    own, n[rows], expected[begin:stop, cells], _STEER * pull, stream
+                )
             else:
                 result[begin, cells] = own
             _remember(self._lacking, *at, expected[rows], result[rows])
@@ -243,11 +237,14 @@ def _heads(part: Int64) -> Int64:
     return np.flatnonzero(np.diff(part, prepend=-1))
 
 
-def _are_near(off: NDArray[np.number], steps: Sequence[Int64], areas: Sequence[Int64]) -> bool:
-    """Say whether no sum that Lemma 23 of docs/privacy.md names is off by more than a job."""
+def _are_near(
+    off: NDArray[np.number], steps: Sequence[Int64], areas: Sequence[Int64], *, rows: bool = True
+) -> bool:
+    """Say whether no sum that `round_flow` keeps is off by more than a job; of `rows` in areas, if asked."""
     every = off.sum(axis=0, keepdims=True)
     sums = [every, off, *(np.add.reduceat(off, _heads(step), axis=0) for step in steps)]
-    sums += [np.add.reduceat(each, _heads(area), axis=1) for area in areas for each in (every, off)]
+    for area in areas:
+        sums += [np.add.reduceat(each, _heads(area), axis=1) for each in ((every, off) if rows else (every,))]
     return all(np.abs(each).max(initial=0) <= _MOST_OFF for each in sums)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 
 __all__ = ["About", "Parts"]
 
@@ -12,7 +13,7 @@ class About(int):
 
 
 class Parts:
-    """Counts the parts of a step that are done.
+    """Counts the parts of a step that are done, by whichever thread.
 
     Parameters
     ----------
@@ -23,17 +24,18 @@ class Parts:
     """
 
     def __init__(self, count: Callable[[int, int], None] | None = None, of: int = 0) -> None:
-        self._count, self._of, self._done = count, of or About(0), 0
+        self._count, self._of, self._done, self._lock = count, of or About(0), 0, Lock()
         if of and count is not None:
             count(0, of)  # from now on it takes time
 
     def __call__(self) -> None:
         """Count one more."""
-        self._done += 1
-        if isinstance(self._of, About):
-            self._of = About(max(self._of, self._done + 1))
-        if self._count is not None:
-            self._count(self._done, self._of)
+        with self._lock:
+            self._done += 1
+            if isinstance(self._of, About):
+                self._of = About(max(self._of, self._done + 1))
+            if self._count is not None:
+                self._count(self._done, self._of)
 
     def expect(self, more: int) -> None:
         """Say that about so many more will be done."""

@@ -219,6 +219,7 @@ class _Search:
             mechanism=None if config.release.mechanism else mechanism,
         )
         self._tried: dict[Choices, float] = {}
+        self._left = 1  # starts to search from, with the one at hand
         self._least: list[float] = []  # what the best of them loses, draw by draw
 
     def value(self, candidate: Choices) -> float:
@@ -234,6 +235,10 @@ class _Search:
         found = try_candidate(self._config, self._inputs, self._sample, candidate, self._least)
         self._told()
         return found
+
+    def _expect(self, more: int) -> None:
+        """Say that about so many more will be tried from each start that is left."""
+        self._told.expect(more * self._left)
 
     @cached_property
     def _trial(self) -> _Trial:
@@ -281,7 +286,10 @@ class _Search:
         ):
             return starts[0]
         if self._whole:
-            return min((self._best_of([cells], ends) for cells in starts), key=self.value)
+            found = []
+            for self._left in range(len(starts), 0, -1):
+                found.append(self._best_of([starts[-self._left]], ends))
+            return min(found, key=self.value)
         best = self._best_of(starts, ends)
         return best if self._measures else self._on_more_jobs(best)
 
@@ -336,7 +344,7 @@ class _Search:
             if self._can_be(replace(cells, tables=tables))
         ]
         measured = [one for one in first if one.tables]
-        self._told.expect(len(first) + (_usual(1) if measured else 0) + _usual(5))
+        self._expect(len(first) + (_usual(1) if measured else 0) + _usual(5))
         if measured and not self._whole:
             # Much depends on its share, which is found before other kinds are left behind.
             self._try_all(first)
@@ -361,13 +369,14 @@ class _Search:
                 for cells, end, by, tables in product(starts, ends, self._strata, small)
             )
             first = kinds = list(filter(self._can_be, every))
+            self._expect(_usual(1) * len(kinds) + 3 * _usual(len(ways)))
             if self._measures:
                 first = [self._downhill(one, [self._near_tables]) for one in kinds]
             elif starts[0].thresholds and self._adaptive:
                 first = [*kinds, *(self._downhill(one, [self._rescaled]) for one in kinds)]
         self._try_all(first)
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
-        self._told.expect(len(begin) * _usual(len(ways)))
+        self._expect(len(begin) * _usual(len(ways)))
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
     def _downhill(self, choices: Choices, ways: Sequence[_Way]) -> Choices:

@@ -154,6 +154,7 @@ class SimulatedUtility:
 
 _TRIAL_JOBS = 1_000_000
 _MOST_WORLDS = 3  # of proxy truth, whose losses are averaged where a plan has few jobs
+_STAGES = 3  # of what is measured by several tables: measuring, estimating, drawing
 _FEW_CELLS = 2**24  # of the pools of a plan; two draws of one with more are not held at once
 _TRIAL_CELLS = 2**24  # of several tables, which are fitted together in memory when they are tried
 
@@ -183,7 +184,11 @@ def draw_public_model(
 
 
 def draw_without_noise(
-    plan: ReleasePlan, homes: NDArray[np.int32], seed: int, parts: list[slice] | None = None
+    plan: ReleasePlan,
+    homes: NDArray[np.int32],
+    seed: int,
+    parts: list[slice] | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> NDArray[np.int32]:
     """Return what a plan would release if it gave no privacy: its pools or its tables, without noise.
 
@@ -200,10 +205,12 @@ def draw_without_noise(
         What it gives is of no release.
     parts : list of slice, optional
         Batches that are drawn as if there were no others; by default all.
+    done : callable
+        As for `draw_measured`; not called where the mechanism resamples.
     """
     parts, key = batches(plan) if parts is None else parts, synth.RunKey.from_seed(seed)
     if plan.measures:
-        return draw_measured(_with_next_to_no_noise(plan), homes, parts, key)[0]
+        return draw_measured(_with_next_to_no_noise(plan), homes, parts, key, done)[0]
     pool = _pools_of(plan, _slots_of(plan, parts))
     words = key.stream("without noise", 0).words(2 * pool.size)
     chance, other = np.split(words.astype(np.float64) / 2**64, 2)
@@ -237,7 +244,11 @@ def _pools_of(plan: ReleasePlan, slots: slice | NDArray[np.int64]) -> NDArray[np
 
 
 def draw_synthetic(
-    plan: ReleasePlan, homes: NDArray[np.int32], key: synth.RunKey, parts: list[slice] | None = None
+    plan: ReleasePlan,
+    homes: NDArray[np.int32],
+    key: synth.RunKey,
+    parts: list[slice] | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> NDArray[np.int32]:
     """Draw synthetic homes as a release does, in memory.
 
@@ -250,6 +261,8 @@ def draw_synthetic(
         Seeded for trials on homes that are nobody's.
     parts : list of slice, optional
         Batches that are drawn as if there were no others; by default all.
+    done : callable
+        As for `draw_without_noise`.
 
     Returns
     -------
@@ -258,14 +271,18 @@ def draw_synthetic(
     """
     parts = batches(plan) if parts is None else parts
     if plan.measures:
-        return draw_measured(plan, homes, parts, key)[0]
+        return draw_measured(plan, homes, parts, key, done)[0]
     halves = enumerate(zip(parts, _by_part(plan, homes, parts), strict=True))
     # One implicate is as good as another.
     return np.concatenate([sample_batch(plan, part, own, key, i)[0] for i, (part, own) in halves])
 
 
 def draw_measured(
-    plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], key: synth.RunKey
+    plan: ReleasePlan,
+    homes: NDArray[np.int32],
+    parts: list[slice],
+    key: synth.RunKey,
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[NDArray[np.int32], Estimate | None]:
     """Measure, estimate and draw the jobs of some batches, as if there were no others.
 
@@ -277,6 +294,8 @@ def draw_measured(
         Homes that are nobody's, slot after slot of the batches.
     parts : list of slice
     key : synth.RunKey
+    done : callable
+        Called after each batch; where there are several tables, after measuring, estimating and drawing.
 
     Returns
     -------
@@ -286,9 +305,11 @@ def draw_measured(
     """
     layout = JobLayout(plan)
     if plan.further:
-        return _draw_together(plan, layout, parts, homes, key, 0)
-    halves = enumerate(zip(parts, _by_part(plan, homes, parts), strict=True))
-    drawn = [_draw_together(plan, layout, [part], own, key, i)[0] for i, (part, own) in halves]
+        return _draw_together(plan, layout, parts, homes, key, 0, done)
+    drawn = []
+    for i, (part, own) in enumerate(zip(parts, _by_part(plan, homes, parts), strict=True)):
+        drawn.append(_draw_together(plan, layout, [part], own, key, i)[0])
+        done()
     return np.concatenate(drawn), None
 
 
@@ -304,6 +325,7 @@ def _draw_together(
     homes: NDArray[np.int32],
     key: synth.RunKey,
     number: int,
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[NDArray[np.int32], Estimate]:
     """Measure, estimate and draw the jobs of batches that are estimated together."""
     rows = layout.rows(parts)
@@ -312,8 +334,12 @@ def _draw_together(
     for k, table in enumerate(rows.measured):
         counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
         noisy.append(measure(counts, table.parameters, key, k, number))
+    done()
     fit = estimate_homes(plan, rows, noisy)
-    return draw_homes(plan, rows, fit, key, number), fit
+    done()
+    drawn = draw_homes(plan, rows, fit, key, number)
+    done()
+    return drawn, fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,12 +411,11 @@ def simulate_utility(
     """
     worlds = _worlds(plan, trial_jobs) if homes is None else 1
     draws = ("released", "public", "without_noise")
-    done = Parts(count, worlds * (len(draws) + 1))
     trials = (
         _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, side_by_side)
         for i in range(worlds)
     )
-    trial, drawn, lost, measured = _tried(trials, draws, done, measures=True)
+    trial, drawn, lost, measured = _tried(trials, worlds, draws, count, measures=True)
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
@@ -423,25 +448,29 @@ def simulate_accuracy(
     side_by_side, count : callable or None
         As for `simulate_utility`.
     """
-    worlds, draws = range(_worlds(plan, _TRIAL_JOBS)), ("released", "public")
-    done = Parts(count, len(worlds) * (len(draws) + 1))
-    trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in worlds)
-    trial, drawn, lost, _ = _tried(trials, draws, done)
+    worlds = _worlds(plan, _TRIAL_JOBS)
+    trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in range(worlds))
+    trial, drawn, lost, _ = _tried(trials, worlds, ("released", "public"), count)
     return trial.accuracy(drawn, lost)
 
 
 def _tried(
-    trials: Iterable[_Trial], draws: Sequence[str], done: Callable[[], None], *, measures: bool = False
+    trials: Iterable[_Trial],
+    worlds: int,
+    draws: Sequence[str],
+    count: Callable[[int, int], None] | None,
+    *,
+    measures: bool = False,
 ) -> tuple[_Trial, list[CountedJobs], NDArray[np.float64], list[float]]:
     """Try a plan in one world after the other.
-
-    Each draw is a part that is done, and what is measured of it is one more.
 
     Return the first with what is drawn there, and means over all of losses, (draws, tables), and measures.
     """
     losses: list[list[NDArray[np.float64]]] = []
     measured = []
     for trial in trials:
+        if not losses:
+            done = Parts(count, worlds * trial.count_parts(draws))
         drawn = trial.draw([getattr(trial, name) for name in draws], done)
         if not losses:
             first, kept = trial, drawn
@@ -518,36 +547,54 @@ class _Trial:
         known = losses[:2].T.tolist()
         return expected_accuracy(self.workload, self.true, released, public, self.share, known)
 
+    def count_parts(self, draws: Sequence[str]) -> int:
+        """Return how often `draw` calls `done` for such draws, and once more for what is measured of them."""
+        of_each = 1
+        if self._plan.measures:
+            of_each = _STAGES if self._plan.further else len(self._parts)
+        return sum(1 if name == "public" else of_each for name in draws) + 1
+
     def draw(
-        self, draws: Sequence[Callable[[], NDArray[np.int32]]], done: Callable[[], None]
+        self,
+        draws: Sequence[Callable[[Callable[[], None]], NDArray[np.int32]]],
+        done: Callable[[], None],
     ) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
         together = self._plan.numeric.k.sum() <= _FEW_CELLS and self._side_by_side is None
         with ThreadPoolExecutor(2 if together else 1) as threads:
-            homes = []
-            for drawn in threads.map(lambda draw: draw(), draws):
-                homes.append(drawn)
-                done()
+            homes = list(threads.map(lambda draw: draw(done), draws))
         work, policy = self.true.work, self._plan.policy
         return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
 
-    def _each_batch(self, draw: SideBySide, noisy: bool) -> NDArray[np.int32]:
-        return np.concatenate([*draw(self._measured, [(noisy, i) for i in range(len(self._parts))])])
+    def _each_batch(self, draw: SideBySide, done: Callable[[], None], *, noisy: bool) -> NDArray[np.int32]:
+        found = []
+        for drawn in draw(self._measured, [(noisy, i) for i in range(len(self._parts))]):
+            found.append(drawn)
+            done()
+        return np.concatenate(found)
 
-    def released(self) -> NDArray[np.int32]:
+    def released(self, done: Callable[[], None]) -> NDArray[np.int32]:
         if self._side_by_side is not None:
-            return self._each_batch(self._side_by_side, noisy=True)
+            return self._each_batch(self._side_by_side, done, noisy=True)
         key = synth.RunKey.from_seed(self._seed)
-        return draw_synthetic(self._plan, self._homes, key, self._parts)
+        drawn = draw_synthetic(self._plan, self._homes, key, self._parts, done)
+        if not self._plan.measures:
+            done()
+        return drawn
 
-    def public(self) -> NDArray[np.int32]:
-        return draw_public_model(self._plan, self._seed, self._tried)
+    def public(self, done: Callable[[], None]) -> NDArray[np.int32]:
+        drawn = draw_public_model(self._plan, self._seed, self._tried)
+        done()
+        return drawn
 
-    def without_noise(self) -> NDArray[np.int32]:
+    def without_noise(self, done: Callable[[], None]) -> NDArray[np.int32]:
         if self._side_by_side is not None:
-            return self._each_batch(self._side_by_side, noisy=False)
-        return draw_without_noise(self._plan, self._homes, self._seed, self._parts)
+            return self._each_batch(self._side_by_side, done, noisy=False)
+        drawn = draw_without_noise(self._plan, self._homes, self._seed, self._parts, done)
+        if not self._plan.measures:
+            done()
+        return drawn
 
 
 def _spread(parts: list[slice], part: float) -> list[slice]:

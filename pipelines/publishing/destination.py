@@ -62,8 +62,8 @@ def _reason(error: Exception) -> str:
 
 
 def _hidden(text: str) -> str:
-    """The text without user names and passwords of URLs."""
-    return re.sub(r"//[^/\s]*@", "//", text)
+    """The text without user names, passwords and queries of URLs."""
+    return re.sub(r"\?\S*", "", re.sub(r"//\S*@", "//", text))
 
 
 class Place:

@@ -194,24 +194,22 @@ def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:
 def _origins(plan: ReleasePlan, od: PairCounts, own: slice, by: Sequence[str]) -> NDArray[np.int32]:
     """Return an origin for each slot from OD files, which know of one attribute of a job at a time.
 
-    It is that of a job of the slot's work block and part; and of its category, where `by` is one attribute
-    and none is secret.
+    It is that of a job of the slot's work block and part; and of its category, where `by` is one attribute.
     """
-    slots, names = plan.pools.slots, all_counts(plan.categories)
-    secret = tuple(plan.policy.secret)
-    columns = count_columns(plan.categories)
-    told = by if len(by) == 1 and not secret else ()
-    counted = columns[(*secret, *told)[0]] if secret or told else ("S000",)
+    slots, secret, names = plan.pools.slots, plan.policy.secret, all_counts(plan.categories)
+    # Where one attribute is secret and OD files are all there is, there is no other (`file_names`).
+    told = (*secret, *by) if len(secret) + len(by) == 1 else ()
+    counted = count_columns(plan.categories)[told[0]] if told else ("S000",)
     counts = od.counts[:, [names.index(column) for column in counted]].T
     code = np.repeat(np.arange(len(counted)), counts.sum(axis=1))
     at, home = (np.concatenate([np.repeat(one, n) for n in counts]) for one in (od.work, od.home))
-    alike = code if told else np.zeros_like(code)
-    jobs = np.lexsort((alike, plan.policy.part(home), at))
-    attributes = [slots.attributes[name][own] for name in told]
+    origins = plan.policy.origins(home, dict.fromkeys(told, code), plan.geography.n_blocks)
+    public = [name for name in told if name in slots.attributes]
+    alike = code if public else np.zeros_like(code)
+    attributes = [slots.attributes[name][own] for name in public]
     result = np.empty(home.size, np.int32)
-    result[np.lexsort([*attributes, slots.home_part[own], slots.work[own]])] = plan.policy.origins(
-        home, dict.fromkeys(secret, code), plan.geography.n_blocks
-    )[jobs]
+    order = np.lexsort([*attributes, slots.home_part[own], slots.work[own]])
+    result[order] = origins[np.lexsort((alike, plan.policy.part(home), at))]
     return result
 
 

@@ -105,7 +105,7 @@ def dependency_versions() -> Mapping[str, str]:
     return MappingProxyType(dict(sorted(versions.items())))
 
 
-@cache  # asked when a process begins: it goes on with what it has loaded, whatever becomes of the files
+@cache  # asked before a process does anything for another: it goes on with what it has loaded by then
 def code_in_use() -> Mapping[str, str]:
     """Return what two processes that work on one release must have in common.
 

@@ -56,6 +56,7 @@ _CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads h
 _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 # How long a run waits for workers, of Dask's configuration; and unless that says it.
 _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
+_SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, start them anew"
 _LOOK = 2.0  # seconds between two looks at the cluster
 
 
@@ -228,6 +229,7 @@ def connect(cluster: str | LocalCluster) -> Client:
     """
     from distributed import Client  # an import of half a second
 
+    code_in_use()  # before files may change
     try:
         return _within(2 * _connect_limit(), lambda: Client(cluster))
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
@@ -242,9 +244,10 @@ def _shown(cluster: object) -> str:
 
 
 def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) -> None:
-    """Refuse a cluster that does not answer, or workers that cannot use the store, or the run's folder.
+    """Refuse a cluster that does not answer, or workers that have other code, or cannot use what they need.
 
-    Each of those that are there now writes, reads and removes something in it; so does this process.
+    That is the store, or the run's folder: each of those that are there now writes, reads and removes
+    something in it; so does this process.
 
     Parameters
     ----------
@@ -267,7 +270,9 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
     state = ("what was drawn is kept", "resume") if staging.begun else ("nothing was paid", "begin again")
     with connect(scheduler) as client, _lost_in_words(client, *state):
         try:
-            found = _within(_wait_limit(), lambda: client.run(_try, place, on_error="return"))
+            found = _within(
+                _wait_limit(), lambda: client.run(_try, dict(code_in_use()), place, on_error="return")
+            )
         except TimeoutError:
             raise CancelledError from None
     for worker, why in found.items():
@@ -280,10 +285,13 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
             raise ConnectionError(errno.ECONNABORTED, f"worker {worker} of the Dask cluster: {why}")
 
 
-async def _try(place: RunStore | RunFolder) -> str:
-    """Return why a worker cannot use a place; in a thread, so that it goes on answering Dask."""
+async def _try(code: dict[str, str], place: RunStore | RunFolder) -> str:
+    """Return why a worker cannot be used; in a thread, so that it goes on answering Dask."""
     try:
+        _require_code(code)
         await asyncio.to_thread(place.check)
+    except _OtherCodeError as error:
+        return f"it has other code than this process: {error}. Fix: {_SAME_CODE}"
     except OSError as error:
         return shown_message(error)
     return ""
@@ -542,8 +550,8 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
         fix = "give the workers more memory, or see their logs"
         raise lost("task after task, the workers that did it have died", fix) from None
     except _OtherCodeError as error:
-        fix = "install the same version of odsynth and of its dependencies on all workers, start them anew"
-        raise lost(f"a worker of the Dask cluster has other code than this process: {error}", fix) from None
+        rule = f"a worker of the Dask cluster has other code than this process: {error}"
+        raise lost(rule, _SAME_CODE) from None
     except (NoWorkerError, _NoWorkersError) as error:
         # The limit of the scheduler's own configuration, or of ours.
         seconds = error.timeout if isinstance(error, NoWorkerError) else error.seconds

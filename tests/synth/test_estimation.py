@@ -188,6 +188,22 @@ def test_rounding_keeps_what_was_measured(case: tuple, kept: bool) -> None:
             assert np.abs(a - b).max() < 1 + 1e-5
 
 
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.integers(0, 5), st.booleans(), st.booleans())
+def test_what_was_rounded_is_allowed(case: tuple, seed: int, kept: bool, apart: bool) -> None:
+    """By an object that knows of no place before, too, as batches may have been others."""
+    groups, tables, noisy = case
+    every = [*tables, table(groups, 0, domains(list(range(BLOCKS))), None)] if kept else tables
+    more = np.concatenate([groups.member, groups.member[:1]]) if kept else groups.member
+    fit = estimate(every, noisy, JobGroups(groups.n, groups.place, more, groups.steps), prior)
+    rounding, stream = Rounding(fit), RunKey.from_seed(seed).stream("round", 0)
+    for i in range(groups.n_places):
+        homes = rounding.homes(i, stream)
+        assert Rounding(fit).allows(i, homes, apart=apart)
+        far = np.full_like(homes, fit.rows(i).sum(axis=0).argmin())
+        assert np.array_equal(far, homes) or not Rounding(fit).allows(i, far) or homes.size < 4
+
+
 def test_a_crossing_table_is_steered() -> None:
     """Over 60 places, attributes by home stay within a few jobs of what is expected."""
     places, generator = 60, np.random.default_rng(3)

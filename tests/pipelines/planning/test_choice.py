@@ -94,7 +94,8 @@ def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_p
     told: list[tuple[int, int]] = []
     measured = make_plan(small_config(MEASURED), count=lambda *parts: told.append(parts))
     # Candidates, whose number is known in the end: this mechanism is calibrated at once.
-    assert told == [*((i, 0) for i in range(1, len(told))), (len(told) - 1,) * 2]
+    assert [done for done, _ in told] == [*range(1, len(told)), len(told) - 1]
+    assert [done < of for done, of in told] == [True] * (len(told) - 1) + [False]
     assert len(told) > 2
     assert "mechanism" not in contradictions(small_config(OPEN), measured)
     assert "mechanism" in contradictions(small_config(OPEN, {"plan.prior": "0.5"}), measured)  # it has none

@@ -619,7 +619,15 @@ def test_a_small_table_is_not_given_up_for_a_share_that_is_too_small(
     config_of: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it less is lost than with a tenth of epsilon for it, and least with a half."""
-    with_share = {"3/100": 0.63, "1/20": 0.57, "1/10": 0.49, "1/5": 0.38, "3/10": 0.36, "1/2": 0.35}
+    with_share = {
+        "3/100": 0.63,
+        "1/20": 0.57,
+        "1/10": 0.49,
+        "1/5": 0.38,
+        "3/10": 0.36,
+        "1/2": 0.35,
+        "7/10": 0.4,
+    }
 
     def lost(_: object, inputs: object, sample: object, candidate: Choices, *best: object) -> list[float]:
         return [with_share[str(candidate.tables[0].share)] if candidate.tables else 0.48]

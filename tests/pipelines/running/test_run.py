@@ -838,9 +838,12 @@ def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs) -> 
     assert [each.of for each in begun] == [None] * 3 + [7] * 4  # the plan says how many there are
     batches = counted[-1][1]
     assert batches > 1
-    classes, drawn = counted[: -batches - 1], counted[-batches - 1 :]
+    planned, drawn = counted[: -batches - 1], counted[-batches - 1 :]
     assert drawn == [(done, batches) for done in range(batches + 1)]
-    assert classes == [(done, len(classes)) for done in range(1, len(classes) + 1)]  # that were calibrated
+    begin = planned.index((0, planned[-1][1]))
+    classes, tried = planned[:begin], planned[begin:]  # that were calibrated; and the plan, in parts
+    assert classes == [(done, len(classes)) for done in range(1, len(classes) + 1)]
+    assert tried == [(done, len(tried) - 1) for done in range(len(tried))]
     assert len(said) == len(RUN_STEPS) == 7
     assert all(line.endswith(" ...") for line in said)
     assert "Drawing 600 synthetic workers ..." in said
