@@ -49,7 +49,8 @@ def refuse_url(text: str) -> None:
     ------
     ValueError
     """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
+    # A pathlib.Path keeps one slash of two; one letter before a colon may be a drive.
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]+:/", text):
         raise ValueError(
             "this is a URL; write a path: a file of a store is fetched before (odsynth fetch table), and a "
             "finished release is copied there (odsynth publish)"

@@ -274,7 +274,14 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
                 _wait_limit(), lambda: client.run(_try, dict(code_in_use()), place, on_error="return")
             )
         except TimeoutError:
-            raise CancelledError from None
+            if _workers_now(client) is None:
+                raise CancelledError from None
+            rule = (
+                "a worker of the Dask cluster did not use the store, or the run's folder, in time; "
+                + state[0]
+            )
+            fix = f"see that it can, or restart the workers, and {state[1]}"
+            raise ConnectionError(errno.ETIMEDOUT, f"{rule}. Fix: {fix}", _shown(scheduler)) from None
     for worker, why in found.items():
         if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
             continue

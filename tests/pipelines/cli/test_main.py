@@ -120,6 +120,8 @@ def test_a_url_in_the_place_of_any_path_is_refused(invoke: Invoke) -> None:
             path.type.convert("s3://CANARY:CANARY@bucket/x", path, None)
         assert "CANARY" not in refused.value.format_message()
     assert invoke("resume", "s3://bucket/x").exit_code == 2
+    with pytest.raises(ValueError, match="out: this is a URL"):
+        pipelines.resume(Path("s3://bucket/x"))
 
 
 # --- plan, run, verify

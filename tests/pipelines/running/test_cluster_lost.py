@@ -8,6 +8,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,6 +114,22 @@ def test_something_that_is_no_scheduler_costs_nothing(batches: Configs, book: Pa
         assert time.monotonic() - began < 60
     assert not book.exists()
     assert left_over(config) == []
+
+
+def test_a_worker_that_hangs_is_not_taken_for_the_scheduler(
+    batches: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that does not answer; this process can use it."""
+    here = threading.main_thread()
+    monkeypatch.setattr(
+        RunFolder, "check", lambda _: None if threading.current_thread() is here else time.sleep(5)
+    )
+    alone = LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0")
+    with alone, dask.config.set(QUICK | {LIMIT: "2s"}):
+        words = "a worker of .* did not use the store, or the run's folder, in time; nothing was paid"
+        with pytest.raises(ConnectionError, match=words):
+            seeded(batches(), scheduler=alone.scheduler_address)
+    assert not book.exists()
 
 
 def core_of(_: object = None) -> tuple[object, int]:
