@@ -76,7 +76,7 @@ class Rounding:
         expected, n, steps, areas = self._expected(position)
         if not self._steered:
             return round_flow(expected, n, steps, areas, stream)
-        first = _heads(steps[-1]) if steps else np.zeros(1, np.int64)
+        first = _finest(steps)
         sums = np.add.reduceat(expected, first, axis=0)
         counts = round_flow(
             sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
@@ -160,11 +160,11 @@ class Rounding:
         if apart and not self._steered:
             fits = _are_near(off, steps, own)
         else:
-            first = _heads(steps[-1]) if steps else np.zeros(1, np.int64)
+            first = _finest(steps)
             coarse = [step[first] for step in steps[:-1]]
             fits = _are_near(np.add.reduceat(off, first, axis=0), coarse, own, rows=self._steered != [])
             if apart and fits:
-                fits = self._shared(counts, n, np.append(first, n.size), expected)
+                fits = _shares_fit(counts, n, np.append(first, n.size), expected)
         if parts is None or not (apart and fits):
             return fits
         for sizes, inside in zip(parts, np.split(homes, np.cumsum(n)[:-1]), strict=True):
@@ -173,18 +173,6 @@ class Rounding:
             due = np.outer(sizes / sizes.sum(), found.sum(axis=0))
             if not _are_near(found - due, (), [_numbered(area[cells]) for area in areas]):
                 return False
-        return True
-
-    def _shared(self, counts: Int64, n: Int64, first: Int64, expected: Float64) -> bool:
-        """Say whether rows are near to what is expected of them in every part in which they can be."""
-        far = np.abs(counts - expected).max(axis=1) > _MOST_OFF
-        for begin, stop in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-            if stop - begin > 1 and far[begin:stop].any():
-                rows, whole = slice(begin, stop), counts[begin:stop].sum(axis=0)
-                cells = np.flatnonzero(whole)
-                some = expected[rows, cells]
-                if _are_near(expect_shares(whole[cells], n[rows], some, np.zeros_like(some)) - some, (), ()):
-                    return False
         return True
 
     def _shared_out(
@@ -211,6 +199,19 @@ class Rounding:
         return result
 
 
+def _shares_fit(counts: Int64, n: Int64, first: Int64, expected: Float64) -> bool:
+    """Say whether rows are near to what is expected of them in every part in which they can be."""
+    far = np.abs(counts - expected).max(axis=1) > _MOST_OFF
+    for begin, stop in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        if stop - begin > 1 and far[begin:stop].any():
+            rows, whole = slice(begin, stop), counts[begin:stop].sum(axis=0)
+            cells = np.flatnonzero(whole)
+            some = expected[rows, cells]
+            if _are_near(expect_shares(whole[cells], n[rows], some, np.zeros_like(some)) - some, (), ()):
+                return False
+    return True
+
+
 def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
     """Say whether the groups of a table are the parts of one of the divisions, which are runs of rows."""
     groups = np.unique(member).size
@@ -235,6 +236,11 @@ def _counted(row: Int64, cell: NDArray[np.integer], shape: tuple[int, int]) -> I
 def _heads(part: Int64) -> Int64:
     """Return the first row of each part, or the first cell of each area."""
     return np.flatnonzero(np.diff(part, prepend=-1))
+
+
+def _finest(steps: Sequence[Int64]) -> Int64:
+    """Return the first row of each part of the finest step; a place without steps is one part."""
+    return _heads(steps[-1]) if steps else np.zeros(1, np.int64)
 
 
 def _are_near(

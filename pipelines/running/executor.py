@@ -268,20 +268,16 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
     place = staging if store is None else RunStore(store)
     place.check()
     state = ("what was drawn is kept", "resume") if staging.begun else ("nothing was paid", "begin again")
+    code = dict(code_in_use())
     with connect(scheduler) as client, _lost_in_words(client, *state):
         try:
-            found = _within(
-                _wait_limit(), lambda: client.run(_try, dict(code_in_use()), place, on_error="return")
-            )
+            found = _within(_wait_limit(), lambda: client.run(_try, code, place, on_error="return"))
         except TimeoutError:
             if _workers_now(client) is None:
                 raise CancelledError from None
-            rule = (
-                "a worker of the Dask cluster did not use the store, or the run's folder, in time; "
-                + state[0]
-            )
-            fix = f"see that it can, or restart the workers, and {state[1]}"
-            raise ConnectionError(errno.ETIMEDOUT, f"{rule}. Fix: {fix}", _shown(scheduler)) from None
+            rule = "a worker of the Dask cluster did not use the store, or the run's folder, in time"
+            text = f"{rule}; {state[0]}. Fix: see that it can, or restart the workers, and {state[1]}"
+            raise ConnectionError(errno.ETIMEDOUT, text, _shown(scheduler)) from None
     for worker, why in found.items():
         if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
             continue
@@ -298,7 +294,7 @@ async def _try(code: dict[str, str], place: RunStore | RunFolder) -> str:
         _require_code(code)
         await asyncio.to_thread(place.check)
     except _OtherCodeError as error:
-        return f"it has other code than this process: {error}. Fix: {_SAME_CODE}"
+        return f"it {error}. Fix: {_SAME_CODE}"
     except OSError as error:
         return shown_message(error)
     return ""
@@ -382,11 +378,11 @@ def _require_code(code: dict[str, str]) -> None:
     names = [name for name in sorted({*code, *mine}) if code.get(name) != mine.get(name)]
     if names:
         told = (f"{name} {mine.get(name, 'none')} (here {code.get(name, 'none')})" for name in names)
-        raise _OtherCodeError(", ".join(told))
+        raise _OtherCodeError(f"has other code than this process: {', '.join(told)}")
 
 
 class _OtherCodeError(Exception):
-    """A worker has other code than the process that it works for; says which."""
+    """A worker has other code than the process that it works for; says which, after the worker's name."""
 
 
 def _connect_limit() -> float:
@@ -557,8 +553,7 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
         fix = "give the workers more memory, or see their logs"
         raise lost("task after task, the workers that did it have died", fix) from None
     except _OtherCodeError as error:
-        rule = f"a worker of the Dask cluster has other code than this process: {error}"
-        raise lost(rule, _SAME_CODE) from None
+        raise lost(f"a worker of the Dask cluster {error}", _SAME_CODE) from None
     except (NoWorkerError, _NoWorkersError) as error:
         # The limit of the scheduler's own configuration, or of ours.
         seconds = error.timeout if isinstance(error, NoWorkerError) else error.seconds
