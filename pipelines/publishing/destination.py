@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-
 from geo_data.arguments import PathLike, text_of
 from pipelines.storage.documents import parse_json
 from pipelines.storage.durable import sync, whole_file, write_whole
-from pipelines.storage.errors import ShownError, shown_message
+from pipelines.storage.errors import ShownError, shown_address, shown_message
 
 __all__ = ["Place", "PublishError", "open_place"]
 
@@ -41,13 +40,13 @@ def open_place(destination: PathLike, storage_options: dict[str, Any] | None) ->
     url = text_of(destination, "destination")
     try:
         if not url or "::" in url:
-            raise PublishError(f"{_hidden(url)!r} is not a destination: name one folder or one URL")
+            raise PublishError(f"{shown_address(url)!r} is not a destination: name one folder or one URL")
         fs, root = fsspec.url_to_fs(url, **(storage_options or {}))
         yield Place(fs, root)
     except PublishError:
         raise
     except Exception as error:  # each storage has errors of its own
-        raise PublishError(f"{_hidden(url)}: {_reason(error)}") from error
+        raise PublishError(f"{shown_address(url)}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -59,11 +58,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ImportError):
         rule, fix = f"a package is missing ({error})", 'for s3://, pip install "odsynth[s3]"'
     return f"{rule}. Fix: {fix}"
-
-
-def _hidden(text: str) -> str:
-    """The text without user names, passwords and queries of URLs."""
-    return re.sub(r"\?\S*", "", re.sub(r"//\S*@", "//", text))
 
 
 class Place:
@@ -83,7 +77,7 @@ class Place:
 
     def shown(self, path: str) -> str:
         """Return a path as people may see it."""
-        return path if self.local else _hidden(self.fs.unstrip_protocol(path))
+        return path if self.local else shown_address(self.fs.unstrip_protocol(path))
 
     def exists(self, path: str) -> bool:
         """Return whether a file is there."""

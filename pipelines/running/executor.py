@@ -9,7 +9,6 @@ import asyncio
 import errno
 import itertools
 import queue
-import re
 import sys
 import threading
 import time
@@ -40,7 +39,7 @@ from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
 from pipelines.running.steps import Progress, Step
 from pipelines.running.store import RunStore, WorkerFolder, take_back
-from pipelines.storage.errors import shown_message
+from pipelines.storage.errors import shown_address, shown_message
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
@@ -235,12 +234,7 @@ def connect(cluster: str | LocalCluster) -> Client:
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
         rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
         fix = "check the address (scheduler), and that the scheduler runs"
-        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", _shown(cluster)) from None
-
-
-def _shown(cluster: object) -> str:
-    """Return an address without user and password."""
-    return re.sub(r"^([\w+.-]+://)?.*@", r"\1", str(cluster), flags=re.DOTALL)
+        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", shown_address(cluster)) from None
 
 
 def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) -> None:
@@ -277,7 +271,7 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
                 raise CancelledError from None
             rule = "a worker of the Dask cluster did not use the store, or the run's folder, in time"
             text = f"{rule}; {state[0]}. Fix: see that it can, or restart the workers, and {state[1]}"
-            raise ConnectionError(errno.ETIMEDOUT, text, _shown(scheduler)) from None
+            raise ConnectionError(errno.ETIMEDOUT, text, shown_address(scheduler)) from None
     for worker, why in found.items():
         if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
             continue
@@ -545,7 +539,10 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
 
     def lost(rule: str, fix: str) -> ConnectionError:
         text = f"{rule}; {state}. Fix: {fix}, and {again}"
-        return ConnectionError(errno.ECONNABORTED, text, _shown(client._start_arg))  # `scheduler` may be gone
+        address = shown_address(
+            client._start_arg
+        )  # of `client.scheduler`, which may be gone, nothing can be asked
+        return ConnectionError(errno.ECONNABORTED, text, address)
 
     try:
         yield

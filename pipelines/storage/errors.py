@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from synth import ShownError
 
-__all__ = ["MEMORY_ERRORS", "ShownError", "blame", "private_message", "shown_message"]
+__all__ = ["MEMORY_ERRORS", "ShownError", "blame", "private_message", "shown_address", "shown_message"]
 
 MEMORY_ERRORS = (MemoryError, SystemError)
 """What is raised where memory runs out: the second by compiled code that does not say why it failed."""
@@ -39,6 +40,12 @@ def private_message(error: BaseException, *, one_line: bool = False) -> str:
     """
     where, said = getattr(error, "where", ""), shown_message(error, one_line=one_line)
     return f"{said} Look at {where}." if where else said
+
+
+def shown_address(address: object) -> str:
+    """Return an address without user, password and query, of which each may be a secret."""
+    text = re.sub(r"^([\w+.-]+://)?.*@", r"\1", str(address), flags=re.DOTALL)
+    return text.split("?")[0]
 
 
 @contextmanager

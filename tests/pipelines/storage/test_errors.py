@@ -8,7 +8,7 @@ import pkgutil
 import geo_data
 import pipelines
 import synth
-from pipelines.storage.errors import shown_message
+from pipelines.storage.errors import shown_address, shown_message
 
 
 def test_every_error_of_ours_may_be_shown_or_is_private() -> None:
@@ -38,3 +38,15 @@ def test_what_is_shown() -> None:
     for error in (ValueError("CANARY"), KeyError("CANARY"), RuntimeError("CANARY"), AssertionError("CANARY")):
         assert shown_message(error) == withheld
     assert all("CANARY" not in shown_message(kind("CANARY")) for kind in (OSError, MemoryError, SystemError))
+
+
+def test_addresses_are_shown_without_what_may_be_secret() -> None:
+    for given, shown in {
+        "tcp://user:CANARY/1@127.0.0.1:9": "tcp://127.0.0.1:9",
+        "user:CANARY?\n@host:9": "host:9",
+        "s3://id:CANARY@host/place?key=CANARY": "s3://host/place",
+        "simplecache::s3://id:CANARY@host/place": "host/place",
+        "s3://place/of/releases": "s3://place/of/releases",
+        "127.0.0.1:9": "127.0.0.1:9",
+    }.items():
+        assert shown_address(given) == shown
