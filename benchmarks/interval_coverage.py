@@ -1,15 +1,18 @@
 """How often intervals of posterior draws hold the truth, by table, size and attribute.
 
-Usage: python benchmarks/interval_coverage.py [--draws 40] [--epsilon 8.6 ...] [--case demo ...] [--write]
+Usage: python benchmarks/interval_coverage.py [--releases 5] [--draws 40] [--epsilon 8.6 ...]
+           [--case demo ...] [--write]
 
-For each case, mechanism and epsilon a release is planned and run as anybody's would be, and posterior draws
-are made from its public folder alone (`pipelines.write_intervals`). Every count of a table, and of sums of
-its areas, has an interval of 90 %. Found is how often it holds the truth: by lot
-(`by_lot.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers.
+For each case, mechanism and epsilon releases are made as anybody's would be, all by one plan, and posterior
+draws of each from its public folder alone (`pipelines.write_intervals`). Every count of a table, and of sums
+of its areas, has an interval of 90 %. Found is how often it holds the truth: by lot
+(`by_lot.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers. What
+intervals are to hold is said of releases, not of the counts of one: these have noise in common. So the share
+is that of all counts of all releases, and beside it are the lowest and the highest of single ones.
 Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth are left out.
-With --write a row for each table and size goes into docs/interval-coverage.csv after each release, in place
-of older rows of it, with the commit that was measured; and from that file, as with --page alone, tables and
-picture into docs/intervals.md.
+With --write a row for each table and size goes into docs/interval-coverage.csv after each plan's releases, in
+place of older rows of it, with the commit that was measured; and from that file, as with --page alone, tables
+and picture into docs/intervals.md.
 
 With --drawn the truth is the first posterior draw of a release of the case, released in turn: a truth of
 which the model of the draws is right. If intervals hold less of it than 90 %, the way they are drawn is
@@ -23,6 +26,7 @@ ways to treat noise, and another nation only then.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -70,9 +74,10 @@ attributes = ["age", "earnings", "industry"]
 
 [geography]
 """
-MANY = 30  # counts of a size from which a share of them is looked at
+MANY = 30  # counts of a size in a release, in the mean, from which a share of them is looked at
 SIZES = {"0": (0, 0), "1 to 9": (1, 9), "10 to 99": (10, 99), "100 and more": (100, 2**62)}
 COLOURS = dict(zip(SIZES, ("#999999", "#56b4e9", "#0072b2", "#d55e00"), strict=True))
+COLUMNS = ("published", "home to work", "size", "releases", "counts", "held", "within", "lowest", "highest")
 Ints = NDArray[np.int64]
 
 
@@ -202,9 +207,9 @@ def write_drawn(draws: pipelines.PosteriorDraws, path: Path) -> None:
 
 
 def measure_coverage(
-    name: str, mechanism: str, epsilon: str, draws: int, drawn: bool = False
+    name: str, mechanism: str, epsilon: str, releases: int, draws: int, drawn: bool = False
 ) -> pd.DataFrame:
-    """Make a release and its draws; return a row for each table and size."""
+    """Make releases of one plan, and their draws; return a row for each table and size."""
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration(name, mechanism, epsilon, Path(scratch))
         if drawn:
@@ -213,26 +218,58 @@ def measure_coverage(
             path = Path(scratch) / "drawn.csv.gz"
             write_drawn(pipelines.intervals(public), path)
             config = configuration(name, mechanism, epsilon, Path(scratch) / "again", path)
-        release = pipelines.run(config)
-        pipelines.write_intervals(release.public, draws=draws)
-        opened, plan = pipelines.intervals(release.public), release.plan
-        source = job_source(config, plan.geography)
-        public = {each: each not in opened.secret for each in opened.attributes}
-        truth: dict[str | None, JobRecords] = {
-            each: true_jobs(source.records((each,) if told else ()), plan.policy, plan.geography)
-            for each, told in {None: False, **public}.items()
-        }
-        what = "; ".join(f"{words} ({float(share):.0%})" for words, share in plan.tables) or (
-            f"{plan.numeric.pools.n_pools:,} urns"
-            + (f" by {' and '.join(plan.pools.pooling.by)}" if plan.pools.pooling.by else "")
-        )
-        coverage = Coverage(opened, truth)
-        of = {"case": name, "mechanism": mechanism, "epsilon": epsilon, "published": what}
-        return pd.DataFrame(
-            of | {"home to work": words} | row
-            for words, *cells in tables(opened, plan.level)
-            for row in coverage.rows(*cells)
-        )
+        of = {"case": name, "mechanism": mechanism, "epsilon": epsilon}
+        planned = Path(scratch) / "plan"
+        pipelines.plan(config, planned)
+        found = []
+        for i in range(releases):
+            out = Path(scratch) / f"release-{i}"
+            found.append(held_of(config.with_out(out), planned, draws))
+            shutil.rmtree(out)
+        return pooled(found).assign(**of)[[*of, *COLUMNS]]
+
+
+def held_of(config: ReleaseConfig, planned: Path, draws: int) -> pd.DataFrame:
+    """Make a release by a plan, and its draws; return a row for each table and size."""
+    release = pipelines.run(config, plan=planned)
+    pipelines.write_intervals(release.public, draws=draws)
+    opened, plan = pipelines.intervals(release.public), release.plan
+    source = job_source(config, plan.geography)
+    public = {each: each not in opened.secret for each in opened.attributes}
+    truth: dict[str | None, JobRecords] = {
+        each: true_jobs(source.records((each,) if told else ()), plan.policy, plan.geography)
+        for each, told in {None: False, **public}.items()
+    }
+    what = "; ".join(f"{words} ({float(share):.0%})" for words, share in plan.tables) or (
+        f"{plan.numeric.pools.n_pools:,} urns"
+        + (f" by {' and '.join(plan.pools.pooling.by)}" if plan.pools.pooling.by else "")
+    )
+    coverage = Coverage(opened, truth)
+    return pd.DataFrame(
+        {"published": what, "home to work": words} | row
+        for words, *cells in tables(opened, plan.level)
+        for row in coverage.rows(*cells)
+    )
+
+
+def pooled(found: list[pd.DataFrame]) -> pd.DataFrame:
+    """Put the counts of several releases together, with the lowest and the highest share of one."""
+    every = pd.concat(found)
+    weighted = every.assign(
+        releases=len(found),
+        lowest=every["held"],
+        highest=every["held"],
+        **{each: every[each] * every["counts"] for each in ("held", "within")},
+    )
+    how = {"counts": "sum", "held": "sum", "within": "sum", "lowest": "min", "highest": "max"}
+    rows = weighted.groupby(["published", "home to work", "size", "releases"], sort=False).agg(how)
+    for each in ("held", "within"):
+        rows[each] = (rows[each] / rows["counts"]).round(1)
+    order = {name: i for i, name in enumerate(every["home to work"].drop_duplicates())}
+    rank = {name: i for i, name in enumerate(SIZES)}
+    return rows.reset_index().sort_values(
+        ["home to work", "size"], key=lambda one: one.map(order if one.name == "home to work" else rank)
+    )
 
 
 def true_jobs(records: JobRecords, policy: synth.Policy, geography: geo_data.Geography) -> JobRecords:
@@ -249,9 +286,14 @@ def expected_inside(counts: pd.Series) -> float:
     return float((high - low).sum())
 
 
+def with_many(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of sizes that are looked at."""
+    return found[found["counts"] >= MANY * found["releases"]].copy()
+
+
 def in_words(found: pd.DataFrame) -> str:
     """Say how many sizes of tables are held as often as they should be, and how many chance alone allows."""
-    many = found[found["counts"] >= MANY]
+    many = with_many(found)
     inside = int(many["held"].between(87, 93, inclusive="left").sum())
     below = int((many["held"] < 85).sum())
     return (
@@ -277,7 +319,7 @@ def replace_rows(found: pd.DataFrame) -> None:
 
 def described(results: pd.DataFrame) -> Iterator[str]:
     """Yield the lines of the page: of each case, the lowest and highest shares of all its releases."""
-    many = results[results["counts"] >= MANY].copy()
+    many = with_many(results)
     many["kind"] = many["home to work"].str.replace(r" by \w+$", " by an attribute", regex=True)
     yield f"How many of the sizes of tables with {MANY} counts or more have intervals that hold the truth"
     yield ""
@@ -318,7 +360,8 @@ def together(found: pd.DataFrame, by: str) -> tuple[str, str]:
     """Say how many sizes, or tables, of the releases of a case are held as often as they should be."""
     held = (found["held"] * found["counts"]).groupby([found[name] for name in ("mechanism", "epsilon", by)])
     counts = found.groupby(["mechanism", "epsilon", by])["counts"].sum()
-    shares = (held.sum() / counts)[counts >= MANY]
+    releases = found.groupby(["mechanism", "epsilon", by])["releases"].first()
+    shares = (held.sum() / counts)[counts >= MANY * releases]
     inside = int(shares.round(1).between(87, 93, inclusive="left").sum())
     return f"{inside} of {shares.size}", f"{shares.min():.0f} to {shares.max():.0f} %"
 
@@ -334,7 +377,7 @@ def words_of(ends: pd.DataFrame, kind: str, size: str) -> str:
 def draw_picture(results: pd.DataFrame) -> None:
     """Draw a point for each release, table and size."""
     matplotlib.rcParams["svg.hashsalt"] = "odsynth"
-    many = results[results["counts"] >= MANY]
+    many = with_many(results)
     cases = many["case"].drop_duplicates().tolist()
     kinds = many["home to work"].str.replace(r" by \w+$", " by an attribute", regex=True)
     order = kinds.drop_duplicates().tolist()[::-1]
@@ -354,6 +397,7 @@ def draw_picture(results: pd.DataFrame) -> None:
 
 
 @click.command()
+@click.option("--releases", type=click.IntRange(min=1), default=5, show_default=True, help="Of each plan.")
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
 @click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT, *POLICIES]), default=CASES)
@@ -362,6 +406,7 @@ def draw_picture(results: pd.DataFrame) -> None:
 @click.option("--write", is_flag=True, help=f"Write {RESULTS.name}, and the page.")
 @click.option("--page", is_flag=True, help=f"Write the page from {RESULTS.name}; nothing is measured.")
 def main(
+    releases: int,
     draws: int,
     epsilon: tuple[str, ...],
     cases: tuple[str, ...],
@@ -379,7 +424,7 @@ def main(
         for name in cases:
             for one in epsilon:
                 for which in mechanism:
-                    found = measure_coverage(name, which, one, draws, drawn)
+                    found = measure_coverage(name, which, one, releases, draws, drawn)
                     click.echo(found.to_string(index=False))
                     click.echo(f"{name}, {which}, {one}: {in_words(found)}")
                     if write:
