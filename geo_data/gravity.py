@@ -175,12 +175,14 @@ def fit_decay(
         return Decay()
 
     seen = inside & (flow > 0)
+    row, counted = np.nonzero(seen)[0], flow[seen]
 
     def loss(point: Float64) -> float:
         expected = weight * Decay(float(point[0]), float(np.exp(point[1]))).pull(distance)
-        table = np.where(inside, aggregate(expected / expected.sum(axis=1, keepdims=True)), 0.0)
-        share = (table / np.maximum(table.sum(axis=1, keepdims=True), 1e-300))[seen]
-        return -float((flow[seen] * np.log(np.maximum(share, 1e-300))).sum()) / float(flow[seen].sum())
+        expected /= expected.sum(axis=1, keepdims=True)
+        table = aggregate(expected) * inside
+        share = table[seen] / np.maximum(table.sum(axis=1), 1e-300)[row]
+        return -float((counted * np.log(np.maximum(share, 1e-300))).sum()) / float(counted.sum())
 
     bounds = [(0.0, 6.0), (np.log(0.05), np.log(100.0))]
     # From the best of a coarse grid: the likelihood of a small table may have several humps.
