@@ -25,7 +25,7 @@ class _Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb; whatever goes wrong in it is one clear error, and a signal ends it in order."""
         # Libraries that verbs load make many objects that stay: to look for rubbish among them takes time.
-        gc.set_threshold(200_000)
+        gc.set_threshold(500_000)
         atexit.register(_leave_rubbish)
         # The threads that work are our own; those of OpenBLAS would wait beside them at full speed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
