@@ -240,8 +240,8 @@ def connect(cluster: str | LocalCluster) -> Client:
 def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) -> None:
     """Refuse a cluster that does not answer, or workers that have other code, or cannot use what they need.
 
-    That is the store, or the run's folder: each of those that are there now writes, reads and removes
-    something in it; so does this process.
+    That is the store, or the run's folder: each of those that are there now finds what this process put
+    there, and writes, reads and removes something; so does this process.
 
     Parameters
     ----------
@@ -260,18 +260,21 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
     if scheduler is None:
         return
     place = staging if store is None else RunStore(store)
-    place.check()
     state = ("what was drawn is kept", "resume") if staging.begun else ("nothing was paid", "begin again")
     code = dict(code_in_use())
-    with connect(scheduler) as client, _lost_in_words(client, *state):
-        try:
-            found = _within(_wait_limit(), lambda: client.run(_try, code, place, on_error="return"))
-        except TimeoutError:
-            if _workers_now(client) is None:
-                raise CancelledError from None
-            rule = "a worker of the Dask cluster did not use the store, or the run's folder, in time"
-            text = f"{rule}; {state[0]}. Fix: see that it can, or restart the workers, and {state[1]}"
-            raise ConnectionError(errno.ETIMEDOUT, text, shown_address(scheduler)) from None
+    with place.shown() as shown:
+        place.check(shown)
+        with connect(scheduler) as client, _lost_in_words(client, *state):
+            try:
+                found = _within(
+                    _wait_limit(), lambda: client.run(_try, code, place, shown, on_error="return")
+                )
+            except TimeoutError:
+                if _workers_now(client) is None:
+                    raise CancelledError from None
+                rule = "a worker of the Dask cluster did not use the store, or the run's folder, in time"
+                text = f"{rule}; {state[0]}. Fix: see that it can, or restart the workers, and {state[1]}"
+                raise ConnectionError(errno.ETIMEDOUT, text, shown_address(scheduler)) from None
     for worker, why in found.items():
         if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
             continue
@@ -282,11 +285,11 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
             raise ConnectionError(errno.ECONNABORTED, f"worker {worker} of the Dask cluster: {why}")
 
 
-async def _try(code: dict[str, str], place: RunStore | RunFolder) -> str:
+async def _try(code: dict[str, str], place: RunStore | RunFolder, shown: str) -> str:
     """Return why a worker cannot be used; in a thread, so that it goes on answering Dask."""
     try:
         _require_code(code)
-        await asyncio.to_thread(place.check)
+        await asyncio.to_thread(place.check, shown)
     except _OtherCodeError as error:
         return f"it {error}. Fix: {_SAME_CODE}"
     except OSError as error:

@@ -242,20 +242,44 @@ class RunFolder:
         with hold_lock(self._lock) as free:
             return not free
 
-    def check(self) -> None:
-        """Write, read and remove something where batches are drawn, as workers do.
+    @contextmanager
+    def shown(self) -> Iterator[str]:
+        """Write an empty file, by which whoever uses this folder knows it; give its name."""
+        path = self.parts / f"shown-{secrets.token_hex(16)}"
+        with self._used_by_workers():
+            path.touch(exist_ok=False)
+        try:
+            yield path.name
+        finally:
+            path.unlink(missing_ok=True)
+
+    def check(self, shown: str) -> None:
+        """Find a file, and write, read and remove another where batches are drawn, as workers do.
+
+        Parameters
+        ----------
+        shown : str
+            What `shown` gave.
 
         Raises
         ------
         OSError
-            If the system does not let one; names the folder.
+            If the system does not let one, or there is no such file, as in another folder of the same path;
+            names the folder.
         """
         content = secrets.token_hex(16)
-        try:
+        with self._used_by_workers():
+            (self.parts / shown).stat()
             with whole_folder(made := self.parts / f"check-{content}", sweep=False) as folder:
                 (folder / "file").write_text(content, encoding="utf-8")
             (made / "file").read_text(encoding="utf-8")
             shutil.rmtree(made)
+
+    @contextmanager
+    def _used_by_workers(self) -> Iterator[None]:
+        """Say of what the system refuses what workers need."""
+        try:
+            yield
         except OSError as error:
             fix = "let workers see it under the same path and write to it, or name a run.confidential_store"
             text = f"{error.strerror}. Fix: {fix}; then go on"

@@ -74,13 +74,30 @@ class RunStore:
             fix = "check run.confidential_store and its credentials, here and on the workers; then go on"
             raise ConnectionError(errno.ECONNABORTED, f"{rule}. Fix: {fix}", self.address) from None
 
-    def check(self) -> None:
-        """Write, read and remove a small object.
+    @contextmanager
+    def shown(self) -> Iterator[str]:
+        """Put a small object, by which whoever uses this store knows it; give its name."""
+        name = f"shown-{secrets.token_hex(16)}"
+        with self._opened() as (fs, root):
+            fs.pipe_file(f"{root}/{name}", b"")
+        try:
+            yield name
+        finally:
+            with self._opened() as (fs, root):
+                fs.rm_file(f"{root}/{name}")
+
+    def check(self, shown: str) -> None:
+        """Find an object, and write, read and remove another.
+
+        Parameters
+        ----------
+        shown : str
+            What `shown` gave.
 
         Raises
         ------
         ConnectionError
-            If the store does not let one, as in each method; names the address.
+            If the store does not let one, as in each method, or is another of the same address; names that.
         """
         content = secrets.token_bytes(16)
         with self._opened() as (fs, root):
@@ -89,6 +106,13 @@ class RunStore:
             if fs.cat_file(name) != content:
                 raise ValueError("another content")
             fs.rm_file(name)
+            same = False
+            with suppress(FileNotFoundError):
+                same = fs.cat_file(f"{root}/{shown}") == b""
+        if not same:
+            rule = "this is another store than that of the process that makes the release"
+            fix = "give workers the same endpoint and account; then go on"
+            raise ConnectionError(errno.ECONNABORTED, f"{rule}. Fix: {fix}", self.address)
 
     def lend(self, staging: RunFolder) -> None:
         """Put what every batch needs: the plan, the state and the key, which are confidential."""

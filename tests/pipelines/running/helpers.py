@@ -95,20 +95,35 @@ def interrupted(
     assert called
 
 
+# What the workers of a cluster load: all batches would be drawn before a kill after the first ones.
+_SLOW = """
+import time
+from pipelines.running.batches import RunBatches
+def slowed(draw):
+    def slowly(run, batch):
+        time.sleep(0.05)
+        draw(run, batch)
+    return slowly
+RunBatches.draw = slowed(RunBatches.draw)  # Dask loads this twice
+"""
+
+
 @contextmanager
 def cluster_of_processes(
     folder: Path, workers: int = 1, *options: str, path: Path | None = None
 ) -> Iterator[tuple[str, Process, list[Process]]]:
-    """Start a scheduler and workers without nannies; give the address and the processes.
+    """Start a scheduler and slow workers without nannies; give the address and the processes.
 
     Workers take modules from `path`, where one is given.
     """
+    (slow := folder / "slow.py").write_text(_SLOW, encoding="utf-8")
     file = folder / "scheduler.json"
     command = [sys.executable, "-W", "ignore", "-m", "dask"]
     more = ["--scheduler-file", str(file), "--no-dashboard"]
     started = [subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *more])]
     try:
         worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
+        worker += ["--preload", str(slow)]
         started += [subprocess.Popen([*command, *worker, *options], cwd=path) for _ in range(workers)]
         until = time.monotonic() + 60
         # Dask does not write it in one piece.

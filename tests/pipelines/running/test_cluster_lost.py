@@ -31,7 +31,7 @@ QUICK = {LIMIT: "6s", "distributed.comm.timeouts.connect": "4s"}
 
 @pytest.fixture
 def batches(paid_config: Configs) -> Configs:
-    return lambda: paid_config({"run.batch_jobs": 5})
+    return lambda: paid_config({"run.batch_jobs": 20})
 
 
 @pytest.mark.parametrize("lost", ["scheduler", "worker"])
@@ -61,7 +61,7 @@ def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
 def test_a_verb_says_one_sentence_of_a_scheduler_that_is_killed(
     config_text: Callable[..., str], tmp_path: Path
 ) -> None:
-    (file := tmp_path / "small.toml").write_text(config_text({"run.batch_jobs": 5}), encoding="utf-8")
+    (file := tmp_path / "small.toml").write_text(config_text({"run.batch_jobs": 20}), encoding="utf-8")
     quick = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "4s"}
     with cluster_of_processes(tmp_path) as (address, scheduler, _):
         thread = kill_when_drawing(pipelines.load_config(file), scheduler)
@@ -122,7 +122,9 @@ def test_a_worker_that_hangs_is_not_taken_for_the_scheduler(
     """As on a disk that does not answer; this process can use it."""
     here = threading.main_thread()
     monkeypatch.setattr(
-        RunFolder, "check", lambda _: None if threading.current_thread() is here else time.sleep(5)
+        RunFolder,
+        "check",
+        lambda *_: None if threading.current_thread() is here else time.sleep(5),
     )
     alone = LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0")
     with alone, dask.config.set(QUICK | {LIMIT: "2s"}):

@@ -213,6 +213,11 @@ import os
 os.environ.pop("AWS_SECRET_ACCESS_KEY", None)
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 """
+ANOTHER = """
+import fsspec
+from fsspec.implementations.memory import MemoryFileSystem
+fsspec.register_implementation("s3", MemoryFileSystem, clobber=True)
+"""
 
 
 @pytest.mark.parametrize(
@@ -224,8 +229,9 @@ os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
             STORE,
             r"secret: the confidential store .*\(PartialCredentialsError\)\. Fix: check run",
         ),
+        (ANOTHER, STORE, r"secret: this is another store than that of the process that makes the release"),
     ],
-    ids=["disk", "store"],
+    ids=["disk", "store", "another store"],
 )
 def test_workers_that_cannot_use_what_they_draw_from_cost_nothing(
     script: str, store: str | None, says: str, bucket: Any, batches: Configs, blind: Any, book: Path
@@ -240,6 +246,17 @@ def test_workers_that_cannot_use_what_they_draw_from_cost_nothing(
         seeded(config, scheduler=address)
     assert not book.exists()
     assert left_over(config) == []
+    assert objects(bucket) == []
+
+
+def test_a_folder_of_the_same_path_on_another_disk_is_no_folder_of_the_run(batches: Configs) -> None:
+    staging = RunFolder.of(batches().release.out)
+    with staging.fresh():
+        with staging.shown() as shown:
+            staging.check(shown)
+        with pytest.raises(FileNotFoundError, match="let workers see it under the same path") as caught:
+            staging.check(shown)
+    assert caught.value.filename == str(staging.folder)
 
 
 def test_workers_that_come_while_it_is_planned_are_tried_before_it_is_paid(
