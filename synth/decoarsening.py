@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._arrays import offsets_of
-from synth._searching import last_at_most
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
+from synth.searching import last_at_most
 
 __all__ = ["OriginShares", "block_chance", "cumulative_weights", "draw_blocks"]
 
