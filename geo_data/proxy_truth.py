@@ -17,6 +17,7 @@ from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 from synth.decoarsening import cumulative_weights
 from synth.policy import FULL, Policy
+from synth.searching import last_at_most
 
 __all__ = ["Assumptions", "attribute_concentrations", "proxy_homes", "proxy_origins"]
 
@@ -29,6 +30,7 @@ _MORE, _POWER = 1.1, 3.6  # of the variance of categories, so that residents of 
 _OF_AREAS = 4.0  # so many times are areas nearer to all jobs than units are to their area, as in Rhode Island
 _OF_BLOCKS, _BETWEEN_AREAS = Deviation(0.13, 2500.0), Deviation(0.03, 200.0)
 _HALF = 1 / 8  # of the variance of residents: part of a half of an area, of a half of that, and so on
+_FEW_TIMES = 8  # so many keys for each entry are looked up in a table of all; of more, entries are sorted
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 _OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
@@ -347,7 +349,7 @@ def _exchange(
     ways to give them to its jobs, each as likely as the product of their odds.
     """
     home_unit = model.units(homes).astype(np.int64)
-    pairs, unit = np.unique(model.units(work) * np.int64(model.n_units) + home_unit, return_inverse=True)
+    pairs, unit = _numbered(model.units(work) * np.int64(model.n_units) + home_unit, model.n_units**2)
     odds, columns, wide, area = [], [], 0, model.areas
     for name, codes in attributes.items():
         share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
@@ -361,6 +363,15 @@ def _exchange(
     order = np.argsort(work, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(work[order])) + 1, work.size)
     _exchange_pairs(np.hstack(odds), np.stack(columns, axis=1), order, ends, unit, homes, generator)
+
+
+def _numbered(keys: Int64, most: int) -> tuple[Int64, Int64]:
+    """Return the keys that occur, all below a number, in order; and the number of each entry's."""
+    if most > _FEW_TIMES * keys.size:
+        return np.unique(keys, return_inverse=True)
+    occurs = np.zeros(most, bool)
+    occurs[keys] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1).take(keys)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -434,10 +445,10 @@ def _blocks(
         part = own / np.add.reduceat(weight, first)
         weight *= np.repeat(part, np.diff(np.append(first, weight.size)))
     running = np.append(0, np.cumsum(weight))
-    before, after = running[starts[home_units]], running[ends[home_units]]
+    first, stop = starts[home_units], ends[home_units]
+    before, after = running[first], running[stop]
     drawn = before + generator.random(home_units.size) * (after - before)
-    found = np.searchsorted(running, drawn, side="right") - 1
-    return found.clip(starts[home_units], ends[home_units] - 1).astype(np.int32)
+    return last_at_most(running, drawn, first, stop).astype(np.int32)
 
 
 def _factors(generator: np.random.Generator, shape: Float64) -> Float64:

@@ -137,9 +137,9 @@ def largest_changes(
     numbers = np.unique(plan.pool_class if pools is None else plan.pool_class[pools]).tolist()
     alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
     classes = tuple(parameters.classes[number] for number in numbers)
+    largest = _largest(classes, parameters.retention, parameters.denominator, tuple(attackers))
     found = []
-    for one in attackers:
-        odds, where = _largest(classes, parameters.retention, parameters.denominator, one)
+    for one, (odds, where) in zip(attackers, largest, strict=True):
         exact = alike[numbers[where]] and _exact(classes[where], parameters.retention, one)
         found.append(Change(odds, exact))
     return found
@@ -170,22 +170,29 @@ def _parameters(plan: Plan) -> DirichletParameters:
     return parameters
 
 
-@lru_cache(maxsize=512)  # a run says this of its plan, and then checks what it wrote
+@lru_cache(maxsize=128)  # a run says this of its plan, and then checks what it wrote
 def _largest(
-    classes: tuple[PoolClass, ...], retention: tuple[Fraction, ...], denominator: int, attackers: Attackers
-) -> tuple[Fraction, int]:
-    """Return the largest change of odds in any of some classes, and the place of one that has it."""
-    most, where = Fraction(1), 0
+    classes: tuple[PoolClass, ...],
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    attackers: tuple[Attackers, ...],
+) -> list[tuple[Fraction, int]]:
+    """Return for each attackers the largest change of odds in any of some classes, and the place of one."""
     # Classes go from small pools to large ones, and one of the two ends is often the worst, or nearly: then
     # the others take less time.
     places = dict.fromkeys([0, len(classes) - 1, *range(len(classes))])
+    cells = [_cells_of(c, retention, denominator) for c in classes]
+    found = []
     with rigorous() as balls:
-        for place in places:
-            c = classes[place]
-            odds = upper_fraction(largest_change(c, retention, denominator, attackers, balls, most))
-            if odds > most:
-                most, where = odds, place
-    return most, where
+        for one in attackers:
+            most, where = Fraction(1), 0
+            for place in places:
+                given = classes[place], cells[place], retention, denominator, one, balls, most
+                odds = upper_fraction(_change(*given))
+                if odds > most:
+                    most, where = odds, place
+            found.append((most, where))
+    return found
 
 
 def best_share(odds: Fraction, candidates: int) -> Fraction:
@@ -231,7 +238,20 @@ def largest_change(
     float or flint.arb
         At least `most`. Of those who know all other jobs of a pool it is `synth.record.pure_gain`.
     """
-    c = pool_class
+    cells = _cells_of(pool_class, retention, denominator)
+    return _change(pool_class, cells, retention, denominator, attackers, arithmetic, most)
+
+
+def _change(
+    c: PoolClass,
+    cells: tuple[_Present, list[_Cells]],
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    attackers: Attackers,
+    arithmetic: Arithmetic,
+    most: Fraction,
+) -> Any:
+    """Return `largest_change`, given what `_cells_of` says of the class, the same for all attackers."""
     worst = arithmetic.number(most)
     if sum(c.cells) == 1:  # nothing that is drawn depends on the home
         return worst
@@ -243,16 +263,13 @@ def largest_change(
         if fewest is None:
             return worst
         c = replace(c, n_min=fewest)
-    every = strata(c, retention, denominator)
-    # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
-    worst_of = every if max(c.n_max, c.m_max) <= _SMALL else with_smallest_prior(every)
-    present, asked = ([_Cells.of(stratum) for stratum in some] for some in (every, worst_of))
-    others = [_Others.of(c, present, cells, attackers) for cells in asked]
+    present, asked = cells
+    others = [_Others.of(c, present, one, attackers) for one in asked]
     for of_coins in (quick_pruning_gain, pruning_gain):  # nearly all classes gain no more by the quick one
         coins = _of_coins(c, retention, denominator, arithmetic, of_coins, flint.ctx.prec)
         before = gain = worst / coins
-        for cells, suspected in zip(asked, others, strict=True):
-            gain = _gain(c, cells, suspected, gain, arithmetic)
+        for one, suspected in zip(asked, others, strict=True):
+            gain = _gain(c, one, suspected, gain, arithmetic)
         if gain is before:
             return worst
     return arithmetic.larger(worst, gain * coins)
@@ -270,6 +287,50 @@ class _Cells:
     def of(cls, stratum: Stratum) -> _Cells:
         prior, retention = (flint.fmpq(*x.as_integer_ratio()) for x in (stratum.prior, stratum.retention))
         return cls(stratum.cells, prior, retention)
+
+
+@dataclass(frozen=True)
+class _Present:
+    """All cells of the pools of a class: what the beliefs of all attackers are bounded by.
+
+    Attributes
+    ----------
+    prior : fmpq
+        Of all cells together.
+    rarest : fmpq
+        The smallest retention of any.
+    lightest : fmpq
+        The smallest product of prior and retention.
+    coin, coins : fmpq
+        a (1/f - 1): the largest, and the sum of all.
+    """
+
+    prior: flint.fmpq
+    rarest: flint.fmpq
+    lightest: flint.fmpq
+    coin: flint.fmpq
+    coins: flint.fmpq
+
+    @classmethod
+    def of(cls, cells: Sequence[_Cells]) -> _Present:
+        coins = [o.prior * (1 / o.retention - 1) for o in cells]
+        return cls(
+            sum((o.number * o.prior for o in cells), flint.fmpq(0)),
+            min(o.retention for o in cells),
+            min(o.prior * o.retention for o in cells),
+            max(coins),
+            sum((o.number * coin for o, coin in zip(cells, coins, strict=True)), flint.fmpq(0)),
+        )
+
+
+def _cells_of(
+    c: PoolClass, retention: tuple[Fraction, ...], denominator: int
+) -> tuple[_Present, list[_Cells]]:
+    """Return what is said of all cells of a class, and those of which one may have the largest mean."""
+    every = strata(c, retention, denominator)
+    # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
+    worst_of = every if max(c.n_max, c.m_max) <= _SMALL else with_smallest_prior(every)
+    return _Present.of([_Cells.of(stratum) for stratum in every]), [_Cells.of(one) for one in worst_of]
 
 
 @dataclass(frozen=True)
@@ -298,20 +359,16 @@ class _Others:
     draws: int
 
     @classmethod
-    def of(cls, c: PoolClass, present: list[_Cells], cell: _Cells, attackers: Attackers) -> _Others:
+    def of(cls, c: PoolClass, present: _Present, cell: _Cells, attackers: Attackers) -> _Others:
         if attackers.stubbornness is None:
-            belief = sum((o.number * o.prior for o in present), -cell.prior)
-            steep = max(1 / o.retention for o in present)
-            coins = [o.prior * (1 / o.retention - 1) for o in present]
-            ever = sum((o.number * coin for o, coin in zip(present, coins, strict=True)), flint.fmpq(0))
+            belief, steep = present.prior - cell.prior, 1 / present.rarest
+            once, ever = present.coin, present.coins
         else:
-            sure = attackers.stubbornness
-            belief = flint.fmpq(sure.numerator, sure.denominator)
-            steep = max(flint.fmpq(1), *(belief / (o.prior * o.retention) for o in present))
-            coins = [belief * (1 / o.retention - 1) for o in present]
-            ever = max(coins)
+            belief = flint.fmpq(*attackers.stubbornness.as_integer_ratio())
+            steep = max(flint.fmpq(1), belief / present.lightest)
+            once = ever = belief * (1 / present.rarest - 1)
         known = attackers.known(c.n_max)
-        return cls(attackers.unknown(c.n_min), belief + known, steep, max(coins), ever, c.m_max)
+        return cls(attackers.unknown(c.n_min), belief + known, steep, once, ever, c.m_max)
 
     def weight(self, draws: int) -> flint.fmpq:
         """Return T, where so many of all draws are from the one cell."""

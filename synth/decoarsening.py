@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._arrays import offsets_of
-from synth._searching import last_at_most
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
+from synth.searching import last_at_most
 
 __all__ = ["OriginShares", "block_chance", "cumulative_weights", "draw_blocks"]
 
@@ -128,6 +128,7 @@ class OriginShares:
         first: NDArray[np.int64],
         stop: NDArray[np.int64],
         stream: WordStream,
+        times: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Draw a unit of every cell that holds several, by their shares, exactly.
 
@@ -137,10 +138,12 @@ class OriginShares:
         first, stop : ndarray of int64, shape (n,)
             The blocks of each cell.
         stream : WordStream
+        times : ndarray of int64, shape (n,), optional
+            How often to draw from each cell, one after the other; by default once.
 
         Returns
         -------
-        first, stop : ndarray of int64, shape (n,)
+        first, stop : ndarray of int64, shape (draws,)
             The blocks of the cell that lie in the drawn unit; the whole cell where it lies in one unit, or no
             unit of it has a share.
         """
@@ -154,6 +157,11 @@ class OriginShares:
         before, last = (last_at_most(self.unit, end, *stretch) for end in (low[several] - 1, high))
         begin = self._cumulative[before + 1]
         total = self._cumulative[last + 1] - begin
+        if times is not None:  # all that is found of a cell is that of its draws
+            again = np.repeat(np.arange(several.size), times[several])
+            before, last, begin, total = before[again], last[again], begin[again], total[again]
+            several = np.flatnonzero(np.repeat(stop > ends[low], times))
+            first, stop = np.repeat(first, times), np.repeat(stop, times)
         some = total > 0
         if not some.any():
             return first, stop
@@ -188,6 +196,7 @@ def draw_blocks(
     cumulative: NDArray[np.int64],
     shares: OriginShares,
     stream: WordStream,
+    times: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int32]:
     """Draw a block of each cell: first a unit of it by public shares, then a block of that by public weights.
 
@@ -204,13 +213,16 @@ def draw_blocks(
         Of the public weights (`cumulative_weights`), once for all calls.
     shares : OriginShares
     stream : WordStream
+    times : ndarray of int64, shape (n,), optional
+        How often to draw from each cell, one after the other; by default once. What is drawn is the same as
+        if domains and cells came so often, in less time.
 
     Returns
     -------
-    ndarray of int32, shape (n,)
+    ndarray of int32, shape (draws,)
         Block numbers.
     """
-    first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream)
+    first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream, times)
     place = cumulative[first] + uniform_below(cumulative[stop] - cumulative[first], stream)
     return last_at_most(cumulative, place, first, stop).astype(np.int32)
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any
 
 from synth.few_cells import summable
@@ -44,15 +45,20 @@ class Pair:
     rest: Fraction
     draws: int
 
-    @property
+    @cached_property
     def losing_weight(self) -> Fraction:
         """Weight of the cell i under h."""
         return self.losing + self.losing_prior
 
-    @property
+    @cached_property
     def weight(self) -> Fraction:
         """Weight of the whole urn."""
         return self.losing_weight + self.gaining + self.gaining_prior + self.rest
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """That of `synth.tails.ways`."""
+        return Fraction(self.draws) / (self.weight + self.draws)
 
 
 def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
@@ -119,7 +125,7 @@ def _losses(pair: Pair, odds: Any, arithmetic: Arithmetic) -> Iterator[tuple[int
 
 
 def _ways(pair: Pair, weight: Fraction, arithmetic: Arithmetic) -> list[Any]:
-    return ways(pair.draws, weight, Fraction(pair.draws) / (pair.weight + pair.draws), arithmetic)
+    return ways(pair.draws, weight, pair.scale, arithmetic)
 
 
 def largest_pair_delta(
@@ -156,15 +162,31 @@ def largest_pair_delta(
     of all that are left.
     """
     c = pool_class
-    present = [s for s, k in enumerate(c.cells) if k]
-    pairs = [(i, j) for i in present for j in present if i != j or c.cells[i] > 1]
-    terms = c.n_max * (c.n_max + 1) // 2 * (c.m_max + 1) * (c.m_max + 2) // 2 * len(pairs)
-    if any(retention[s] < 1 for s in present) or (terms > _MOST_TERMS and not (alike and summable(c))):
+    terms = c.n_max * (c.n_max + 1) // 2 * (c.m_max + 1) * (c.m_max + 2) // 2 * len(_strata_of_pairs(c))
+    if not c.keeps_all(retention) or (terms > _MOST_TERMS and not (alike and summable(c))):
         return None
+    bounds = [(_alone(pair, epsilon, arithmetic), pair) for pair in _of_class(c, denominator)]
+    bounds.sort(key=lambda row: arithmetic.lower(row[0]), reverse=True)
+    worst = arithmetic.number(0)
+    for bound, pair in bounds:
+        if not bound < worst:
+            worst = arithmetic.larger(worst, pair_delta(pair, epsilon, arithmetic))
+    return worst
+
+
+def _strata_of_pairs(c: PoolClass) -> list[tuple[int, int]]:
+    """Return the strata of the losing and the gaining cell of every pair."""
+    present = [s for s, k in enumerate(c.cells) if k]
+    return [(i, j) for i in present for j in present if i != j or c.cells[i] > 1]
+
+
+@lru_cache(maxsize=1)  # a certificate asks again for every epsilon of a person's curve
+def _of_class(c: PoolClass, denominator: int) -> list[Pair]:
+    """Return the pairs of a class of which one has the largest divergence."""
     prior = [Fraction(a, denominator) for a in c.prior]
-    smallest = min(prior[s] for s in present)
+    smallest = min(a for a, k in zip(prior, c.cells, strict=True) if k)
     found = []
-    for i, j in pairs:
+    for i, j in _strata_of_pairs(c):
         left = [max(k - (s == i) - (s == j), 0) for s, k in enumerate(c.cells_min)]
         others = sum((a * k for a, k in zip(prior, left, strict=True)), Fraction(0))
         for losing in range(1, c.n_max + 1):
@@ -174,10 +196,4 @@ def largest_pair_delta(
                 found.append(Pair(losing, 0, prior[i], prior[j], rest, c.m_max))
             if not others:  # there may be none
                 found.append(Pair(losing, workers, prior[i], prior[j], Fraction(0), c.m_max))
-    bounds = [(_alone(pair, epsilon, arithmetic), pair) for pair in found]
-    bounds.sort(key=lambda row: arithmetic.lower(row[0]), reverse=True)
-    worst = arithmetic.number(0)
-    for bound, pair in bounds:
-        if not bound < worst:
-            worst = arithmetic.larger(worst, pair_delta(pair, epsilon, arithmetic))
-    return worst
+    return found

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._arrays import integers, offsets_of
-from synth._searching import in_order, last_at_most
 from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
+from synth.searching import in_order, last_at_most
 
 __all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange", "Table"]
 

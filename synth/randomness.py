@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from synth._words import compiled as _compiled
+
 __all__ = ["RunKey", "WordStream", "uniform_below"]
 
 _KEY_BYTES = 32
@@ -144,12 +146,27 @@ def uniform_below(bounds: NDArray[np.int64], stream: WordStream) -> NDArray[np.i
     """
     if bounds.size and bounds.min() < 1:
         raise ValueError("a bound must be at least 1")
-    mask = (bounds - 1).astype(np.uint64)
-    for shift in (1, 2, 4, 8, 16, 32):
-        mask |= mask >> np.uint64(shift)
-    values = (stream.words(bounds.size) & mask).astype(np.int64)
-    todo = np.flatnonzero(values >= bounds)
-    while todo.size:
-        values[todo] = (stream.words(todo.size) & mask[todo]).astype(np.int64)
-        todo = todo[values[todo] >= bounds[todo]]
+    values, left = np.empty(bounds.shape, np.int64), np.arange(bounds.size)
+    while left.size:
+        words = stream.words(left.size).view(np.int64)
+        left = left[: _keep_below(bounds, words, left, values)]
     return values
+
+
+@_compiled
+def _keep_below(bounds, words, left, values):  # type: ignore[no-untyped-def]
+    # A word for each entry that is left. Returns how many are left still, which come to stand first.
+    kept = 0
+    for i in range(left.size):
+        entry = left[i]
+        mask = bounds[entry] - 1
+        mask |= mask >> 1
+        mask |= mask >> 2
+        mask |= mask >> 4
+        mask |= mask >> 8
+        mask |= mask >> 16
+        mask |= mask >> 32
+        values[entry] = words[i] & mask
+        left[kept] = entry  # which is at i or before: without a branch that nobody can foresee
+        kept += values[entry] >= bounds[entry]
+    return kept

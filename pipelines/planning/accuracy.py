@@ -7,7 +7,7 @@ nothing of the real homes. What a reader can do with a table is judged here, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.planning.measured import table_in_words
-from pipelines.planning.utility import cell_counts, cell_variation, count_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload
 
 __all__ = [
@@ -26,6 +25,7 @@ __all__ = [
     "SizeClass",
     "carries",
     "expected_accuracy",
+    "expected_sizes",
     "is_noise",
     "reported_tables",
 ]
@@ -208,7 +208,7 @@ def expected_accuracy(
     released: CountedJobs,
     public: CountedJobs,
     share: float,
-    known: Iterable[tuple[float, float]],
+    known: Iterable[tuple[Sequence[float], list[SizeClass]]],
 ) -> ExpectedAccuracy:
     """Measure what a plan did to every table in a trial.
 
@@ -219,34 +219,27 @@ def expected_accuracy(
         Proxy truth, what the plan released of it, and homes drawn from the public model.
     share : float
         As for `Workload.losses`.
-    known : iterable of tuple of float
-        Losses of the release and of the public model in each table of the workload, to spare counting twice.
+    known : iterable of (sequence of float, list of SizeClass)
+        Losses of the release and of the public model in each table of the workload, and sizes
+        (`expected_sizes`), to spare counting twice.
     """
-    losses = iter(known)
+    of_workload = iter(known)
     tables = []
-    for table, of_workload in reported_tables(workload):
-        one = Workload((table,), workload.geography, workload.level)
-        # Of jobs of some units the numbers of larger areas would be too small.
-        whole = share >= 1 or not one.gathers(table)
-        found = next(losses) if of_workload else None
-        sizes = []
-        if whole:
-            sides = (true, released) if found else (true, released, public)
-            ends = np.cumsum([len(side) for side in sides])[:-1]
-            own, *others = np.split(one.cells(table, sides), ends)
-            counts = cell_counts(own, others[0])
-            sizes = _sizes(*counts)
-            found = found or (count_variation(*counts), cell_variation(own, others[1]))
-        elif found is None:
-            found = (one.losses(true, released, share)[0], one.losses(true, public, share)[0])
-        loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in found)
+    for table, is_of_workload in reported_tables(workload):
+        if is_of_workload:
+            losses, sizes = next(of_workload)
+        else:
+            one = Workload((table,), workload.geography, workload.level)
+            ((losses, counts),) = one.compare(true, (released, public), share)
+            sizes = expected_sizes(one, table, counts, share)
+        loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in losses)
         tables.append(
             ExpectedTable(
                 table=table.name,
                 home=table.home,
                 work=table.work,
                 attributes=list(table.attributes),
-                workload=of_workload,
+                workload=is_of_workload,
                 loss=loss,
                 public_model=public_model,
                 carried=carries(loss, public_model),
@@ -257,8 +250,23 @@ def expected_accuracy(
     return ExpectedAccuracy(jobs=len(true), tables=tables)
 
 
-def _sizes(true: NDArray[np.int64], released: NDArray[np.int64]) -> list[SizeClass]:
-    """Sum up the errors of the numbers of each size; `true` and `released` count the same cells."""
+def expected_sizes(
+    workload: Workload, table: Table, counts: Sequence[NDArray[np.int64]], share: float
+) -> list[SizeClass]:
+    """Sum up the errors of the numbers of each size.
+
+    Parameters
+    ----------
+    workload : Workload
+    table : Table
+    counts : sequence of ndarray of int64
+        Jobs in the same cells of the truth and of what was released (`Workload.compare`).
+    share : float
+        As for `Workload.losses`.
+    """
+    if share < 1 and workload.gathers(table):
+        return []  # of jobs of some units the numbers of larger areas would be too small
+    true, released, *_ = counts
     found = []
     for least, most in SIZES:
         of_size = (released >= least) & (released <= (most or released.max(initial=0)))

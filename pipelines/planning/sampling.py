@@ -166,5 +166,7 @@ def draw_from_model(
     unit = plan.geography.unit_of(plan.level, places)
     domain = (np.searchsorted(plan.destinations, unit) * policy.n_parts + part).astype(np.int32)
     row = np.repeat(plan.destination_shares.row, policy.n_parts)
-    cells, shares = np.zeros(domain.size, np.int32), plan.destination_shares.for_domains(row)
-    return synth.draw_blocks(everywhere, domain, cells, plan.cumulative_weights, shares, stream)
+    shares, begin = plan.destination_shares.for_domains(row), np.flatnonzero(np.diff(domain, prepend=-1))
+    times, cells = np.diff(begin, append=domain.size), np.zeros(begin.size, np.int32)
+    weights = plan.cumulative_weights
+    return synth.draw_blocks(everywhere, domain[begin], cells, weights, shares, stream, times)

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from geo_data.arguments import expect
-from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accuracy
+from pipelines.planning.accuracy import (
+    ExpectedAccuracy,
+    SizeClass,
+    carries,
+    expected_accuracy,
+    expected_sizes,
+)
 from pipelines.planning.counting import Parts
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
@@ -415,7 +421,7 @@ def simulate_utility(
         _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, side_by_side)
         for i in range(worlds)
     )
-    trial, drawn, lost, measured = _tried(trials, worlds, draws, count, measures=True)
+    trial, drawn, sizes, lost, measured = _tried(trials, worlds, draws, count, measures=True)
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
@@ -428,7 +434,7 @@ def simulate_utility(
             ExpectedLoss(table, *found)
             for table, found in zip(trial.workload.tables, lost.T.tolist(), strict=True)
         ),
-        accuracy=trial.accuracy(drawn, lost),
+        accuracy=trial.accuracy(drawn, sizes, lost),
     )
 
 
@@ -450,8 +456,8 @@ def simulate_accuracy(
     """
     worlds = _worlds(plan, _TRIAL_JOBS)
     trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in range(worlds))
-    trial, drawn, lost, _ = _tried(trials, worlds, ("released", "public"), count)
-    return trial.accuracy(drawn, lost)
+    trial, drawn, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), count)
+    return trial.accuracy(drawn, sizes, lost)
 
 
 def _tried(
@@ -461,23 +467,25 @@ def _tried(
     count: Callable[[int, int], None] | None,
     *,
     measures: bool = False,
-) -> tuple[_Trial, list[CountedJobs], NDArray[np.float64], list[float]]:
+) -> tuple[_Trial, list[CountedJobs], list[list[SizeClass]], NDArray[np.float64], list[float]]:
     """Try a plan in one world after the other.
 
-    Return the first with what is drawn there, and means over all of losses, (draws, tables), and measures.
+    Return the first with what is drawn there and the sizes of its numbers, by table of the workload; and
+    means over all of losses, (draws, tables), and of measures.
     """
-    losses: list[list[NDArray[np.float64]]] = []
+    losses: list[NDArray[np.float64]] = []
     measured = []
     for trial in trials:
         if not losses:
             done = Parts(count, worlds * trial.count_parts(draws))
         drawn = trial.draw([getattr(trial, name) for name in draws], done)
+        lost, found = trial.losses(drawn, sized=not losses)
         if not losses:
-            first, kept = trial, drawn
-        losses.append(trial.losses(*drawn))
+            first, kept, sizes = trial, drawn, found
+        losses.append(lost)
         measured.append(trial.measures(drawn[0]) if measures else [])
         done()
-    return first, kept, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
+    return first, kept, sizes, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 
 
 def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
@@ -525,9 +533,19 @@ class _Trial:
         self._side_by_side = side_by_side if plan.measures and not plan.further else None
         self._measured = _MeasuredTrial(plan, drawn, self._parts, seed)
 
-    def losses(self, *drawn: CountedJobs) -> list[NDArray[np.float64]]:
-        """Return what each of some draws loses in every table of the workload."""
-        return [self.workload.losses(self.true, jobs, self.share) for jobs in drawn]
+    def losses(
+        self, drawn: Sequence[CountedJobs], *, sized: bool
+    ) -> tuple[NDArray[np.float64], list[list[SizeClass]]]:
+        """Return what each draw loses in every table of the workload, and the sizes of the first if asked."""
+        losses: list[list[float]] = []
+        sizes: list[list[SizeClass]] = []
+        workload = self.workload
+        compared = workload.compare(self.true, drawn, self.share)
+        for table, (lost, counts) in zip(workload.tables, compared, strict=True):
+            losses.append(lost)
+            if sized:
+                sizes.append(expected_sizes(workload, table, counts, self.share))
+        return np.transpose(losses), sizes
 
     def measures(self, released: CountedJobs) -> list[float]:
         """Return total and block variation, error of the mean commute, and that of destinations."""
@@ -541,10 +559,12 @@ class _Trial:
             destination_commute_error(true.work, *km),
         ]
 
-    def accuracy(self, drawn: Sequence[CountedJobs], losses: NDArray[np.float64]) -> ExpectedAccuracy:
-        """Return the expected accuracy, given what was drawn, released and public, and mean losses."""
+    def accuracy(
+        self, drawn: Sequence[CountedJobs], sizes: Sequence[list[SizeClass]], losses: NDArray[np.float64]
+    ) -> ExpectedAccuracy:
+        """Return the expected accuracy, given what was drawn, released and public, its sizes, and losses."""
         released, public, *_ = drawn
-        known = losses[:2].T.tolist()
+        known = zip(losses[:2].T.tolist(), sizes, strict=True)
         return expected_accuracy(self.workload, self.true, released, public, self.share, known)
 
     def count_parts(self, draws: Sequence[str]) -> int:

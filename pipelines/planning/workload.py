@@ -16,7 +16,7 @@ The last two are there if jobs have attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -30,11 +30,11 @@ from geo_data.category_counts import inside_share
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from pipelines.planning.measured import table_in_words
-from pipelines.planning.utility import cell_variation, count_variation
+from pipelines.planning.utility import cell_counts, cell_variation, count_variation
 
 __all__ = ["CountedJobs", "Table", "Workload", "jobs_at", "most_telling", "resolve_workload"]
 
-_MOST_CELLS = 2**62
+_MOST_CELLS = 2**60
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,24 @@ class Workload:
         -------
         ndarray of float64, shape (n_tables,)
             In [0, 1].
+        """
+        return np.array([lost for (lost,), _ in self.compare(true, [synthetic], share)])
+
+    def compare(
+        self, true: CountedJobs, drawn: Sequence[CountedJobs], share: float = 1.0
+    ) -> Iterator[tuple[list[float], list[NDArray[np.int64]]]]:
+        """Yield for each table the loss of each of several draws, and all numbers of jobs.
+
+        Parameters
+        ----------
+        true, drawn, share
+            As for `losses`; draws are of the same jobs.
+
+        Yields
+        ------
+        losses : list of float
+        counts : list of ndarray of int64
+            Jobs in each cell that any side has, of the truth and then of each draw.
 
         Notes
         -----
@@ -162,56 +180,70 @@ class Workload:
         jobs the loss is taken to be the root of b^2 + v / n; b and v follow from the loss of all jobs given
         and those of two halves of them.
         """
-        sides = true, synthetic
-        halves = self._halves(*sides) if share < 1 and any(map(self.gathers, self.tables)) else []
+        sides = true, *drawn
+        halves = self._halves(sides) if share < 1 and any(map(self.gathers, self.tables)) else []
         # Of v / n, as halves are not equal.
-        more = np.mean([len(true) / np.count_nonzero(own) for own, _ in halves]) - 1 if halves else 0.0
-        found = np.empty(len(self.tables))
-        for i, table in enumerate(self.tables):
-            cells = np.split(self.cells(table, sides), [len(true)])
-            found[i] = cell_variation(*cells)
-            if not (halves and self.gathers(table)):
-                continue
-            pairs = [[c[own] for c, own in zip(cells, half, strict=True)] for half in halves]
-            square = np.mean([cell_variation(*pair) ** 2 for pair in pairs])
-            chance = min(max((square - found[i] ** 2) / more, 0.0), found[i] ** 2)
-            found[i] = (found[i] ** 2 - chance + chance * share) ** 0.5
-        return found
+        larger = [len(true) / np.count_nonzero(own) for own, *_ in halves]
+        more = float(np.mean(larger)) - 1 if halves else 0.0
+        for table in self.tables:
+            cells = self.cells(table, sides)
+            counts = cell_counts(*cells)
+            losses = [count_variation(counts[0], count) for count in counts[1:]]
+            for i in range(len(drawn) if halves and self.gathers(table) else 0):
+                pairs = [(cells[0][half[0]], cells[1 + i][half[1 + i]]) for half in halves]
+                square = float(np.mean([cell_variation(*pair) ** 2 for pair in pairs]))
+                chance = min(max((square - losses[i] ** 2) / more, 0.0), losses[i] ** 2)
+                losses[i] = (losses[i] ** 2 - chance + chance * share) ** 0.5
+            yield losses, counts
 
-    def cells(self, table: Table, sides: Sequence[CountedJobs]) -> NDArray[np.int64]:
-        """Return the cell of a table that each job is in, of all sides, one side after the other."""
-        parts = [np.concatenate([self.geography.unit_of(table.home, jobs.home) for jobs in sides])]
-        if table.work is not None:
-            parts.append(np.concatenate([self.geography.unit_of(table.work, jobs.work) for jobs in sides]))
-        parts += [np.concatenate([jobs.attributes[name] for jobs in sides]) for name in table.attributes]
-        cells, span = parts[0].astype(np.int64), int(parts[0].max(initial=0)) + 1
-        for part in parts[1:]:
-            wide = int(part.max(initial=0)) + 1
-            if wide < part.size < span * wide:  # numbered anew, as few may occur, it may be counted whole
+    def cells(self, table: Table, sides: Sequence[CountedJobs]) -> list[NDArray[np.int64]]:
+        """Return the cell of a table that each job is in, for each side."""
+        blocks = np.arange(self.geography.n_blocks)
+        # What is counted by: the number of every block or code, and the blocks or codes of each side.
+        parts: list[tuple[NDArray[np.int64], list[NDArray[Any]]]] = []
+        for level, of_sides in (
+            (table.home, [jobs.home for jobs in sides]),
+            (table.work, [jobs.work for jobs in sides]),
+        ):
+            if level is not None:
+                parts.append((self.geography.unit_of(level, blocks).astype(np.int64), of_sides))
+        for name in table.attributes:
+            codes = [jobs.attributes[name] for jobs in sides]
+            parts.append((np.arange(1 + max(int(own.max(initial=0)) for own in codes)), codes))
+        found: list[NDArray[np.int64]] = []
+        span, size = 1, sum(map(len, sides))
+        for number, codes in parts:
+            wide = int(number.max()) + 1
+            if wide < size < span * wide:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
-                occurs[part] = True
-                part, wide = (np.cumsum(occurs) - 1).take(part), int(occurs.sum())
+                for own in codes:
+                    occurs[number[own]] = True
+                number, wide = (np.cumsum(occurs) - 1).take(number), int(occurs.sum())
             if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
-                present, cells = np.unique(cells, return_inverse=True)
+                present, anew = np.unique(np.concatenate(found), return_inverse=True)
+                found = np.split(anew, np.cumsum([len(side) for side in sides])[:-1])
                 span = present.size
-            cells *= wide  # in place: memory that is new costs as much as the sum
-            cells += part
+            added = [number.take(own) for own in codes]
+            for cells, more in zip(found, added, strict=False):  # in place: memory that is new costs as much
+                cells *= wide
+                cells += more
+            found = found or added
             span *= wide
-        return cells
+        return found
 
     def gathers(self, table: Table) -> bool:
         """Say whether a work area of a table may lie in several units of the level."""
         levels = [*self.geography.levels, self.geography.block_level]
         return table.work not in levels or levels.index(table.work) < levels.index(self.level)
 
-    def _halves(self, true: CountedJobs, synthetic: CountedJobs) -> list[list[NDArray[np.bool_]]]:
-        """Cut the jobs in two by work unit, every other unit: say which jobs of either side are in each half.
+    def _halves(self, sides: Sequence[CountedJobs]) -> list[list[NDArray[np.bool_]]]:
+        """Cut the jobs in two by work unit, every other unit: say which jobs of every side are in each half.
 
         There are none where a half would be empty.
         """
-        units = np.unique(self.geography.unit_of(self.level, true.work))
+        units = np.unique(self.geography.unit_of(self.level, sides[0].work))
         odd = np.isin(np.arange(self.geography.n_units(self.level)), units[1::2])
-        other = [odd[self.geography.unit_of(self.level, jobs.work)] for jobs in (true, synthetic)]
+        other = [odd[self.geography.unit_of(self.level, jobs.work)] for jobs in sides]
         halves = [[~side for side in other], other]
         return halves if all(side.any() for half in halves for side in half) else []
 

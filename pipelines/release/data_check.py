@@ -145,19 +145,23 @@ def _check(
         own = slice(end[pools.start], end[pools.stop])
         work = slots.work[own]
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}
-        od = PairCounts.joined([rows.until(int(work.max())) for rows in files])
-        if len(files) > 1:  # each is by destination and then origin
-            od = od[np.lexsort([od.home, od.work])]
+        read = [rows.until(int(work.max())) for rows in files]
         # By work block and, where homes have several parts, by part: that of its first block.
         first = parts[slots.home_part[own]]
         public = count_pairs(geography, work, first, attributes, slots.categories)
-        of_part = replace(od, home=parts[plan.policy.part(od.home)])
-        totals = _added_up(of_part, geography)
+        of_part = [replace(od, home=parts[plan.policy.part(od.home)]) for od in read]
+        totals = _added_up(PairCounts.joined([_added_up(od, geography) for od in of_part]), geography)
         if not replace(totals, counts=totals.counts[:, public_counts]).equals(public):
             by = "work block" if parts.size == 1 else "work block and part of homes"
             raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
-        if not _possible(of_part, public, geography, plan.categories):
+        if not all(_possible(od, public, geography, plan.categories) for od in of_part):
             raise DataError(f"{main} has counts that no jobs can have")
+        pairs, blocks = pairs + sum(od.work.size for od in read), blocks + np.unique(work).size
+        if jobs is None and estimated is None and plan.implicates.number == 1:
+            continue  # nothing else looks at pairs, and to put those of all files in order takes its time
+        od = PairCounts.joined(read)
+        if len(files) > 1:  # each is by destination and then origin
+            od = od[np.lexsort([od.home, od.work])]
         if jobs is not None:
             counted, origins = jobs.count(own)
             if not counted.equals(od):
@@ -171,7 +175,6 @@ def _check(
                 raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)
-        pairs, blocks = pairs + od.work.size, blocks + np.unique(work).size
     for rows in files:
         rows.must_end()
     width = len(public_counts)
@@ -293,7 +296,7 @@ class _OdRows:
         if not pc.all(pc.equal(table["createdate"], self._createdate), skip_nulls=False).as_py():
             raise DataError(f"{name}: createdate is not the day that certificate.json states")
         self._last = int(key[-1]) if key.size else self._last
-        counts = np.stack([table[column].to_numpy() for column in self._counts], axis=1)
+        counts = np.stack([table[column].to_numpy() for column in self._counts]).T  # columns stay columns
         # Without pieces that are empty: a single one is not copied.
         self._rows = [*(rows for rows in self._rows if rows.work.size), PairCounts(work, home, counts)]
         return True

@@ -28,6 +28,7 @@ from pipelines.release.records import record_files, record_texts
 from pipelines.release.signing import SIGNATURES, sign, write_public_key
 from pipelines.release.verifier import VERIFIER, verifier_bytes
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
+from pipelines.storage.parquet_form import read_rows
 
 __all__ = [
     "MANIFEST",
@@ -288,4 +289,4 @@ def _join_parquet(parts: Sequence[Path], target: Path) -> None:
     schema = pq.read_schema(parts[0])
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for part in parts:
-            writer.write_table(pq.read_table(part, schema=schema))
+            writer.write_table(read_rows(part))

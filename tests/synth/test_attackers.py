@@ -175,13 +175,12 @@ def test_cells_with_larger_priors_tell_no_more_of_a_large_pool(n: int) -> None:
     """They are left out, so what they would tell is looked at here."""
     cells, prior, f = (20, 2, 3), (1, 120, 15), (F(1),) * 3
     pool_class = PoolClass(n, n, n, cells, cells, cells, F(200), prior)
-    present = [
-        attackers._Cells(k, flint.fmpq(a, Q), flint.fmpq(1)) for k, a in zip(cells, prior, strict=True)
-    ]
+    asked = [attackers._Cells(k, flint.fmpq(a, Q), flint.fmpq(1)) for k, a in zip(cells, prior, strict=True)]
+    present = attackers._Present.of(asked)
     for who in (Attackers(knowledge, sure) for knowledge in list(KNOWLEDGE)[1:] for sure in (None, F(50))):
         with rigorous() as balls:
             gains = [balls.number(1)]
-            for one in present:
+            for one in asked:
                 others = attackers._Others.of(pool_class, present, one, who)
                 gains.append(attackers._gain(pool_class, one, others, gains[0], balls))
             every = upper_fraction(max(gains, key=balls.lower))

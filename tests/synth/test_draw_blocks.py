@@ -149,6 +149,21 @@ def test_nothing_is_drawn_for_nobody() -> None:
     )
 
 
+def test_cells_that_are_drawn_from_often_give_what_they_give_one_by_one() -> None:
+    shares = origin_shares([0, 2, 4, 5], [{0: 3, 1: 1, 2: 2}, {1: 5, 3: 2}], [0, 1])
+    two, cumulative = domains(8, [0, 2, 5], [0, 4]), cumulative_weights(np.array([3, 1, 9, 1, 2, 3, 4, 5]))
+    domain, cells = np.array([0, 1, 0, 1, 0], np.int32), np.array([0, 0, 2, 1, 1], np.int32)
+    times = np.array([3, 40, 0, 25, 1])
+    found = [
+        draw_blocks(two, *given, cumulative, shares, RunKey.from_seed(2).stream("blocks", 0), *often)
+        for given, often in (
+            ((domain, cells), (times,)),
+            ((np.repeat(domain, times), np.repeat(cells, times)), ()),
+        )
+    ]
+    assert found[0].tolist() == found[1].tolist()
+
+
 # --- frequencies
 
 

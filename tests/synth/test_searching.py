@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth._searching import last_at_most
+from synth.searching import last_at_most
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
