@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import alike_classes
-from synth.losses import PoolClass, Stratum, strata, with_smallest_prior
+from synth.losses import PoolClass, Stratum, strata
 from synth.parameters import DirichletParameters, check_membership
 from synth.plan import Plan
 from synth.pruning import pruning_gain, quick_pruning_gain
@@ -329,7 +329,8 @@ def _cells_of(
     """Return what is said of all cells of a class, and those of which one may have the largest mean."""
     every = strata(c, retention, denominator)
     # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
-    worst_of = every if max(c.n_max, c.m_max) <= _SMALL else with_smallest_prior(every)
+    small = max(c.n_max, c.m_max) <= _SMALL
+    worst_of = every if small else strata(c, retention, denominator, lightest=True)
     return _Present.of([_Cells.of(stratum) for stratum in every]), [_Cells.of(one) for one in worst_of]
 
 

@@ -8,7 +8,7 @@ of the bad event is decided in exact arithmetic and a logarithm is taken only at
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -78,7 +78,7 @@ class PoolClass:
     ) -> Fraction:
         """Return the prior mass of the cells in `kept`; with `certain`, of those with retention 1 only."""
         total = sum(
-            a * k for a, k, f in zip(self.prior, self.kept, retention, strict=True) if f == 1 or not certain
+            a * k for a, k, f in zip(self.prior, self.kept, retention, strict=True) if not certain or f == 1
         )
         return Fraction(total, denominator)
 
@@ -172,9 +172,7 @@ def failure_bound(
     """
     number = arithmetic.number
     zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
-    present = strata(pool_class, retention, denominator)
-    if lightest:
-        present = with_smallest_prior(present)
+    present = strata(pool_class, retention, denominator, lightest=lightest)
     tails = []
     for stratum in present:
         threshold = bad_threshold(0, stratum.prior, stratum.retention, pool_class.gain)
@@ -308,26 +306,23 @@ class Stratum:
         return max(self.mass - self.prior, Fraction(0))
 
 
-def strata(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> list[Stratum]:
-    """Return the strata that have cells in a class."""
-    present = [
-        (k, Fraction(a, denominator), f)
-        for k, a, f in zip(pool_class.cells, pool_class.prior, retention, strict=True)
-        if k
-    ]
-    smallest = min(a for _, a, _ in present)
+def strata(
+    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, *, lightest: bool = False
+) -> list[Stratum]:
+    """Return the strata that have cells in a class.
+
+    With `lightest`, all cells that are kept for sure are in one, as if they had the smallest of their priors.
+    """
+    present = [(k, a, f) for k, a, f in zip(pool_class.cells, pool_class.prior, retention, strict=True) if k]
+    # As whole numbers: a search asks very often.
+    smallest = Fraction(min(a for _, a, _ in present), denominator)
     mass = pool_class.kept_mass(denominator, retention)
-    return [Stratum(pool_class, k, a, f, smallest, mass) for k, a, f in present]
-
-
-def with_smallest_prior(present: list[Stratum]) -> list[Stratum]:
-    """Return strata, all cells that are kept for sure in one, as if they had the smallest of their priors."""
-    sure = [stratum for stratum in present if stratum.retention == 1]
-    if len(sure) <= 1:
-        return present
-    least = min(sure, key=lambda stratum: stratum.prior)
-    rest = [stratum for stratum in present if stratum.retention < 1]
-    return [replace(least, cells=sum(stratum.cells for stratum in sure)), *rest]
+    if lightest:
+        sure = [(k, a) for k, a, f in present if f == 1]
+        if len(sure) > 1:
+            one = sum(k for k, _ in sure), min(a for _, a in sure), Fraction(1)
+            present = [one, *(row for row in present if row[2] != 1)]
+    return [Stratum(pool_class, k, Fraction(a, denominator), f, smallest, mass) for k, a, f in present]
 
 
 def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> tuple[Any, Any]:
@@ -394,8 +389,11 @@ class Counts:
 
     def __init__(self, stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> None:
         self._stratum, self._gain, self._arithmetic = stratum, gain, arithmetic
-        c = stratum.pool_class
-        self._ratio = Fraction(c.m_max) / (c.n_min + max(stratum.mass, stratum.prior))
+
+    @cached_property
+    def _ratio(self) -> Fraction:
+        c = self._stratum.pool_class
+        return c.m_max / (c.n_min + max(self._stratum.mass, self._stratum.prior))
 
     @property
     def never_end(self) -> bool:

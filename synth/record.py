@@ -17,7 +17,7 @@ from typing import Any
 
 import flint
 
-from synth.losses import PoolClass, Stratum, bad_threshold, shortfall_bound, strata, with_smallest_prior
+from synth.losses import PoolClass, Stratum, bad_threshold, shortfall_bound, strata
 from synth.pairs import largest_pair_delta
 from synth.pruning import pruning_gain
 from synth.tails import Arithmetic, tail_bound
@@ -83,7 +83,7 @@ def _at_any_epsilon(
 ) -> tuple[Any, list[Stratum], Any]:
     pruning = pruning_gain(pool_class, retention, denominator, arithmetic)
     # Cells of larger priors that are kept for sure are never worse (Lemma 35).
-    present = with_smallest_prior(strata(pool_class, retention, denominator))
+    present = strata(pool_class, retention, denominator, lightest=True)
     return pruning, present, shortfall_bound(pool_class, retention, arithmetic)
 
 

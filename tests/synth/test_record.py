@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 import synth
-from synth.losses import Stratum, strata, with_smallest_prior
+from synth.losses import Stratum, strata
 from synth.record import worst_cell_delta
 from synth.tails import FLOAT, rigorous, upper_fraction
 
@@ -60,8 +60,9 @@ def test_no_cell_that_is_kept_is_worse_than_those_of_the_smallest_prior() -> Non
         (Fraction(11, 10), Fraction(3)),
     ):
         c = make_class(*sizes, 6, (1, 2, 1, 1), odds, priors, kept=kept)
-        every = strata(c, (Fraction(1), Fraction(1), coin, coin), 10)
-        smallest = with_smallest_prior(every)
+        every, smallest = (
+            strata(c, (Fraction(1), Fraction(1), coin, coin), 10, lightest=some) for some in (False, True)
+        )
         assert [(one.prior, one.cells) for one in smallest] == [
             (one.prior, cells) for one, cells in zip(every[1:], (3, 1, 1), strict=True)
         ]
