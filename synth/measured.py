@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._words import compiled as _compiled
 from synth.geometric import GeometricParameters, noisy_counts
 from synth.plan import Table
 from synth.randomness import WordStream
 
-__all__ = ["JobGroups", "Layout", "MeasuredTable", "count_cells", "layouts", "measure"]
+__all__ = ["JobGroups", "Layout", "MeasuredTable", "count_cells", "counts_apart", "layouts", "measure"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -62,6 +63,30 @@ def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:
     """
     at = table.offsets[group] + table.domains.locate(table.domain[group], homes)
     return np.bincount(at, minlength=int(table.offsets[-1])).astype(np.int64, copy=False)
+
+
+def counts_apart(cells: Int64, others: Int64, n_cells: int) -> int:
+    """Return the sum over all cells of how many more jobs one of two tables has there than the other.
+
+    Parameters
+    ----------
+    cells, others : ndarray of int64, shape (n,), (m,)
+        Cell of each job of either table, from 0 and below `n_cells`, which is not checked.
+    n_cells : int
+    """
+    return int(_apart(cells, others, n_cells))
+
+
+@_compiled
+def _apart(cells, others, n_cells):  # type: ignore[no-untyped-def]
+    more, total = np.zeros(n_cells, np.int32), 0
+    for cell in cells:
+        more[cell] += 1
+    for cell in others:
+        more[cell] -= 1
+    for number in more:
+        total += abs(number)
+    return total
 
 
 def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:

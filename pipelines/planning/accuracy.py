@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.planning.measured import table_in_words
+from pipelines.planning.utility import cell_counts
 from pipelines.planning.workload import CountedJobs, Table, Workload
 
 __all__ = [
@@ -230,8 +231,8 @@ def expected_accuracy(
             losses, sizes = next(of_workload)
         else:
             one = Workload((table,), workload.geography, workload.level)
-            ((losses, counts),) = one.compare(true, (released, public), share)
-            sizes = expected_sizes(one, table, counts, share)
+            ((losses, cells),) = one.compare(true, (released, public), share)
+            sizes = expected_sizes(one, table, cells, share)
         loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in losses)
         tables.append(
             ExpectedTable(
@@ -251,7 +252,7 @@ def expected_accuracy(
 
 
 def expected_sizes(
-    workload: Workload, table: Table, counts: Sequence[NDArray[np.int64]], share: float
+    workload: Workload, table: Table, cells: Sequence[NDArray[np.int64]], share: float
 ) -> list[SizeClass]:
     """Sum up the errors of the numbers of each size.
 
@@ -259,27 +260,27 @@ def expected_sizes(
     ----------
     workload : Workload
     table : Table
-    counts : sequence of ndarray of int64
-        Jobs in the same cells of the truth and of what was released (`Workload.compare`).
+    cells : sequence of ndarray of int64
+        Of the jobs of the truth, and of what was released (`Workload.compare`).
     share : float
         As for `Workload.losses`.
     """
     if share < 1 and workload.gathers(table):
         return []  # of jobs of some units the numbers of larger areas would be too small
-    true, released, *_ = counts
+    true, released = cell_counts(*cells[:2])
     found = []
     for least, most in SIZES:
         of_size = (released >= least) & (released <= (most or released.max(initial=0)))
-        error, cells = np.abs(released - true)[of_size], int(of_size.sum())
-        if not cells:
+        error, n = np.abs(released - true)[of_size], int(of_size.sum())
+        if not n:
             continue
         found.append(
             SizeClass(
                 at_least=least,
                 at_most=most,
-                cells=cells,
+                cells=n,
                 error=round(float(error.mean()), _DIGITS),
-                error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * cells)),
+                error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * n)),
                 relative_error=round(float(error.sum() / released[of_size].sum()), _DIGITS),
                 empty=round(float((true[of_size] == 0).mean()), _DIGITS),
             )

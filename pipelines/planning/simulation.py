@@ -541,10 +541,10 @@ class _Trial:
         sizes: list[list[SizeClass]] = []
         workload = self.workload
         compared = workload.compare(self.true, drawn, self.share)
-        for table, (lost, counts) in zip(workload.tables, compared, strict=True):
+        for table, (lost, cells) in zip(workload.tables, compared, strict=True):
             losses.append(lost)
             if sized:
-                sizes.append(expected_sizes(workload, table, counts, self.share))
+                sizes.append(expected_sizes(workload, table, cells, self.share))
         return np.transpose(losses), sizes
 
     def measures(self, released: CountedJobs) -> list[float]:

@@ -30,7 +30,7 @@ from geo_data.category_counts import inside_share
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from pipelines.planning.measured import table_in_words
-from pipelines.planning.utility import cell_counts, cell_variation, count_variation
+from pipelines.planning.utility import cell_variation, count_variation
 
 __all__ = ["CountedJobs", "Table", "Workload", "jobs_at", "most_telling", "resolve_workload"]
 
@@ -161,7 +161,7 @@ class Workload:
     def compare(
         self, true: CountedJobs, drawn: Sequence[CountedJobs], share: float = 1.0
     ) -> Iterator[tuple[list[float], list[NDArray[np.int64]]]]:
-        """Yield for each table the loss of each of several draws, and all numbers of jobs.
+        """Yield for each table the loss of each of several draws, and the cells of all jobs.
 
         Parameters
         ----------
@@ -171,8 +171,8 @@ class Workload:
         Yields
         ------
         losses : list of float
-        counts : list of ndarray of int64
-            Jobs in each cell that any side has, of the truth and then of each draw.
+        cells : list of ndarray of int64
+            Of the truth and then of each draw, as by `cells`.
 
         Notes
         -----
@@ -187,49 +187,59 @@ class Workload:
         more = float(np.mean(larger)) - 1 if halves else 0.0
         for table in self.tables:
             cells = self.cells(table, sides)
-            counts = cell_counts(*cells)
-            losses = [count_variation(counts[0], count) for count in counts[1:]]
+            losses = [cell_variation(cells[0], other) for other in cells[1:]]
             for i in range(len(drawn) if halves and self.gathers(table) else 0):
                 pairs = [(cells[0][half[0]], cells[1 + i][half[1 + i]]) for half in halves]
                 square = float(np.mean([cell_variation(*pair) ** 2 for pair in pairs]))
                 chance = min(max((square - losses[i] ** 2) / more, 0.0), losses[i] ** 2)
                 losses[i] = (losses[i] ** 2 - chance + chance * share) ** 0.5
-            yield losses, counts
+            yield losses, cells
 
     def cells(self, table: Table, sides: Sequence[CountedJobs]) -> list[NDArray[np.int64]]:
         """Return the cell of a table that each job is in, for each side."""
-        blocks = np.arange(self.geography.n_blocks)
-        # What is counted by: the number of every block or code, and the blocks or codes of each side.
-        parts: list[tuple[NDArray[np.int64], list[NDArray[Any]]]] = []
-        for level, of_sides in (
-            (table.home, [jobs.home for jobs in sides]),
-            (table.work, [jobs.work for jobs in sides]),
-        ):
-            if level is not None:
-                parts.append((self.geography.unit_of(level, blocks).astype(np.int64), of_sides))
-        for name in table.attributes:
-            codes = [jobs.attributes[name] for jobs in sides]
-            parts.append((np.arange(1 + max(int(own.max(initial=0)) for own in codes)), codes))
-        found: list[NDArray[np.int64]] = []
+        area = self.geography.unit_of(table.home, np.arange(self.geography.n_blocks)).astype(np.int64)
+        wide = int(area.max()) + 1
+        # Homes last: slots are sorted by work block, so that one is counted near where the one before was.
+        cells = [area.take(jobs.home) for jobs in sides]
+        for found, begin in zip(cells, self._rows(table, sides, wide), strict=True):
+            found += begin  # in place: memory that is new costs as much as the sum
+        return cells
+
+    def _rows(self, table: Table, sides: Sequence[CountedJobs], areas: int) -> list[NDArray[np.int64]]:
+        """Return the first cell of each job's row, of work area and categories, for each side.
+
+        A row is of so many home areas.
+        """
+        codes: list[list[NDArray[Any]]] = [[] if table.work is None else [jobs.work] for jobs in sides]
+        for own, jobs in zip(codes, sides, strict=True):
+            own.extend(jobs.attributes[name] for name in table.attributes)
+        rows = [np.zeros(len(jobs), np.int64) for jobs in sides]
+        if all(one is first for own in codes for one, first in zip(own, codes[0], strict=True)):
+            codes, rows = codes[:1], rows[:1]  # only homes differ, and all else is numbered once
         span, size = 1, sum(map(len, sides))
-        for number, codes in parts:
+        number: NDArray[np.integer]
+        for i, of_sides in enumerate(zip(*codes, strict=True)):
+            if i == 0 and table.work is not None:
+                number = self.geography.unit_of(table.work, np.arange(self.geography.n_blocks))
+            else:
+                number = np.arange(1 + max(int(own.max(initial=0)) for own in of_sides))
             wide = int(number.max()) + 1
-            if wide < size < span * wide:  # numbered anew, as few may occur, it may be counted whole
+            if wide < size < span * wide * areas:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
-                for own in codes:
+                for own in of_sides:
                     occurs[number[own]] = True
                 number, wide = (np.cumsum(occurs) - 1).take(number), int(occurs.sum())
-            if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
-                present, anew = np.unique(np.concatenate(found), return_inverse=True)
-                found = np.split(anew, np.cumsum([len(side) for side in sides])[:-1])
+            if span * wide * areas >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
+                present, anew = np.unique(np.concatenate(rows), return_inverse=True)
+                rows = np.split(anew, np.cumsum([row.size for row in rows])[:-1])
                 span = present.size
-            added = [number.take(own) for own in codes]
-            for cells, more in zip(found, added, strict=False):  # in place: memory that is new costs as much
-                cells *= wide
-                cells += more
-            found = found or added
+            for row, own in zip(rows, of_sides, strict=True):
+                row *= wide
+                row += number.take(own)
             span *= wide
-        return found
+        for row in rows:
+            row *= areas
+        return rows * (len(sides) // len(rows))
 
     def gathers(self, table: Table) -> bool:
         """Say whether a work area of a table may lie in several units of the level."""
