@@ -214,7 +214,8 @@ class Workload:
         for own, jobs in zip(codes, sides, strict=True):
             own.extend(jobs.attributes[name] for name in table.attributes)
         rows = [np.zeros(len(jobs), np.int64) for jobs in sides]
-        if all(one is first for own in codes for one, first in zip(own, codes[0], strict=True)):
+        same = (one is first for own in codes for one, first in zip(own, codes[0], strict=True))
+        if len({row.size for row in rows}) == 1 and all(same):
             codes, rows = codes[:1], rows[:1]  # only homes differ, and all else is numbered once
         span, size = 1, sum(map(len, sides))
         number: NDArray[np.integer]
