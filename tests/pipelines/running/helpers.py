@@ -95,13 +95,13 @@ def interrupted(
     assert called
 
 
-# What the workers of a cluster load: all batches would be drawn before a kill after the first ones.
+# What slow workers load: others may have drawn all batches before a kill after the first ones.
 _SLOW = """
 import time
 from pipelines.running.batches import RunBatches
 def slowed(draw):
     def slowly(run, batch):
-        time.sleep(0.05)
+        time.sleep(0.2)
         draw(run, batch)
     return slowly
 RunBatches.draw = slowed(RunBatches.draw)  # Dask loads this twice
@@ -110,20 +110,21 @@ RunBatches.draw = slowed(RunBatches.draw)  # Dask loads this twice
 
 @contextmanager
 def cluster_of_processes(
-    folder: Path, workers: int = 1, *options: str, path: Path | None = None
+    folder: Path, workers: int = 1, *options: str, path: Path | None = None, slow: bool = False
 ) -> Iterator[tuple[str, Process, list[Process]]]:
-    """Start a scheduler and slow workers without nannies; give the address and the processes.
+    """Start a scheduler and workers without nannies; give the address and the processes.
 
-    Workers take modules from `path`, where one is given.
+    Workers take modules from `path`, where one is given, and their time for each batch if they are slow.
     """
-    (slow := folder / "slow.py").write_text(_SLOW, encoding="utf-8")
     file = folder / "scheduler.json"
     command = [sys.executable, "-W", "ignore", "-m", "dask"]
     more = ["--scheduler-file", str(file), "--no-dashboard"]
     started = [subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *more])]
     try:
         worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
-        worker += ["--preload", str(slow)]
+        if slow:
+            (folder / "slow.py").write_text(_SLOW, encoding="utf-8")
+            worker += ["--preload", str(folder / "slow.py")]
         started += [subprocess.Popen([*command, *worker, *options], cwd=path) for _ in range(workers)]
         until = time.monotonic() + 60
         # Dask does not write it in one piece.

@@ -44,7 +44,7 @@ def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
         "scheduler": "the Dask scheduler is gone or does not answer",
         "worker": "no worker of the Dask cluster was there for 6 s",
     }
-    with cluster_of_processes(tmp_path) as (address, scheduler, [worker]), dask.config.set(QUICK):
+    with cluster_of_processes(tmp_path, slow=True) as (address, scheduler, [worker]), dask.config.set(QUICK):
         thread = kill_when_drawing(config, {"scheduler": scheduler, "worker": worker}[lost])
         began = time.monotonic()
         with pytest.raises(
@@ -63,7 +63,7 @@ def test_a_verb_says_one_sentence_of_a_scheduler_that_is_killed(
 ) -> None:
     (file := tmp_path / "small.toml").write_text(config_text({"run.batch_jobs": 20}), encoding="utf-8")
     quick = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "4s"}
-    with cluster_of_processes(tmp_path) as (address, scheduler, _):
+    with cluster_of_processes(tmp_path, slow=True) as (address, scheduler, _):
         thread = kill_when_drawing(pipelines.load_config(file), scheduler)
         command = [sys.executable, "-m", "pipelines.cli", "run", str(file), "--scheduler", address]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quick)
