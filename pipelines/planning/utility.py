@@ -91,7 +91,7 @@ def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> 
     Parameters
     ----------
     cells, other_cells : ndarray of int64, shape (n,), (m,)
-        Numbers of cells, from 0 and below 2^60. Neither is empty.
+        Numbers of cells, from 0 and below 2^62, which is not checked. Neither is empty.
 
     Returns
     -------
@@ -104,29 +104,23 @@ def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> 
     return count_variation(*cell_counts(cells, other_cells))
 
 
-def cell_counts(*tables: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the jobs of each of several tables in every cell that any has.
-
-    Parameters
-    ----------
-    *tables : ndarray of int64
-        The cell of every job of each, as for `cell_variation`; at most eight tables.
-    """
-    most = 1 + max(int(cells.max()) for cells in tables)
-    if most <= _FEW_TIMES * sum(cells.size for cells in tables):
-        occurs = np.zeros(most, bool)
-        for cells in tables:
-            occurs[cells] = True
-        some = np.flatnonzero(occurs)
-        return [np.bincount(cells, minlength=most).take(some) for cells in tables]
+def cell_counts(
+    cells: NDArray[np.int64], other_cells: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the jobs of both tables in each cell that either has; parameters are as of `cell_variation`."""
+    most = 1 + int(max(cells.max(), other_cells.max()))
+    if most <= _FEW_TIMES * (cells.size + other_cells.size):
+        counts = [np.bincount(one, minlength=most) for one in (cells, other_cells)]
+        either = np.flatnonzero((counts[0] | counts[1]) != 0)
+        return counts[0].take(either), counts[1].take(either)
     # Sorting is much faster than finding the inverse of numpy.unique, and that of narrow numbers the fastest.
-    bits = (len(tables) - 1).bit_length()
-    both: NDArray[Any] = np.concatenate(tables).astype("i4" if most < 2 ** (31 - bits) else "i8") << bits
-    both += np.repeat(np.arange(len(tables), dtype=both.dtype), [cells.size for cells in tables])
+    both: NDArray[Any] = np.concatenate([cells, other_cells]).astype("i4" if most < 2**30 else "i8") * 2
+    both[cells.size :] += 1
     both.sort()
-    cell, table = both >> bits, both & (2**bits - 1)
+    cell = both >> 1
     first = np.flatnonzero(np.append(True, cell[1:] != cell[:-1]))
-    return [np.add.reduceat(table == i, first, dtype=np.int64) for i in range(len(tables))]
+    others = np.add.reduceat(both & 1, first, dtype=np.int64)
+    return np.diff(np.append(first, both.size)) - others, others
 
 
 def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike) -> float:

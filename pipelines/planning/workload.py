@@ -34,7 +34,7 @@ from pipelines.planning.utility import cell_variation, count_variation
 
 __all__ = ["CountedJobs", "Table", "Workload", "jobs_at", "most_telling", "resolve_workload"]
 
-_MOST_CELLS = 2**60
+_MOST_CELLS = 2**62
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Workload:
     def _rows(self, table: Table, sides: Sequence[CountedJobs], areas: int) -> list[NDArray[np.int64]]:
         """Return the first cell of each job's row, of work area and categories, for each side.
 
-        A row is of so many home areas.
+        Rows have as many cells as there are home areas.
         """
         codes: list[list[NDArray[Any]]] = [[] if table.work is None else [jobs.work] for jobs in sides]
         for own, jobs in zip(codes, sides, strict=True):

@@ -38,15 +38,16 @@ class PublishError(ShownError, ValueError):
 def open_place(destination: PathLike, storage_options: dict[str, Any] | None) -> Iterator[Place]:
     """Open a destination; whatever its storage says no with becomes one `PublishError`."""
     url = text_of(destination, "destination")
+    name = shown_address(url) if "://" in url or "::" in url else url  # a folder's name may have an @
     try:
         if not url or "::" in url:
-            raise PublishError(f"{shown_address(url)!r} is not a destination: name one folder or one URL")
+            raise PublishError(f"{name!r} is not a destination: name one folder or one URL")
         fs, root = fsspec.url_to_fs(url, **(storage_options or {}))
         yield Place(fs, root)
     except PublishError:
         raise
     except Exception as error:  # each storage has errors of its own
-        raise PublishError(f"{shown_address(url)}: {_reason(error)}") from error
+        raise PublishError(f"{name}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

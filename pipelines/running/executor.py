@@ -262,12 +262,12 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
     place = staging if store is None else RunStore(store)
     state = ("what was drawn is kept", "resume") if staging.begun else ("nothing was paid", "begin again")
     code = dict(code_in_use())
-    with place.shown() as shown:
-        place.check(shown)
+    with place.marked() as marker:
+        place.check(marker)
         with connect(scheduler) as client, _lost_in_words(client, *state):
             try:
                 found = _within(
-                    _wait_limit(), lambda: client.run(_try, code, place, shown, on_error="return")
+                    _wait_limit(), lambda: client.run(_try, code, place, marker, on_error="return")
                 )
             except TimeoutError:
                 if _workers_now(client) is None:
@@ -285,11 +285,11 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
             raise ConnectionError(errno.ECONNABORTED, f"worker {worker} of the Dask cluster: {why}")
 
 
-async def _try(code: dict[str, str], place: RunStore | RunFolder, shown: str) -> str:
+async def _try(code: dict[str, str], place: RunStore | RunFolder, marker: str) -> str:
     """Return why a worker cannot be used; in a thread, so that it goes on answering Dask."""
     try:
         _require_code(code)
-        await asyncio.to_thread(place.check, shown)
+        await asyncio.to_thread(place.check, marker)
     except _OtherCodeError as error:
         return f"it {error}. Fix: {_SAME_CODE}"
     except OSError as error:
@@ -542,10 +542,8 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
 
     def lost(rule: str, fix: str) -> ConnectionError:
         text = f"{rule}; {state}. Fix: {fix}, and {again}"
-        address = shown_address(
-            client._start_arg
-        )  # of `client.scheduler`, which may be gone, nothing can be asked
-        return ConnectionError(errno.ECONNABORTED, text, address)
+        # Of `client.scheduler`, which may be gone, nothing can be asked.
+        return ConnectionError(errno.ECONNABORTED, text, shown_address(client._start_arg))
 
     try:
         yield

@@ -243,23 +243,24 @@ class RunFolder:
             return not free
 
     @contextmanager
-    def shown(self) -> Iterator[str]:
+    def marked(self) -> Iterator[str]:
         """Write an empty file, by which whoever uses this folder knows it; give its name."""
-        path = self.parts / f"shown-{secrets.token_hex(16)}"
+        path = self.parts / f"marker-{secrets.token_hex(16)}"
         with self._used_by_workers():
             path.touch(exist_ok=False)
         try:
             yield path.name
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder is swept later
+                path.unlink()
 
-    def check(self, shown: str) -> None:
+    def check(self, marker: str) -> None:
         """Find a file, and write, read and remove another where batches are drawn, as workers do.
 
         Parameters
         ----------
-        shown : str
-            What `shown` gave.
+        marker : str
+            What `marked` gave.
 
         Raises
         ------
@@ -269,7 +270,7 @@ class RunFolder:
         """
         content = secrets.token_hex(16)
         with self._used_by_workers():
-            (self.parts / shown).stat()
+            (self.parts / marker).stat()
             with whole_folder(made := self.parts / f"check-{content}", sweep=False) as folder:
                 (folder / "file").write_text(content, encoding="utf-8")
             (made / "file").read_text(encoding="utf-8")

@@ -9,7 +9,8 @@ The run's folder stays where it is, and all that makes a run safe from crashes w
 state that it is resumed from. The store only carries. An object comes whole or not at all. Parts and homes
 are removed when they have served, and all is when no more is drawn, however that ends. A process that is
 killed leaves it, and a worker that is lost may still put what it was drawing, synthetic workers. So a note
-stays in the run's folder, and whoever resumes the run or gives it up removes it.
+stays in the run's folder, and whoever resumes the run or gives it up removes it. Before a run is paid only
+empty objects are put there, to try workers; one may stay where the process is killed then.
 """
 
 from __future__ import annotations
@@ -75,24 +76,24 @@ class RunStore:
             raise ConnectionError(errno.ECONNABORTED, f"{rule}. Fix: {fix}", self.address) from None
 
     @contextmanager
-    def shown(self) -> Iterator[str]:
-        """Put a small object, by which whoever uses this store knows it; give its name."""
-        name = f"shown-{secrets.token_hex(16)}"
+    def marked(self) -> Iterator[str]:
+        """Put an empty object, by which whoever uses this store knows it; give its name."""
+        marker = f"marker-{secrets.token_hex(16)}"
         with self._opened() as (fs, root):
-            fs.pipe_file(f"{root}/{name}", b"")
+            fs.pipe_file(f"{root}/{marker}", b"")
         try:
-            yield name
+            yield marker
         finally:
-            with self._opened() as (fs, root):
-                fs.rm_file(f"{root}/{name}")
+            with suppress(OSError), self._opened() as (fs, root):  # one that stays says nothing
+                fs.rm_file(f"{root}/{marker}")
 
-    def check(self, shown: str) -> None:
+    def check(self, marker: str) -> None:
         """Find an object, and write, read and remove another.
 
         Parameters
         ----------
-        shown : str
-            What `shown` gave.
+        marker : str
+            What `marked` gave.
 
         Raises
         ------
@@ -108,7 +109,7 @@ class RunStore:
             fs.rm_file(name)
             same = False
             with suppress(FileNotFoundError):
-                same = fs.cat_file(f"{root}/{shown}") == b""
+                same = fs.cat_file(f"{root}/{marker}") == b""
         if not same:
             rule = "this is another store than that of the process that makes the release"
             fix = "give workers the same endpoint and account; then go on"

@@ -10,6 +10,7 @@ from synth import ShownError
 
 __all__ = ["MEMORY_ERRORS", "ShownError", "blame", "private_message", "shown_address", "shown_message"]
 
+_ADDRESS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)?(.*)", re.DOTALL)
 MEMORY_ERRORS = (MemoryError, SystemError)
 """What is raised where memory runs out: the second by compiled code that does not say why it failed."""
 
@@ -43,9 +44,13 @@ def private_message(error: BaseException, *, one_line: bool = False) -> str:
 
 
 def shown_address(address: object) -> str:
-    """Return an address without user, password and query, of which each may be a secret."""
-    text = re.sub(r"^([\w+.-]+://)?.*@", r"\1", str(address), flags=re.DOTALL)
-    return text.split("?")[0]
+    """Return an address without user, password and query, of which each may be a secret.
+
+    Where a query cannot be told from a password, only what stands before both is shown.
+    """
+    kind, rest = _ADDRESS.fullmatch(str(address)).groups("")  # type: ignore[union-attr]  # matches any text
+    before, mark, query = rest.partition("?")
+    return kind + ("..." if mark and "@" in query else before.rpartition("@")[2])
 
 
 @contextmanager

@@ -252,10 +252,10 @@ def test_workers_that_cannot_use_what_they_draw_from_cost_nothing(
 def test_a_folder_of_the_same_path_on_another_disk_is_no_folder_of_the_run(batches: Configs) -> None:
     staging = RunFolder.of(batches().release.out)
     with staging.fresh():
-        with staging.shown() as shown:
-            staging.check(shown)
+        with staging.marked() as marker:
+            staging.check(marker)
         with pytest.raises(FileNotFoundError, match="let workers see it under the same path") as caught:
-            staging.check(shown)
+            staging.check(marker)
     assert caught.value.filename == str(staging.folder)
 
 

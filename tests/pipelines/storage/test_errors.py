@@ -43,9 +43,11 @@ def test_what_is_shown() -> None:
 def test_addresses_are_shown_without_what_may_be_secret() -> None:
     for given, shown in {
         "tcp://user:CANARY/1@127.0.0.1:9": "tcp://127.0.0.1:9",
-        "user:CANARY?\n@host:9": "host:9",
+        "user:CANARY?\n@host:9": "...",
         "s3://id:CANARY@host/place?key=CANARY": "s3://host/place",
-        "simplecache::s3://id:CANARY@host/place": "host/place",
+        "s3://host/place?key=CANARY@CANARY": "s3://...",
+        "user:CANARY://CANARY@host": "host",
+        "simplecache::s3://id:CANARY@host/place": "simplecache::s3://host/place",
         "s3://place/of/releases": "s3://place/of/releases",
         "127.0.0.1:9": "127.0.0.1:9",
     }.items():
