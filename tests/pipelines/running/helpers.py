@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +146,12 @@ def cluster_of_processes(
 def kill_when_drawing(config: ReleaseConfig, process: Process) -> threading.Thread:
     def watch() -> None:
         until = time.monotonic() + 120
+        parts = RunFolder.of(config.release.out).parts
         while time.monotonic() < until:
-            if len([p for p in RunFolder.of(config.release.out).parts.glob("*/*") if p.name.isdigit()]) >= 2:
-                process.send_signal(signal.SIGKILL)
-                return
+            with suppress(OSError):  # what workers try the folder with comes and goes
+                if sum(path.name.isdigit() for path in parts.glob("*/*")) >= 2:
+                    process.send_signal(signal.SIGKILL)
+                    return
             time.sleep(0.002)
 
     thread = threading.Thread(target=watch)
