@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["bounded", "compiled", "inlined"]
+__all__ = ["bounded", "compiled", "inlined", "mask_below"]
 
 
 class _Kernel:
@@ -45,6 +45,19 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     return _Kernel(function, "always")
 
 
+@inlined
+def mask_below(bound):  # type: ignore[no-untyped-def]
+    """Return the bits that integers below a bound of 1 to 2^63 - 1 have, all set."""
+    mask = bound - 1
+    mask |= mask >> 1
+    mask |= mask >> 2
+    mask |= mask >> 4
+    mask |= mask >> 8
+    mask |= mask >> 16
+    mask |= mask >> 32
+    return mask
+
+
 @compiled
 def bounded(words, position, bound):  # type: ignore[no-untyped-def]
     """Return an integer uniform on [0, bound) and the next position, or -1 when words run out.
@@ -53,13 +66,7 @@ def bounded(words, position, bound):  # type: ignore[no-untyped-def]
 
     Each try is independent of the ones before it, so going on with new words leaves no bias.
     """
-    mask = bound - 1
-    mask |= mask >> 1
-    mask |= mask >> 2
-    mask |= mask >> 4
-    mask |= mask >> 8
-    mask |= mask >> 16
-    mask |= mask >> 32
+    mask = mask_below(bound)
     while position < words.size:
         value = words[position] & mask
         position += 1

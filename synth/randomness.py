@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
+from synth._words import mask_below as _mask_below
 
 __all__ = ["RunKey", "WordStream", "uniform_below"]
 
@@ -159,14 +160,7 @@ def _keep_below(bounds, words, left, values):  # type: ignore[no-untyped-def]
     kept = 0
     for i in range(left.size):
         entry = left[i]
-        mask = bounds[entry] - 1
-        mask |= mask >> 1
-        mask |= mask >> 2
-        mask |= mask >> 4
-        mask |= mask >> 8
-        mask |= mask >> 16
-        mask |= mask >> 32
-        values[entry] = words[i] & mask
+        values[entry] = words[i] & _mask_below(bounds[entry])
         left[kept] = entry  # which is at i or before: without a branch that nobody can foresee
         kept += values[entry] >= bounds[entry]
     return kept
