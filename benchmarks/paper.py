@@ -30,7 +30,7 @@ from synth.losses import PoolClass
 from synth.paper import paper_prior, theorem1_prior
 from synth.parameters import DirichletParameters
 from synth.pruning import pruning_gain
-from synth.tails import rigorous
+from synth.tails import fraction, rigorous
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
 GAINS = (5, 10, 20, 50)
@@ -131,7 +131,7 @@ def pruning_loss(prior: float, kept: Fraction) -> float:
 def epsilon_of(gain: int) -> Fraction:
     """Return ln(gain), rounded down to 15 digits."""
     with rigorous() as balls:
-        return Fraction(synth.decimal_down(balls.lower(balls.log(balls.number(gain))), 15))
+        return Fraction(synth.decimal_down(fraction(balls.lower(balls.log(balls.number(gain)))), 15))
 
 
 def compared(cells: int, delta: Fraction, gain: int) -> list[str]:

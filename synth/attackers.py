@@ -27,7 +27,7 @@ from synth.plan import Plan
 from synth.pruning import pruning_gain, quick_pruning_gain
 from synth.rationals import decimal_up
 from synth.record import pure_gain
-from synth.tails import Arithmetic, rigorous, upper_fraction
+from synth.tails import Arithmetic, rational, rigorous, upper_fraction
 
 __all__ = [
     "KNOWLEDGE",
@@ -285,8 +285,7 @@ class _Cells:
 
     @classmethod
     def of(cls, stratum: Stratum) -> _Cells:
-        prior, retention = (flint.fmpq(*x.as_integer_ratio()) for x in (stratum.prior, stratum.retention))
-        return cls(stratum.cells, prior, retention)
+        return cls(stratum.cells, stratum.prior, stratum.retention)
 
 
 @dataclass(frozen=True)
@@ -365,7 +364,7 @@ class _Others:
             belief, steep = present.prior - cell.prior, 1 / present.rarest
             once, ever = present.coin, present.coins
         else:
-            belief = flint.fmpq(*attackers.stubbornness.as_integer_ratio())
+            belief = rational(attackers.stubbornness)
             steep = max(flint.fmpq(1), belief / present.lightest)
             once = ever = belief * (1 / present.rarest - 1)
         known = attackers.known(c.n_max)

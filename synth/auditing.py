@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from synth._events import best_event, observe
 from synth.randomness import RunKey, WordStream
 from synth.rationals import decimal_down, exact
-from synth.tails import rigorous, upper_fraction
+from synth.tails import fraction, rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 
 __all__ = ["AuditResult", "Sampler", "audit", "proportion_bounds"]
@@ -205,7 +205,7 @@ def _epsilon(runs: int, likely: int, unlikely: int, delta: Fraction, error: Frac
     if p - delta <= q:
         return Fraction(0)
     with rigorous() as balls:
-        return max(Fraction(0), balls.lower(balls.log(balls.number((p - delta) / q))))
+        return max(Fraction(0), fraction(balls.lower(balls.log(balls.number((p - delta) / q)))))
 
 
 def _changed_cells(before: NDArray[np.int32], after: NDArray[np.int32]) -> tuple[int, int]:

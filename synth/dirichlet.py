@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +45,7 @@ from synth.pruning import pruning_gain
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
 from synth.record import presence_delta_bound, pure_gain, record_delta_bound, worst_cell_delta
-from synth.tails import rigorous, upper_fraction
+from synth.tails import rational, rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 
 __all__ = ["Dirichlet"]
@@ -325,7 +326,7 @@ def _first_bounds(
     with rigorous() as balls:
         pruning = pruning_gain(c, retention, q, balls)
 
-        def gave_up(gain: Fraction, maxima: Callable[[Stratum], tuple[Any, Any]]) -> bool:
+        def gave_up(gain: flint.fmpq, maxima: Callable[[Stratum], tuple[Any, Any]]) -> bool:
             for stratum in strata(c, retention, q):
                 counts, x = Counts(stratum, gain, balls), MAX_COUNTS + 1
                 if counts.threshold(x) < c.m_max and not counts.ended(x, *maxima(stratum)):
@@ -343,7 +344,8 @@ def _first_bounds(
 
         curve = tuple(person(epsilon * part, d) for part, d in zip(_CURVE, found.curve, strict=True))
         found = found._replace(person=person(epsilon, found.person), curve=curve)
-        if gave_up(c.gain, lambda s: worst_occupied_cell(s, c.gain, balls)):
+        gain = rational(c.gain)
+        if gave_up(gain, lambda s: worst_occupied_cell(s, gain, balls)):
             found = found._replace(failure=one, tail=one)
     return found
 

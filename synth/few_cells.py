@@ -16,8 +16,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+import flint
+
 from synth.losses import PoolClass, bad_threshold, failure_bound
-from synth.tails import FLOAT, Arithmetic, ways
+from synth.tails import FLOAT, Arithmetic, rational, ways
 
 __all__ = ["FEW", "few_cells_bound", "loss_bound", "summable"]
 
@@ -228,8 +230,10 @@ class _Sums:
 
     def _above(self, cell: _Cell) -> range:
         """Return each s above the threshold of a cell."""
-        prior = Fraction(self._class.prior[cell[0]], self._q)
-        threshold = bad_threshold(cell[1], prior, self._retention[cell[0]], self._class.gain)
+        prior = flint.fmpq(self._class.prior[cell[0]], self._q)
+        threshold = bad_threshold(
+            cell[1], prior, rational(self._retention[cell[0]]), rational(self._class.gain)
+        )
         return range(threshold + 1, self._class.m_max + 1)
 
     def _marginal(self, weight: int, cell: _Cell) -> list[Any]:

@@ -7,13 +7,15 @@ of the bad event is decided in exact arithmetic and a logarithm is taken only at
 
 from __future__ import annotations
 
-import math
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from synth.tails import REST, Arithmetic, chernoff_bound, tail_bound
+import flint
+
+from synth.tails import REST, Arithmetic, chernoff_bound, rational, tail_bound
 
 __all__ = [
     "MAX_COUNTS",
@@ -30,7 +32,10 @@ _SMALL = 16  # pools of at most so many slots: the worst composition is found ex
 MAX_COUNTS = 2000
 """Counts x whose tails are summed before the bound gives up (and says 1)."""
 
-_QUICK = Fraction(2**20)  # the geometric rest where a range may be left out: next to nothing is summed
+_QUICK = flint.fmpq(2**20)  # the geometric rest where a range may be left out: next to nothing is summed
+_MORE = 1 + REST  # what may be left of a tail that was summed, beside it
+
+Exact = TypeVar("Exact", Fraction, flint.fmpq)
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class PoolClass:
         return Fraction(total, denominator)
 
 
-def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fraction) -> int:
+def bad_threshold(count: int, prior: Exact, retention: Exact, gain: Exact) -> int:
     """Return the largest number of draws s from a cell that is not bad.
 
     Lemma 1 of docs/privacy.md.
@@ -92,9 +97,9 @@ def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fracti
     ----------
     count : int
         x, the workers in the cell.
-    prior, retention : Fraction
+    prior, retention : fmpq or Fraction
         a_c > 0 and f_c in (0, 1] of the cell.
-    gain : Fraction
+    gain : fmpq or Fraction
         G = e^U*.
 
     Returns
@@ -106,13 +111,10 @@ def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fracti
     -----
     x >= 2: ln(1 + s/(x - 1 + a)) <= U*; x in {0, 1}: ln(1 + s/a) + ln(1/f) <= U*.
     """
-    # floor((G - 1)(x - 1 + a)), or floor((f G - 1) a), in integers: planning asks very often.
-    a, q = prior.numerator, prior.denominator
-    g, h = gain.numerator, gain.denominator
+    # Exact, and rounded down: `int` cuts off what is behind the point.
     if count >= 2:
-        return max(0, (g - h) * ((count - 1) * q + a) // (h * q))
-    f, k = retention.numerator, retention.denominator
-    return max(0, (f * g - k * h) * a // (k * h * q))
+        return max(0, int((gain - 1) * (count - 1 + prior)))
+    return max(0, int((retention * gain - 1) * prior))
 
 
 def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> int:
@@ -120,8 +122,9 @@ def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], deno
 
     Lemma 1 of docs/privacy.md.
     """
+    gain = rational(pool_class.gain)
     return min(
-        bad_threshold(0, Fraction(a, denominator), f, pool_class.gain)
+        bad_threshold(0, flint.fmpq(a, denominator), rational(f), gain)
         for a, f, k in zip(pool_class.prior, retention, pool_class.cells, strict=True)
         if k
     )
@@ -172,17 +175,17 @@ def failure_bound(
     """
     number = arithmetic.number
     zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
-    present = strata(pool_class, retention, denominator, lightest=lightest)
+    gain, present = rational(pool_class.gain), strata(pool_class, retention, denominator, lightest=lightest)
     tails = []
     for stratum in present:
-        threshold = bad_threshold(0, stratum.prior, stratum.retention, pool_class.gain)
+        threshold = bad_threshold(0, stratum.prior, stratum.retention, gain)
         tails.append(tail_bound(pool_class.m_max, stratum.prior, stratum.rest(0), threshold, arithmetic))
         zero_cells = zero_cells + number(stratum.cells) * number(stratum.retention) * tails[-1]
     if enough is not None and zero_cells > enough:
         return number(1), number(1)
     for stratum, tail in zip(present, tails, strict=True):
         kept, cells = number(stratum.retention), number(stratum.cells)
-        ratio, largest = worst_occupied_cell(stratum, pool_class.gain, arithmetic)
+        ratio, largest = worst_occupied_cell(stratum, gain, arithmetic)
         per_cell = per_cell + cells * arithmetic.larger(kept * tail, largest)
         per_worker, person = arithmetic.larger(per_worker, ratio), arithmetic.larger(person, largest)
     shortfall = shortfall_bound(pool_class, retention, arithmetic)
@@ -212,7 +215,7 @@ def worst_composition(
         max over at most n_max workers, in cells of any strata, of the sum of T_s(x) - f_s T_s(0) over the
         occupied cells; at least 0. Exact where every stratum has a cell for each worker, else a bound.
     """
-    number, draws = arithmetic.number, pool_class.m_max
+    number, draws, gain = arithmetic.number, pool_class.m_max, rational(pool_class.gain)
     rises = []
     for stratum in strata(pool_class, retention, denominator):
         tails = [
@@ -220,7 +223,7 @@ def worst_composition(
                 draws,
                 x + stratum.prior,
                 stratum.rest(x),
-                bad_threshold(x, stratum.prior, stratum.retention, pool_class.gain),
+                bad_threshold(x, stratum.prior, stratum.retention, gain),
                 arithmetic,
             )
             for x in range(pool_class.n_max + 1)
@@ -265,8 +268,7 @@ def shortfall_bound(pool_class: PoolClass, retention: tuple[Fraction, ...], arit
     return total
 
 
-@dataclass(frozen=True)
-class Stratum:
+class Stratum(NamedTuple):
     """The cells of one retention stratum in the pools of a class, for the bounds of this module.
 
     Attributes
@@ -274,36 +276,28 @@ class Stratum:
     pool_class : PoolClass
     cells : int
         Largest number of these cells in a pool.
-    prior, retention : Fraction
+    prior, retention : fmpq
         a and f of these cells.
-    smallest : Fraction
-        Smallest prior of any cell of the class.
-    mass : Fraction
-        Prior mass of `PoolClass.kept`.
+    alone : fmpq
+        Prior mass of the cells of `PoolClass.kept` beside one of these, at least 0.
+    with_others : fmpq
+        The same where another cell has a worker: at least the smallest prior of any cell of the class.
     """
 
     pool_class: PoolClass
     cells: int
-    prior: Fraction
-    retention: Fraction
-    smallest: Fraction
-    mass: Fraction
+    prior: flint.fmpq
+    retention: flint.fmpq
+    alone: flint.fmpq
+    with_others: flint.fmpq
 
-    def rest(self, count: int) -> Fraction:
+    def rest(self, count: int) -> flint.fmpq:
         """Return a lower bound of W - w for a cell of the stratum with `count` workers.
 
         Lemma 3 of docs/privacy.md.
         """
-        others = max(self.pool_class.n_min - count, 0)
-        return others + (self._prior_with_others if others else self._prior_alone)
-
-    @cached_property
-    def _prior_with_others(self) -> Fraction:
-        return max(self.mass - self.prior, self.smallest)
-
-    @cached_property
-    def _prior_alone(self) -> Fraction:
-        return max(self.mass - self.prior, Fraction(0))
+        others = self.pool_class.n_min - count
+        return self.with_others + others if others > 0 else self.alone
 
 
 def strata(
@@ -314,18 +308,27 @@ def strata(
     With `lightest`, all cells that are kept for sure are in one, as if they had the smallest of their priors.
     """
     present = [(k, a, f) for k, a, f in zip(pool_class.cells, pool_class.prior, retention, strict=True) if k]
-    # As whole numbers: a search asks very often.
-    smallest = Fraction(min(a for _, a, _ in present), denominator)
-    mass = pool_class.kept_mass(denominator, retention)
+    smallest = min(a for _, a, _ in present)
+    mass = sum(map(operator.mul, pool_class.prior, pool_class.kept))
     if lightest:
         sure = [(k, a) for k, a, f in present if f == 1]
         if len(sure) > 1:
             one = sum(k for k, _ in sure), min(a for _, a in sure), Fraction(1)
             present = [one, *(row for row in present if row[2] != 1)]
-    return [Stratum(pool_class, k, Fraction(a, denominator), f, smallest, mass) for k, a, f in present]
+    return [
+        Stratum(
+            pool_class,
+            k,
+            flint.fmpq(a, denominator),
+            rational(f),
+            flint.fmpq(max(mass - a, 0), denominator),
+            flint.fmpq(max(mass - a, smallest), denominator),
+        )
+        for k, a, f in present
+    ]
 
 
-def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> tuple[Any, Any]:
+def worst_occupied_cell(stratum: Stratum, gain: flint.fmpq, arithmetic: Arithmetic) -> tuple[Any, Any]:
     """Bound max T(x)/x and max T(x) over all counts 1 <= x <= n_max of a cell.
 
     Lemma 6 and Lemma 36 of docs/privacy.md.
@@ -333,7 +336,7 @@ def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic
     Parameters
     ----------
     stratum : Stratum
-    gain : Fraction
+    gain : fmpq
         G > 1; T(x) is the tail beyond `bad_threshold` for this gain.
     arithmetic : Arithmetic
 
@@ -362,7 +365,7 @@ def worst_occupied_cell(stratum: Stratum, gain: Fraction, arithmetic: Arithmetic
             return arithmetic.larger(per_worker, number(1) / x), number(1)
         alike = counts.last_alike(x)
         last = max(min(x + width - 1, most), alike)
-        quick = counts.tail(x, last, _QUICK) * number(1 + REST)  # no smaller than what is summed, either
+        quick = counts.tail(x, last, _QUICK) * number(_MORE)  # no smaller than what is summed, either
         if quick <= largest and quick / x <= per_worker:
             x, width = last + 1, width + max(width // 4, 1)
             continue
@@ -387,13 +390,13 @@ class Counts:
         As for `worst_occupied_cell`.
     """
 
-    def __init__(self, stratum: Stratum, gain: Fraction, arithmetic: Arithmetic) -> None:
+    def __init__(self, stratum: Stratum, gain: flint.fmpq, arithmetic: Arithmetic) -> None:
         self._stratum, self._gain, self._arithmetic = stratum, gain, arithmetic
 
     @cached_property
-    def _ratio(self) -> Fraction:
+    def _ratio(self) -> flint.fmpq:
         c = self._stratum.pool_class
-        return c.m_max / (c.n_min + max(self._stratum.mass, self._stratum.prior))
+        return c.m_max / (c.n_min + self._stratum.prior + self._stratum.alone)
 
     @property
     def never_end(self) -> bool:
@@ -407,9 +410,9 @@ class Counts:
     def last_alike(self, x: int) -> int:
         """Return the last count that has the threshold of the count x >= 2."""
         next_one = (self.threshold(x) + 1) / (self._gain - 1) - self._stratum.prior + 1
-        return min(math.ceil(next_one) - 1, self._stratum.pool_class.n_max)
+        return min(int(next_one.ceil()) - 1, self._stratum.pool_class.n_max)
 
-    def tail(self, first: int, last: int, rest_share: Fraction = REST) -> Any:
+    def tail(self, first: int, last: int, rest_share: flint.fmpq = REST) -> Any:
         """Bound the tails of all counts of a range (`tail_bound`)."""
         return tail_bound(
             self._stratum.pool_class.m_max,

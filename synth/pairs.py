@@ -6,7 +6,6 @@ can be computed, and replaces the bound; for one pair it tells how tight the bou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from typing import Any
 
 from synth.few_cells import summable
 from synth.losses import PoolClass
-from synth.tails import Arithmetic, ways
+from synth.tails import Arithmetic, rational, ways
 
 __all__ = ["Pair", "largest_pair_delta", "pair_delta"]
 
@@ -118,8 +117,8 @@ def _alone(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
 
 def _losses(pair: Pair, odds: Any, arithmetic: Arithmetic) -> Iterator[tuple[int, Any]]:
     """Yield the draws of the losing cell whose own loss may be above epsilon, and e to the power of it."""
-    base = pair.losing - 1 + pair.losing_prior
-    first = max(0, math.floor((arithmetic.lower(odds) - 1) * base))
+    base = rational(pair.losing - 1 + pair.losing_prior)
+    first = max(0, int((arithmetic.lower(odds) - 1) * base))
     for s in range(first, pair.draws + 1):
         yield s, arithmetic.number(1 + s / base)
 

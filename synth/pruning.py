@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.losses import PoolClass
-from synth.tails import BALL, FLOAT, Arithmetic
+from synth.tails import BALL, FLOAT, Arithmetic, rational
 
 __all__ = ["pruning_gain", "quick_pruning_gain"]
 
@@ -44,11 +44,7 @@ _Coins = tuple[tuple[_Given, _Given], ...]  # prior and retention of the strata 
 _Vector = NDArray[Any]  # of floats or of balls
 
 
-def _rational(value: float | Fraction) -> flint.fmpq:
-    return flint.fmpq(*value.as_integer_ratio())
-
-
-_NUMBERS: dict[Arithmetic, Callable[[float | Fraction], _Given]] = {FLOAT: float, BALL: _rational}
+_NUMBERS: dict[Arithmetic, Callable[[float | Fraction], _Given]] = {FLOAT: float, BALL: rational}
 _VECTORS: dict[Arithmetic, tuple[Callable[..., Any], Callable[..., Any]]] = {
     FLOAT: (np.exp, np.log),
     BALL: (np.frompyfunc(BALL.exp, 1, 1), np.frompyfunc(BALL.log, 1, 1)),

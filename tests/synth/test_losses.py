@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from synth import losses
 from synth.losses import PoolClass, bad_threshold, failure_bound
-from synth.tails import FLOAT, REST, rigorous, upper_fraction
+from synth.tails import FLOAT, REST, fraction, rational, rigorous, upper_fraction
 
 from . import reference
 from .builders import make_class
@@ -135,7 +135,7 @@ def test_leaving_out_ranges_of_counts_loses_nothing(monkeypatch: pytest.MonkeyPa
         c = make_class(fewest, most, draws, (cells,), gain, (prior,), kept=(kept,))
         (stratum,) = losses.strata(c, (Fraction(1, inverse),), 10)
         with rigorous() as balls:
-            tails = [losses.Counts(stratum, gain, balls).tail(x, x) for x in range(1, most + 1)]
+            tails = [losses.Counts(stratum, rational(gain), balls).tail(x, x) for x in range(1, most + 1)]
             every = (
                 max(upper_fraction(tail / x) for x, tail in enumerate(tails, 1)),
                 max(map(upper_fraction, tails)),
@@ -143,7 +143,7 @@ def test_leaving_out_ranges_of_counts_loses_nothing(monkeypatch: pytest.MonkeyPa
             summed.clear()
             with monkeypatch.context() as patch:
                 patch.setattr(losses, "tail_bound", counted)
-                found = losses.worst_occupied_cell(stratum, gain, balls)
+                found = losses.worst_occupied_cell(stratum, rational(gain), balls)
             uppers = [upper_fraction(one) for one in found]  # at the precision of these balls
         for one, whole in zip(uppers, every, strict=True):
             assert whole <= one <= whole * (1 + Fraction(1, 2**40))  # a ball that holds two balls is wider
@@ -156,10 +156,11 @@ def test_one_bound_is_above_the_tails_of_a_range_of_counts() -> None:
         (stratum,) = losses.strata(c, (Fraction(1, 2),), 10)
         true = []
         for x in range(1, 10):
-            threshold = bad_threshold(x, stratum.prior, stratum.retention, gain)
-            true.append(beta_binomial_tail(8, x + stratum.prior, Fraction(stratum.rest(x)), threshold))
+            threshold = bad_threshold(x, stratum.prior, stratum.retention, rational(gain))
+            weights = fraction(x + stratum.prior), fraction(stratum.rest(x))
+            true.append(beta_binomial_tail(8, *weights, threshold))
         with rigorous() as balls:
-            counts = losses.Counts(stratum, gain, balls)
+            counts = losses.Counts(stratum, rational(gain), balls)
             for first, last in itertools.combinations_with_replacement(range(1, 10), 2):
                 assert max(true[first - 1 : last]) <= upper_fraction(counts.tail(first, last))
                 if first > 1 and counts.last_alike(first) == last:

@@ -10,7 +10,7 @@ import numpy as np
 import synth
 from synth.losses import Stratum, strata
 from synth.record import worst_cell_delta
-from synth.tails import FLOAT, rigorous, upper_fraction
+from synth.tails import FLOAT, fraction, rigorous, upper_fraction
 
 from .builders import make_class
 from .reference import beta_binomial_tail
@@ -20,11 +20,11 @@ CLOSE = 1 + Fraction(1, 2**18)
 
 def expectation(stratum: Stratum, x: int, odds: Fraction) -> Fraction:
     """E[(1 - odds / g)^+] of Lemma 10, term by term."""
-    a, m = stratum.prior, stratum.pool_class.m_max
+    a, f, m = fraction(stratum.prior), fraction(stratum.retention), stratum.pool_class.m_max
     total, above = Fraction(0), Fraction(0)
     for s in range(m, 0, -1):
-        tail = beta_binomial_tail(m, x + a, Fraction(stratum.rest(x)), s - 1)
-        gained = (1 + s / a) / stratum.retention if x == 1 else 1 + s / (x - 1 + a)
+        tail = beta_binomial_tail(m, x + a, fraction(stratum.rest(x)), s - 1)
+        gained = (1 + s / a) / f if x == 1 else 1 + s / (x - 1 + a)
         total += (tail - above) * max(Fraction(0), 1 - odds / gained)
         above = tail
     return total

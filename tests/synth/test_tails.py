@@ -17,6 +17,8 @@ from synth.tails import (
     PRECISION_BITS,
     REST,
     chernoff_bound,
+    fraction,
+    rational,
     rigorous,
     tail_bound,
     upper_fraction,
@@ -82,7 +84,7 @@ def test_the_geometric_remainder_is_what_ends_a_long_sum() -> None:
     # A tail of 100,000 possible terms that is far too small to be the trivial 1.
     assert 0 < ball_tail(100_000, Fraction(1, 2), Fraction(100_000), 60) < Fraction(1, 10**12)
     # The longer sum is the tighter one: all are upper bounds of the same tail, within the promised share.
-    shares = (Fraction(1, 2**60), REST, Fraction(1, 4), Fraction(2**20))
+    shares = (Fraction(1, 2**60), fraction(REST), Fraction(1, 4), Fraction(2**20))
     for case in [(100_000, Fraction(1, 2), Fraction(100_000), 60), (900, Fraction(70), Fraction(900), 80)]:
         with rigorous() as balls:
             bounds = [upper_fraction(tail_bound(*case, balls, rest_share=share)) for share in shares]
@@ -162,10 +164,11 @@ def test_chernoff_bounds_every_tail_it_claims() -> None:
     ):
         n = 30
         slope, claimed = gain - 1, 0
+        ratio = Fraction(draws) / (n + prior)
         for x in range(2, 6):
             start = slope * (x - 1 + prior)
             with rigorous() as balls:
-                bound = chernoff_bound(start, x + prior, Fraction(draws) / (n + prior), slope, balls)
+                bound = chernoff_bound(*map(rational, (start, x + prior, ratio, slope)), balls)
                 if bound is None:
                     continue
                 upper = upper_fraction(bound)
@@ -181,9 +184,9 @@ def test_chernoff_bounds_every_tail_it_claims() -> None:
 
 def test_chernoff_says_when_it_has_no_bound() -> None:
     # The threshold is below the mean, so no z > 1 helps.
-    assert chernoff_bound(Fraction(1), Fraction(5), Fraction(1), Fraction(1), FLOAT) is None
+    assert chernoff_bound(*map(flint.fmpq, (1, 5, 1, 1)), FLOAT) is None
     # r (z - 1) >= 1 cannot be reached by the minimiser, but one slope too flat is refused:
-    assert chernoff_bound(Fraction(20), Fraction(2), Fraction(1), Fraction(1, 100), FLOAT) is None
+    assert chernoff_bound(*map(flint.fmpq, (20, 2, 1)), flint.fmpq(1, 100), FLOAT) is None
 
 
 @given(
@@ -193,9 +196,10 @@ def test_chernoff_says_when_it_has_no_bound() -> None:
     st.fractions(Fraction(1, 10), 10, max_denominator=100),
 )
 def test_chernoff_float_is_close_to_its_ball(t: Fraction, w: Fraction, r: Fraction, slope: Fraction) -> None:
+    given = [rational(x) for x in (t, w, r, slope)]
     with rigorous() as balls:
-        ball = chernoff_bound(t, w, r, slope, balls)
-    approximate = chernoff_bound(t, w, r, slope, FLOAT)
+        ball = chernoff_bound(*given, balls)
+    approximate = chernoff_bound(*given, FLOAT)
     assert (ball is None) == (approximate is None)
     if ball is not None:
         assert math.isclose(float(ball), approximate, rel_tol=1e-9)

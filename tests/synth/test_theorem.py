@@ -223,12 +223,14 @@ def threshold_one_too_high(patch: pytest.MonkeyPatch) -> None:
 
 
 def retention_forgotten_in_the_loss(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(losses, "bad_threshold", lambda x, a, f, gain: bad_threshold(x, a, Fraction(1), gain))
+    patch.setattr(losses, "bad_threshold", lambda x, a, f, gain: bad_threshold(x, a, flint.fmpq(1), gain))
 
 
 def single_workers_lose_no_retention(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        losses, "bad_threshold", lambda x, a, f, gain: bad_threshold(x, a, f if x == 0 else Fraction(1), gain)
+        losses,
+        "bad_threshold",
+        lambda x, a, f, gain: bad_threshold(x, a, f if x == 0 else flint.fmpq(1), gain),
     )
 
 
@@ -246,7 +248,7 @@ def shortfall_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def equality_with_a_tolerance(patch: pytest.MonkeyPatch) -> None:
-    near = 1 + Fraction(1, 10**6)
+    near = 1 + flint.fmpq(1, 10**6)
     patch.setattr(losses, "bad_threshold", lambda x, a, f, gain: bad_threshold(x, a, f, gain * near))
 
 
