@@ -260,7 +260,9 @@ def coarsen(
     unit_of_pool = model.units(place)
     retention = grid = retention_grid(smallest_retention)
     multiple = (1,) * len(grid)
+    most = 0
     if larger_priors := larger_priors and isinstance(rule, _BySize):
+        most = _DOUBLINGS
         retention += (Fraction(1),) * _DOUBLINGS
         multiple += tuple(2 ** (i + 1) for i in range(_DOUBLINGS))
     same = rule.cuts if isinstance(rule, _SameCells) and len(grid) == 1 else None
@@ -293,20 +295,21 @@ def coarsen(
             for s, p in zip(size[begin:end].tolist(), of_part[begin:end].tolist(), strict=True):
                 own = row if parts == 1 else _of_part(tree, row, int(policy.parts[p]), int(ends[p]))
                 if parts == 1 and isinstance(rule, _BySize):
-                    cells = tree.cut_once(int(one), own, *rule.limits(float(s)))
+                    cells, doublings = tree.cut_once(int(one), own, *rule.limits(float(s)), most)
                 else:
-                    cells = rule(tree, int(one), own, float(s))
-                cells = policy.within(cells, p)
+                    cells = policy.within(rule(tree, int(one), own, float(s)), p)
+                    end = int(ends[p])
+                    doublings = (
+                        tree.doublings(own, cells, end, most) if most else np.zeros(cells.size, np.uint8)
+                    )
                 cuts.append(cells)
-                stratum = np.zeros(cells.size, np.uint8)
+                stratum = doublings
                 if len(grid) > 1:
                     bounds = np.append(cells, ends[p]).astype(np.int64)
                     expected = s * np.diff(tree.up_to(own, bounds))
                     # The last stratum whose retention is at least the expected count: rounded up.
                     at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                     stratum = np.minimum(at_least, len(grid) - 1).astype(np.uint8)
-                if larger_priors:
-                    doublings = tree.doublings(own, cells, int(ends[p]), _DOUBLINGS)
                     stratum = np.where((stratum == 0) & (doublings > 0), len(grid) - 1 + doublings, stratum)
                 strata.append(stratum)
         # As one array, for a nation's domains are many: in small pieces they would be scattered over memory.

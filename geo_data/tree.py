@@ -83,7 +83,7 @@ class Tree:
         self._unit = np.searchsorted(units, self._starts, side="right").astype(np.int32) - 1
         weight = running[past] - running[units]
         self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
-        self._kept: dict[tuple[int, float, float], NDArray[np.int32]] = {}
+        self._kept: dict[tuple[int, float, float, int], tuple[NDArray[np.int32], NDArray[np.uint8]]] = {}
         self._room = _ROOM
 
     def up_to(self, measure: Measure, blocks: Int64) -> Float64:
@@ -143,16 +143,19 @@ class Tree:
             )
         )
 
-    def cut_once(self, unit: int, shares: Measure, least: float, run: float) -> NDArray[np.int32]:
-        """Return the `cut` of the model's shares of a destination, kept where it was asked before.
+    def cut_once(
+        self, unit: int, shares: Measure, least: float, run: float, most: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Return the `cut` of the model's shares of a destination, and the `doublings` of its cells.
 
-        Candidate plans have most of their cuts in common.
+        Both are kept where they were asked before: candidate plans have most of their cuts in common.
         """
-        key = unit, least, run
-        cells = self._kept.get(key)
-        if cells is None:
+        key = unit, least, run, most
+        found = self._kept.get(key)
+        if found is None:
             cells = self.cut(shares, least, run)
+            found = cells, self.doublings(shares, cells, int(self._starts[-1]), most)
             if cells.size <= self._room:
-                self._kept[key] = cells
+                self._kept[key] = found
                 self._room -= cells.size
-        return cells
+        return found

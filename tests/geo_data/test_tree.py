@@ -204,12 +204,15 @@ def test_cuts_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Tree, "cut", counted)
     for least, run in ((0.3, 0.3), (0.3, 0.0), (0.1, 0.1)):
         for unit, shares in enumerate(map(Measure, np.array([[0.4, 0.6], [0.9, 0.1]]))):
-            own = plain(tree, shares, least, run).tolist()
-            assert [tree.cut_once(unit, shares, least, run).tolist() for _ in range(2)] == [own, own]
+            own = plain(tree, shares, least, run)
+            for _ in range(2):
+                cells, doublings = tree.cut_once(unit, shares, least, run, 3)
+                assert cells.tolist() == own.tolist()
+                assert doublings.tolist() == tree.doublings(shares, own, 5, 3).tolist()
     assert len(asked) == 6, "each once"
     tree._room = 0
     shares = Measure(np.array([0.4, 0.6]))
-    assert [tree.cut_once(0, shares, 0.2, 0.2).tolist() for _ in range(2)] == [
+    assert [tree.cut_once(0, shares, 0.2, 0.2, 3)[0].tolist() for _ in range(2)] == [
         plain(tree, shares, 0.2, 0.2).tolist()
     ] * 2
     assert asked[6:] == [0.2, 0.2], "no more is kept"
