@@ -58,6 +58,7 @@ def certifying(name: str, plan: synth.Plan, measure: Measure, rounds: int) -> No
     guarantee = certify(plan)
 
     def anew() -> None:
+        synth.calibration.proved_loss.cache_clear()
         synth.dirichlet._bounds.cache_clear()  # of a plan that this process has certified already
         certify(plan)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,15 @@ from synth.rationals import decimal_up
 from synth.record import presence_delta_bound, record_delta_bound
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
-__all__ = ["BudgetTooSmallError", "alike_classes", "calibrate_class", "group_pools", "smallest_epsilon"]
+__all__ = [
+    "BudgetTooSmallError",
+    "ProvedLoss",
+    "alike_classes",
+    "calibrate_class",
+    "group_pools",
+    "proved_loss",
+    "smallest_epsilon",
+]
 
 MAX_WEIGHT = 2**62
 """Largest total integer weight of an urn (q n + sum of A + q m) that the sampler is given."""
@@ -213,22 +221,27 @@ def calibrate_class(
         pool_class, kept=_kept(pool_class.cells_min, retention, allowance / pool_class.n_max)
     )
 
-    def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
-        if guarantee == "pdp":
-            enough = arithmetic.number(allowance)
-            given = found, retention, denominator, arithmetic, alike, rough, enough
-            return loss_bound(*given, lightest=arithmetic is FLOAT)[0]
+    def person(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if presence:
             return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
         return record_delta_bound(found, retention, denominator, epsilon, arithmetic, alike)
 
+    def delta(found: PoolClass) -> float:
+        if guarantee == "pdp":
+            given = found, retention, denominator, FLOAT, alike, rough, float(allowance)
+            return float(loss_bound(*given, lightest=True)[0])
+        return float(person(found, FLOAT))
+
     def holds(found: PoolClass) -> bool:
         if rough:
             return True
+        proved = proved_loss(found, retention, denominator, alike)
+        if proved.loss > epsilon:
+            return False
+        if guarantee == "pdp":
+            return proved.failure <= allowance
         with rigorous() as balls:
-            gain = balls.number(found.gain) * pruning_gain(found, retention, denominator, balls)
-            small = upper_fraction(balls.log(gain)) <= epsilon
-            return small and upper_fraction(delta(found, balls)) <= allowance
+            return upper_fraction(person(found, balls)) <= allowance
 
     if prior is not None:
         numerator = math.ceil(denominator * prior)
@@ -244,7 +257,7 @@ def calibrate_class(
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
-        return found is None or delta(found, FLOAT) <= float(allowance)
+        return found is None or delta(found) <= float(allowance)
 
     # A bracket low < t <= high around the start, widened in doubling steps; 0 is never enough.
     high, step = min(max(near, 1), pool_class.m_max), 1
@@ -270,6 +283,42 @@ def calibrate_class(
         if found is not None and holds(found):
             return found
     return None
+
+
+class ProvedLoss(NamedTuple):
+    """What is proved of the loss of a class, upper ends.
+
+    Attributes
+    ----------
+    loss, block_loss, pruning_loss : Fraction
+        U* + V, U* and V.
+    failure, tail : Fraction
+        The probability of a larger loss, and the delta of one person at that loss (`loss_bound`).
+    """
+
+    loss: Fraction
+    block_loss: Fraction
+    pruning_loss: Fraction
+    failure: Fraction
+    tail: Fraction
+
+
+@lru_cache(maxsize=8192)  # a run certifies the classes that it has calibrated
+def proved_loss(
+    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, alike: bool
+) -> ProvedLoss:
+    """Prove what the loss of a class is, in ball arithmetic.
+
+    Parameters
+    ----------
+    pool_class, retention, denominator, alike
+        As for `loss_bound`.
+    """
+    given = pool_class, retention, denominator
+    with rigorous() as balls:
+        gain, pruning = balls.number(pool_class.gain), pruning_gain(*given, balls)
+        losses = map(balls.log, (gain * pruning, gain, pruning))
+        return ProvedLoss(*map(upper_fraction, (*losses, *loss_bound(*given, balls, alike))))
 
 
 def _kept(cells: tuple[int, ...], retention: tuple[Fraction, ...], allowance: Fraction) -> tuple[int, ...]:

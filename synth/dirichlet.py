@@ -20,9 +20,9 @@ from synth.calibration import (
     alike_classes,
     calibrate_class,
     group_pools,
+    proved_loss,
     smallest_epsilon,
 )
-from synth.few_cells import loss_bound
 from synth.losses import (
     MAX_COUNTS,
     Counts,
@@ -140,7 +140,7 @@ class Dirichlet:
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
         the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
-        (`loss_bound`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
+        (`proved_loss`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
         range of records the classes' limits are of records, and all numbers hold for one record more or less
         too (`presence_delta_bound`).
 
@@ -297,19 +297,18 @@ def _bounds(
     c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool, alike: bool
 ) -> _Bounds:
     bound = presence_delta_bound if presence else partial(record_delta_bound, alike=alike)
+    loss = proved_loss(c, retention, q, alike)
     with rigorous() as balls:
 
         def person(at: Fraction) -> Fraction:
             return min(upper_fraction(bound(c, retention, q, at, balls)), Fraction(1))
 
-        gain, pruning = balls.number(c.gain), pruning_gain(c, retention, q, balls)
-        failure, tail = loss_bound(c, retention, q, balls, alike)
         return _Bounds(
-            loss=upper_fraction(balls.log(gain * pruning)),
-            block_loss=upper_fraction(balls.log(gain)),
-            pruning_loss=upper_fraction(balls.log(pruning)),
-            failure=min(upper_fraction(failure), Fraction(1)),
-            tail=upper_fraction(tail),
+            loss=loss.loss,
+            block_loss=loss.block_loss,
+            pruning_loss=loss.pruning_loss,
+            failure=min(loss.failure, Fraction(1)),
+            tail=loss.tail,
             person=person(epsilon),
             curve=tuple(person(epsilon * part) for part in _CURVE),
             pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
