@@ -10,7 +10,7 @@ if it had been made without the record. Lemma 34 of docs/privacy.md says how far
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -34,6 +34,7 @@ __all__ = [
     "Attackers",
     "Change",
     "best_share",
+    "changes_of_groups",
     "largest_change",
     "largest_changes",
     "some_exact",
@@ -133,15 +134,29 @@ def largest_changes(
     ValueError
         If the plan is of another kind, or a pool is outside its class.
     """
+    [found] = changes_of_groups(
+        plan, attackers, [np.ones(plan.pools.n.size, bool) if pools is None else pools]
+    )
+    return found
+
+
+def changes_of_groups(
+    plan: Plan, attackers: Sequence[Attackers], groups: Iterable[NDArray[np.bool_]]
+) -> list[list[Change]]:
+    """Return `largest_changes` of groups of pools; whether all are inside their classes is checked once."""
     parameters = _parameters(plan)
-    numbers = np.unique(plan.pool_class if pools is None else plan.pool_class[pools]).tolist()
     alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
-    classes = tuple(parameters.classes[number] for number in numbers)
-    largest = _largest(classes, parameters.retention, parameters.denominator, tuple(attackers))
     found = []
-    for one, (odds, where) in zip(attackers, largest, strict=True):
-        exact = alike[numbers[where]] and _exact(classes[where], parameters.retention, one)
-        found.append(Change(odds, exact))
+    for pools in groups:
+        numbers = np.unique(plan.pool_class[pools]).tolist()
+        classes = tuple(parameters.classes[number] for number in numbers)
+        largest = _largest(classes, parameters.retention, parameters.denominator, tuple(attackers))
+        found.append(
+            [
+                Change(odds, alike[numbers[where]] and _exact(classes[where], parameters.retention, one))
+                for one, (odds, where) in zip(attackers, largest, strict=True)
+            ]
+        )
     return found
 
 
@@ -185,12 +200,11 @@ def _largest(
     found = []
     with rigorous() as balls:
         for one in attackers:
-            most, where = Fraction(1), 0
+            most, worst, where = _ONE, balls.number(1), 0
             for place in places:
-                given = classes[place], cells[place], retention, denominator, one, balls, most
-                odds = upper_fraction(_change(*given))
-                if odds > most:
-                    most, where = odds, place
+                change = _change(classes[place], cells[place], retention, denominator, one, balls, worst)
+                if change is not worst and (odds := upper_fraction(change)) > most:
+                    most, worst, where = odds, balls.number(odds), place
             found.append((most, where))
     return found
 
@@ -239,7 +253,8 @@ def largest_change(
         At least `most`. Of those who know all other jobs of a pool it is `synth.record.pure_gain`.
     """
     cells = _cells_of(pool_class, retention, denominator)
-    return _change(pool_class, cells, retention, denominator, attackers, arithmetic, most)
+    worst = arithmetic.number(most)
+    return _change(pool_class, cells, retention, denominator, attackers, arithmetic, worst)
 
 
 def _change(
@@ -249,10 +264,12 @@ def _change(
     denominator: int,
     attackers: Attackers,
     arithmetic: Arithmetic,
-    most: Fraction,
+    worst: Any,
 ) -> Any:
-    """Return `largest_change`, given what `_cells_of` says of the class, the same for all attackers."""
-    worst = arithmetic.number(most)
+    """Return `largest_change`, given what `_cells_of` says of the class, the same for all attackers.
+
+    It is `worst`, the same object, where they can change no more.
+    """
     if sum(c.cells) == 1:  # nothing that is drawn depends on the home
         return worst
     if not attackers.unknown(c.n_min):
@@ -265,14 +282,19 @@ def _change(
         c = replace(c, n_min=fewest)
     present, asked = cells
     others = [_Others.of(c, present, one, attackers) for one in asked]
-    for of_coins in (quick_pruning_gain, pruning_gain):  # nearly all classes gain no more by the quick one
-        coins = _of_coins(c, retention, denominator, arithmetic, of_coins, flint.ctx.prec)
+
+    def with_coins(coins: Any) -> Any:
         before = gain = worst / coins
         for one, suspected in zip(asked, others, strict=True):
             gain = _gain(c, one, suspected, gain, arithmetic)
-        if gain is before:
-            return worst
-    return arithmetic.larger(worst, gain * coins)
+        return worst if gain is before else arithmetic.larger(worst, gain * coins)
+
+    if c.keeps_all(retention):
+        return with_coins(1)
+    given = c, retention, denominator, arithmetic
+    if with_coins(_of_coins(*given, quick_pruning_gain, flint.ctx.prec)) is worst:  # as nearly always
+        return worst
+    return with_coins(_of_coins(*given, pruning_gain, flint.ctx.prec))
 
 
 @dataclass(frozen=True)
@@ -436,8 +458,6 @@ def _of_coins(
     _precision: int,
 ) -> Any:
     """Bound what the coins of cells without workers or draws add to a change of odds."""
-    if c.keeps_all(retention):
-        return arithmetic.number(1)
     gain = pruning(replace(c, n_min=c.n_min - 1), retention, denominator, arithmetic)
     lightest = c.n_min - 1 + c.kept_mass(denominator, retention, certain=True)
     mass = sum((k * Fraction(a, denominator) for k, a in zip(c.cells, c.prior, strict=True)), Fraction(0))

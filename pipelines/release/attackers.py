@@ -21,7 +21,7 @@ from pipelines.release.certificate import (
     population_in_words,
 )
 from pipelines.release.promises import odds_in_words, presence_in_words
-from synth.attackers import some_exact
+from synth.attackers import changes_of_groups, some_exact
 
 __all__ = [
     "ATTACKERS_FILE",
@@ -114,9 +114,9 @@ class AttackersReport:
         ]
         return "\n\n".join(paragraphs) + "\n"
 
-    def odds(self, pools: NDArray[np.bool_]) -> list[synth.Change]:
-        """Return the largest change of odds in some pools, for each class of attackers."""
-        return synth.largest_changes(self.plan.numeric, self.attackers, pools)
+    def odds(self, groups: Iterable[NDArray[np.bool_]]) -> list[list[synth.Change]]:
+        """Return the largest change of odds in groups of pools, for each class of attackers."""
+        return changes_of_groups(self.plan.numeric, self.attackers, groups)
 
     def _of_candidates(self) -> str:
         certificate, where = self.certificate, []
@@ -159,7 +159,7 @@ class AttackersReport:
 
     def _less(self) -> str:
         groups = _groups(self.plan.numeric.pools.n)
-        changes = [self.odds(pools) for _, pools, _ in groups]
+        changes = self.odds(pools for _, pools, _ in groups)
         most = max(range(len(groups)), key=lambda i: groups[i][2])
         notes = [
             f"*Knows*: of the jobs in the same pool. A pool is {self._pool()}; homes are drawn pool by pool. "

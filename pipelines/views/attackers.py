@@ -89,7 +89,7 @@ def _draw(report: AttackersReport, path: Path) -> None:
 
     n = report.plan.numeric.pools.n
     sizes = np.unique(n)
-    found = [report.odds(n == size) for size in sizes]
+    found = report.odds(n == size for size in sizes)
     fig = Figure(figsize=(8, 4.8), layout="constrained")
     axis = fig.subplots()
     shown = [i for i, one in enumerate(report.attackers) if one.stubbornness is None]

@@ -44,7 +44,7 @@ def test_the_page_has_the_bounds_of_the_plan(small_release: Release, tmp_path: P
     assert len(odds) == 2 + 7 + 1  # heads, all but one, three times two, jobs
     jobs = [int(cell.replace(",", "")) for cell in cells(odds[-1])[2:]]
     assert sum(jobs) == numeric.pools.n_records
-    everything = report.odds(numeric.pools.n > 0)
+    [everything] = report.odds([numeric.pools.n > 0])
     for row, change in zip(odds[2:-1], everything, strict=True):
         largest = max(float(cell.strip("*").replace(",", "")) for cell in cells(row)[2:])
         assert largest >= change.odds
