@@ -118,9 +118,10 @@ class Domains:
     @cached_property
     def strata_counts(self) -> NDArray[np.int64]:
         """Cells of each domain in each stratum, shape (n_domains, n_strata)."""
-        strata = range(int(self.stratum.max()) + 1)
+        strata = range(1, int(self.stratum.max()) + 1)
         first = self.offsets[:-1]  # no domain is empty
-        return np.stack([np.add.reduceat(self.stratum == s, first, dtype=np.int64) for s in strata], axis=1)
+        found = [np.add.reduceat(self.stratum == s, first, dtype=np.int32) for s in strata]
+        return np.stack([self.n_cells - sum(found), *found], axis=1)
 
     def locate(self, domain: NDArray[np.int32], blocks: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the cell (number inside its domain) of each block.
