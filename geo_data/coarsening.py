@@ -298,10 +298,9 @@ def coarsen(
                     cells, doublings = tree.cut_once(int(one), own, *rule.limits(float(s)), most)
                 else:
                     cells = policy.within(rule(tree, int(one), own, float(s)), p)
-                    end = int(ends[p])
-                    doublings = (
-                        tree.doublings(own, cells, end, most) if most else np.zeros(cells.size, np.uint8)
-                    )
+                    doublings = np.zeros(cells.size, np.uint8)
+                    if most:
+                        doublings = tree.doublings(own, cells, int(ends[p]), most)
                 cuts.append(cells)
                 stratum = doublings
                 if len(grid) > 1:
@@ -316,7 +315,7 @@ def coarsen(
         return (
             np.array([c.size * copies for c in cuts], np.int64),
             np.concatenate([np.zeros(0, np.int32), *(policy.in_copies(c, n_blocks) for c in cuts)]),
-            np.concatenate([np.zeros(0, np.uint8), *(np.tile(s, copies) for s in strata)]),
+            np.concatenate([np.zeros(0, np.uint8), *(s for s in strata for _ in range(copies))]),
             _kernels.rounded(shares, SHARE_SCALE),
         )
 

@@ -90,7 +90,7 @@ class Policy:
             Blocks of one copy.
         """
         if self.copies == 1:  # of every domain of every candidate plan
-            return starts.astype(np.int32)
+            return starts.astype(np.int32, copy=False)
         return (np.arange(self.copies)[:, np.newaxis] * n_blocks + starts).ravel().astype(np.int32)
 
     def origins(self, blocks: Int32, codes: Mapping[str, NDArray[np.integer]], n_blocks: int) -> Int32:
