@@ -221,6 +221,9 @@ def calibrate_class(
         pool_class, kept=_kept(pool_class.cells_min, retention, allowance / pool_class.n_max)
     )
 
+    goal = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
+    within = float(allowance)
+
     def person(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if presence:
             return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
@@ -228,7 +231,7 @@ def calibrate_class(
 
     def delta(found: PoolClass) -> float:
         if guarantee == "pdp":
-            given = found, retention, denominator, FLOAT, alike, rough, float(allowance)
+            given = found, retention, denominator, FLOAT, alike, rough, within
             return float(loss_bound(*given, lightest=True)[0])
         return float(person(found, FLOAT))
 
@@ -245,7 +248,7 @@ def calibrate_class(
 
     if prior is not None:
         numerator = math.ceil(denominator * prior)
-        fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda *_: numerator, None, rough)
+        fixed = _with_gain(pool_class, retention, denominator, goal, lambda *_: numerator, None, rough)
         return fixed if fixed and holds(fixed) else None
 
     @cache
@@ -253,16 +256,16 @@ def calibrate_class(
         def prior_of(top: int, bottom: int) -> int:  # q t / (odds - 1), rounded up
             return -(-denominator * threshold * bottom // (top - bottom))
 
-        return _with_gain(pool_class, retention, denominator, epsilon, prior_of, multiple, rough)
+        return _with_gain(pool_class, retention, denominator, goal, prior_of, multiple, rough)
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
-        return found is None or delta(found) <= float(allowance)
+        return found is None or delta(found) <= within
 
     # A bracket low < t <= high around the start, widened in doubling steps; 0 is never enough.
     high, step = min(max(near, 1), pool_class.m_max), 1
     low = high - 1
-    if float(allowance) == 0:
+    if within == 0:
         # Pure epsilon: no draw may be bad. Tails of floats are 0 long before t = m and cannot decide it.
         low, high = pool_class.m_max - 1, pool_class.m_max
     elif enough(candidate(high)):
@@ -354,27 +357,26 @@ def _with_gain(
     pool_class: PoolClass,
     retention: tuple[Fraction, ...],
     denominator: int,
-    epsilon: Fraction,
+    goal: float,
     prior_of: Callable[[int, int], int],
     multiple: tuple[int, ...] | None,
     rough: bool,
 ) -> PoolClass | None:
-    """Solve U* + V = eps for the gain, where the prior (and with it V) depends on the gain.
+    """Solve U* + V = eps for the gain, where the prior (and with it V) depends on the gain; `goal` is e^eps.
 
     `prior_of` gives the numerator A_s of a prior for f_s G, which is above 1: its numerator and denominator.
     In integers, because fractions would take much of the time of a search.
 
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
-    odds = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
-    goal = odds
+    odds, sure = goal, pool_class.keeps_all(retention)
     # Logarithms of a density that is a power n + m: that many roundings.
     margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
         gain = _short(odds * (1 - margin))  # below what the floats found
         found = _priors(pool_class, retention, denominator, gain, prior_of, multiple)
-        if found is None:
-            return None
+        if found is None or sure:  # where nothing is pruned V is 0
+            return found
         following = goal / pruning_gain(found, retention, denominator, FLOAT)
         if following >= odds * (1 - (1e-4 if rough else 1e-9)):
             return found
@@ -395,17 +397,21 @@ def _priors(
     prior_of: Callable[[int, int], int],
     multiple: tuple[int, ...] | None,
 ) -> PoolClass | None:
-    prior, weight = [], denominator * (pool_class.n_max + pool_class.m_max)
-    for f, cells, times in zip(retention, pool_class.cells, multiple or (1,) * len(retention), strict=True):
+    c, prior, weight = pool_class, [], denominator * (pool_class.n_max + pool_class.m_max)
+    g, h = gain.as_integer_ratio()
+    for f, cells, times in zip(retention, c.cells, multiple or (1,) * len(retention), strict=True):
         if cells == 0:
             prior.append(0)
             continue
-        top, bottom = f.numerator * gain.numerator, f.denominator * gain.denominator
+        top, bottom = f.numerator * g, f.denominator * h
         if top <= bottom:
             return None
         prior.append(times * max(1, prior_of(top, bottom)))
         weight += prior[-1] * cells
-    return replace(pool_class, gain=gain, prior=tuple(prior)) if weight <= MAX_WEIGHT else None
+    if weight > MAX_WEIGHT:
+        return None
+    # By its names `dataclasses.replace` takes three times as long.
+    return PoolClass(c.n_min, c.n_max, c.m_max, c.cells, c.cells_min, c.kept, gain, tuple(prior))
 
 
 def smallest_epsilon(certifies: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction | None:

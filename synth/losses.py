@@ -308,13 +308,13 @@ def strata(
     With `lightest`, all cells that are kept for sure are in one, as if they had the smallest of their priors.
     """
     present = [(k, a, f) for k, a, f in zip(pool_class.cells, pool_class.prior, retention, strict=True) if k]
-    smallest = min(a for _, a, _ in present)
+    smallest = min([a for _, a, _ in present])
     mass = sum(map(operator.mul, pool_class.prior, pool_class.kept))
     if lightest:
-        sure = [(k, a) for k, a, f in present if f == 1]
+        sure = [row for row in present if row[2] == 1]
         if len(sure) > 1:
-            one = sum(k for k, _ in sure), min(a for _, a in sure), Fraction(1)
-            present = [one, *(row for row in present if row[2] != 1)]
+            coins = [row for row in present if row[2] != 1]
+            present = [(sum([k for k, _, _ in sure]), min([a for _, a, _ in sure]), sure[0][2]), *coins]
     return [
         Stratum(
             pool_class,
