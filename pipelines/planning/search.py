@@ -42,6 +42,7 @@ _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FAR = 3, 1  # powers of two, in strides of which T is sought that may be far off
 _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
+_EVERY = 2  # T is sought for one in so many size classes, and that of those between lies between
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7", "0.9")))  # of a small table
 _FIRST_SHARE = Fraction("0.05")
@@ -531,38 +532,44 @@ def _thresholds(
     octave[jobs > 0] = np.log2(jobs[jobs > 0]).astype(int)
     found: dict[int, int] = {}
     exponent = 0
-    for size in reversed(range(classes)):
+    for size in reversed(range(0, classes, _EVERY)):
         sample = draw_sample(inputs, jobs, octave == size, SAMPLE_JOBS // 4, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
-        exponent = _descend(
+        exponent = -_descend(  # smaller T first, as those of smaller pools are
             lambda e, s=sample: expected_loss(  # type: ignore[misc]
-                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,), pool_by=())
+                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**-e,), pool_by=())
             ),
-            exponent,
+            -exponent,
+            (1,) if found else _FAR,
         )
         found[size] = exponent
     if not found:  # units have few jobs each
         return start
-    nearest = [min(found, key=lambda other: (abs(other - size), other)) for size in range(classes)]
-    return replace(start, thresholds=tuple(2.0 ** found[size] for size in nearest))
+    sizes = sorted(found)
+    exponents = np.rint(np.interp(range(classes), sizes, [found[size] for size in sizes]))
+    return replace(start, thresholds=tuple((2.0**exponents).tolist()))
 
 
 def _descend(value: Callable[[int], float], start: int, strides: Sequence[int] = (1,)) -> int:
     """Return where a function of a whole number has a minimum, walking downhill from a start.
 
-    In strides that become smaller: long ones first pass over humps on the way to what is far.
+    In strides that become smaller: long ones first pass over humps on the way to what is far. Where nothing
+    can be had at the start, the walk begins at the first smaller number where it can: larger cells are
+    certified with less.
     """
     known: dict[int, float] = {}
 
     def at(point: int) -> float:
         if not _SMALLEST <= point <= _LARGEST:
-            return float("inf")
+            return inf
         if point not in known:
             known[point] = value(point)
         return known[point]
 
     best = start
+    while at(best) == inf and best > _SMALLEST:
+        best -= 1
     for stride in strides:
         step = stride if at(best + stride) < at(best) else -stride
         while at(best + step) < at(best):
