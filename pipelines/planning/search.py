@@ -47,6 +47,7 @@ _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neigh
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7", "0.9")))  # of a small table
 _FIRST_SHARE = Fraction("0.05")
 _MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
+_HOPEFUL = 1.1  # pools of all jobs of a unit that lose more times as much are not given cells that suit them
 _MANY_JOBS = 8 * _MORE_JOBS  # on which the last few of them are compared
 _NEAR = 1.02  # what loses at most so many times as much may lose less on more jobs
 _LAST = 3  # kinds of candidates that are compared so
@@ -272,11 +273,6 @@ class _Search:
             self._told.expect(len(first))
             if self.value(quick := self._lowest(first)) > bound:
                 return quick
-        elif self._adaptive and not self._measures:
-            # Few cells take long to calibrate, so this is asked only where nothing has been certified.
-            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
-            if self.value(coarsest) == inf:
-                return coarsest
         starts = units
         if self._config.plan.coarsening != "units":
             starts = [*self._of_size(units), *units]
@@ -290,9 +286,14 @@ class _Search:
             found = []
             for self._left in range(len(starts), 0, -1):
                 found.append(self._best_of([starts[-self._left]], ends))
-            return min(found, key=self.value)
-        best = self._best_of(starts, ends)
-        return best if self._measures else self._on_more_jobs(best)
+            best = min(found, key=self.value)
+        else:
+            best = self._best_of(starts, ends)
+        if self._measures:
+            return best
+        if self._adaptive and self.value(best) == inf:
+            return replace(fixed, thresholds=(2.0**_LARGEST,))
+        return self._on_more_jobs(best)
 
     def _on_more_jobs(self, best: Choices) -> Choices:
         """Return the best of the kinds that are nearly as good, on more jobs.
@@ -341,7 +342,7 @@ class _Search:
         first = [
             replace(_shared(cells, end), tables=tables)
             for end, tables in product(ends, small)
-            for cells in (starts if self._whole or end == ends[0] or not self._measures else starts[:1])
+            for cells in (starts if self._whole or end == ends[0] else starts[:1])
             if self._can_be(replace(cells, tables=tables))
         ]
         measured = [one for one in first if one.tables]
@@ -354,6 +355,8 @@ class _Search:
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         if self._adaptive and not self._measures and not self._whole:
             # What suits an urn of all jobs of a unit are other cells than those of an urn for every block.
+            hopeless = _HOPEFUL * self.value(plain)
+            apart = [one for one in apart if not hopeless < self.value(one) < inf]
             apart = [self._lowest([one, *self._rescaled(one, _FAR)]) for one in apart]
             first += apart
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
