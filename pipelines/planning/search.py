@@ -48,9 +48,9 @@ _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7"
 _FIRST_SHARE = Fraction("0.05")
 _MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
 _HOPEFUL = 1.1  # pools of all jobs of a unit that lose more times as much are not given cells that suit them
-_MANY_JOBS = 8 * _MORE_JOBS  # on which the last few of them are compared
+_MANY_JOBS = 3 * _MORE_JOBS  # on which the last few of them are compared
 _NEAR = 1.02  # what loses at most so many times as much may lose less on more jobs
-_LAST = 3  # kinds of candidates that are compared so
+_LAST = 2  # kinds of candidates that are compared so
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
