@@ -50,7 +50,7 @@ _MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and resid
 _HOPEFUL = 1.1  # pools of all jobs of a unit that lose more times as much are not given cells that suit them
 _MANY_JOBS = 3 * _MORE_JOBS  # on which the last few of them are compared
 _NEAR = 1.02  # what loses at most so many times as much may lose less on more jobs
-_LAST = 2  # kinds of candidates that are compared so
+_LAST = 3  # kinds of candidates that are compared so
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
