@@ -42,11 +42,13 @@ _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FAR = 3, 1  # powers of two, in strides of which T is sought that may be far off
 _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
+_EVERY = 2  # T is sought for one in so many size classes, and that of those between lies between
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7", "0.9")))  # of a small table
 _FIRST_SHARE = Fraction("0.05")
 _MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
-_MANY_JOBS = 8 * _MORE_JOBS  # on which the last few of them are compared
+_HOPEFUL = 1.1  # pools of all jobs of a unit that lose more times as much are not given cells that suit them
+_MANY_JOBS = 3 * _MORE_JOBS  # on which the last few of them are compared
 _NEAR = 1.02  # what loses at most so many times as much may lose less on more jobs
 _LAST = 3  # kinds of candidates that are compared so
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
@@ -271,11 +273,6 @@ class _Search:
             self._told.expect(len(first))
             if self.value(quick := self._lowest(first)) > bound:
                 return quick
-        elif self._adaptive and not self._measures:
-            # Few cells take long to calibrate, so this is asked only where nothing has been certified.
-            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
-            if self.value(coarsest) == inf:
-                return coarsest
         starts = units
         if self._config.plan.coarsening != "units":
             starts = [*self._of_size(units), *units]
@@ -289,9 +286,14 @@ class _Search:
             found = []
             for self._left in range(len(starts), 0, -1):
                 found.append(self._best_of([starts[-self._left]], ends))
-            return min(found, key=self.value)
-        best = self._best_of(starts, ends)
-        return best if self._measures else self._on_more_jobs(best)
+            best = min(found, key=self.value)
+        else:
+            best = self._best_of(starts, ends)
+        if self._measures:
+            return best
+        if self._adaptive and self.value(best) == inf:
+            return replace(fixed, thresholds=(2.0**_LARGEST,))
+        return self._on_more_jobs(best)
 
     def _on_more_jobs(self, best: Choices) -> Choices:
         """Return the best of the kinds that are nearly as good, on more jobs.
@@ -340,7 +342,7 @@ class _Search:
         first = [
             replace(_shared(cells, end), tables=tables)
             for end, tables in product(ends, small)
-            for cells in (starts if self._whole or end == ends[0] or not self._measures else starts[:1])
+            for cells in (starts if self._whole or end == ends[0] else starts[:1])
             if self._can_be(replace(cells, tables=tables))
         ]
         measured = [one for one in first if one.tables]
@@ -353,6 +355,8 @@ class _Search:
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         if self._adaptive and not self._measures and not self._whole:
             # What suits an urn of all jobs of a unit are other cells than those of an urn for every block.
+            hopeless = _HOPEFUL * self.value(plain)
+            apart = [one for one in apart if not hopeless < self.value(one) < inf]
             apart = [self._lowest([one, *self._rescaled(one, _FAR)]) for one in apart]
             first += apart
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
@@ -531,38 +535,44 @@ def _thresholds(
     octave[jobs > 0] = np.log2(jobs[jobs > 0]).astype(int)
     found: dict[int, int] = {}
     exponent = 0
-    for size in reversed(range(classes)):
+    for size in reversed(range(0, classes, _EVERY)):
         sample = draw_sample(inputs, jobs, octave == size, SAMPLE_JOBS // 4, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
-        exponent = _descend(
+        exponent = -_descend(  # smaller T first, as those of smaller pools are
             lambda e, s=sample: expected_loss(  # type: ignore[misc]
-                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,), pool_by=())
+                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**-e,), pool_by=())
             ),
-            exponent,
+            -exponent,
+            (1,) if found else _FAR,
         )
         found[size] = exponent
     if not found:  # units have few jobs each
         return start
-    nearest = [min(found, key=lambda other: (abs(other - size), other)) for size in range(classes)]
-    return replace(start, thresholds=tuple(2.0 ** found[size] for size in nearest))
+    sizes = sorted(found)
+    exponents = np.rint(np.interp(range(classes), sizes, [found[size] for size in sizes]))
+    return replace(start, thresholds=tuple((2.0**exponents).tolist()))
 
 
 def _descend(value: Callable[[int], float], start: int, strides: Sequence[int] = (1,)) -> int:
     """Return where a function of a whole number has a minimum, walking downhill from a start.
 
-    In strides that become smaller: long ones first pass over humps on the way to what is far.
+    In strides that become smaller: long ones first pass over humps on the way to what is far. Where nothing
+    can be had at the start, the walk begins at the first smaller number where it can: larger cells are
+    certified with less.
     """
     known: dict[int, float] = {}
 
     def at(point: int) -> float:
         if not _SMALLEST <= point <= _LARGEST:
-            return float("inf")
+            return inf
         if point not in known:
             known[point] = value(point)
         return known[point]
 
     best = start
+    while at(best) == inf and best > _SMALLEST:
+        best -= 1
     for stride in strides:
         step = stride if at(best + stride) < at(best) else -stride
         while at(best + step) < at(best):

@@ -399,7 +399,8 @@ def simulate_utility(
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
         Of proxy truth and trial draw; of further worlds, which are drawn where all together have at most
-        `trial_jobs` and no homes are given, those that follow. Losses and measures are means over them.
+        half of `trial_jobs` and no homes are given, those that follow. Losses and measures are means over
+        them.
     trial_jobs : int
         A larger plan is tried on batches, spread over it, of about so many jobs; fewer, where several tables
         would have too many cells in memory.
@@ -490,7 +491,7 @@ def _tried(
 
 def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
     """Return in how many worlds a plan is tried: of few areas one has residents by luck."""
-    return max(1, min(_MOST_WORLDS, trial_jobs // len(plan.pools.slots)))
+    return max(1, min(_MOST_WORLDS, trial_jobs // 2 // len(plan.pools.slots)))
 
 
 class _Trial:

@@ -213,33 +213,31 @@ class Workload:
         codes: list[list[NDArray[Any]]] = [[] if table.work is None else [jobs.work] for jobs in sides]
         for own, jobs in zip(codes, sides, strict=True):
             own.extend(jobs.attributes[name] for name in table.attributes)
-        rows = [np.zeros(len(jobs), np.int64) for jobs in sides]
         same = (one is first for own in codes for one, first in zip(own, codes[0], strict=True))
-        if len({row.size for row in rows}) == 1 and all(same):
-            codes, rows = codes[:1], rows[:1]  # only homes differ, and all else is numbered once
-        span, size = 1, sum(map(len, sides))
+        if len(set(map(len, sides))) == 1 and all(same):
+            codes = codes[:1]  # only homes differ, and all else is numbered once
+        rows = [np.zeros(len(jobs), np.int64) for jobs in sides[: len(codes)]]
+        span, size = areas, sum(map(len, sides))
         number: NDArray[np.integer]
-        for i, of_sides in enumerate(zip(*codes, strict=True)):
+        for i, of_sides in reversed([*enumerate(zip(*codes, strict=True))]):
             if i == 0 and table.work is not None:
                 number = self.geography.unit_of(table.work, np.arange(self.geography.n_blocks))
             else:
                 number = np.arange(1 + max(int(own.max(initial=0)) for own in of_sides))
             wide = int(number.max()) + 1
-            if wide < size < span * wide * areas:  # numbered anew, as few may occur, it may be counted whole
+            if wide < size < span * wide:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
                 for own in of_sides:
                     occurs[number[own]] = True
                 number, wide = (np.cumsum(occurs) - 1).take(number), int(occurs.sum())
-            if span * wide * areas >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
+            if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
                 present, anew = np.unique(np.concatenate(rows), return_inverse=True)
-                rows = np.split(anew, np.cumsum([row.size for row in rows])[:-1])
-                span = present.size
+                rows = np.split(anew * areas, np.cumsum([row.size for row in rows])[:-1])
+                span = present.size * areas
+            first = number * np.int64(span)
             for row, own in zip(rows, of_sides, strict=True):
-                row *= wide
-                row += number.take(own)
+                row += first.take(own)
             span *= wide
-        for row in rows:
-            row *= areas
         return rows * (len(sides) // len(rows))
 
     def gathers(self, table: Table) -> bool:
