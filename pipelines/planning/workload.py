@@ -197,13 +197,10 @@ class Workload:
 
     def cells(self, table: Table, sides: Sequence[CountedJobs]) -> list[NDArray[np.int64]]:
         """Return the cell of a table that each job is in, for each side."""
-        area = self.geography.unit_of(table.home, np.arange(self.geography.n_blocks)).astype(np.int64)
-        wide = int(area.max()) + 1
+        area, wide = self.geography.units_of_blocks(table.home), self.geography.n_units(table.home)
         # Homes last: slots are sorted by work block, so that one is counted near where the one before was.
-        cells = [area.take(jobs.home) for jobs in sides]
-        for found, begin in zip(cells, self._rows(table, sides, wide), strict=True):
-            found += begin  # in place: memory that is new costs as much as the sum
-        return cells
+        rows = self._rows(table, sides, wide)
+        return [begin + area.take(jobs.home) for begin, jobs in zip(rows, sides, strict=True)]
 
     def _rows(self, table: Table, sides: Sequence[CountedJobs], areas: int) -> list[NDArray[np.int64]]:
         """Return the first cell of each job's row, of work area and categories, for each side.
@@ -221,10 +218,10 @@ class Workload:
         number: NDArray[np.integer]
         for i, of_sides in enumerate(zip(*codes, strict=True)):
             if i == 0 and table.work is not None:
-                number = self.geography.unit_of(table.work, np.arange(self.geography.n_blocks))
+                number, wide = self.geography.units_of_blocks(table.work), self.geography.n_units(table.work)
             else:
-                number = np.arange(1 + max(int(own.max(initial=0)) for own in of_sides))
-            wide = int(number.max()) + 1
+                wide = 1 + max(int(own.max(initial=0)) for own in of_sides)
+                number = np.arange(wide)
             if wide < size < span * wide * areas:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
                 for own in of_sides:
