@@ -220,19 +220,18 @@ def proportional_fit(now: Float64, weight: Float64, target: Float64) -> Float64:
     Parameters
     ----------
     now : ndarray of float64, shape (k, o)
-        Shares of the origins, of each destination; overwritten.
+        Shares of the origins, of each destination.
     weight : ndarray of float64, shape (k,)
         Of the destinations; adds to 1.
     target : ndarray of float64, shape (o,)
     """
     factor = np.ones(target.size)
     for _ in range(_ROUNDS):
-        step = target / (weight @ now)
+        # The shares of a destination add to 1 again: a number of each row, so that no share is written.
+        step = target / (factor * ((weight / (now @ factor)) @ now))
         if np.abs(step - 1.0).max() < _REACHED:
             break
         factor *= step
-        now *= step
-        now /= now.sum(axis=1, keepdims=True)
     return factor
 
 

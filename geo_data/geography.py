@@ -222,15 +222,41 @@ class Geography:
             raise ValueError(f"block numbers must lie in [-1, {self.n_blocks})")
         if position == len(self.levels):
             return numbers.astype(np.int32)
+        found: Int32 = self._every_unit(level).take(numbers)  # planning asks very often: faster than indexing
+        return found
+
+    def units_of_blocks(self, level: str) -> Int32:
+        """Return the unit of `level` that every block lies in.
+
+        Kept, as a nation has millions of blocks and planning asks for each candidate.
+
+        Returns
+        -------
+        ndarray of int32, shape (B,)
+            Read-only.
+
+        Raises
+        ------
+        ValueError
+            If there is no such level.
+        """
+        return self._every_unit(level)[:-1]
+
+    def _every_unit(self, level: str) -> Int32:
+        """Return the unit of every block, and last -1, which is what -1 finds."""
+        position = self._position(level)
         if position not in self._units:
             if level in self.non_nesting_areas:
                 of_block = self.non_nesting_areas[level].area
             else:
-                sizes = np.diff(np.append(self.unit_starts[position], self.n_blocks))
-                of_block = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
-            self._units[position] = np.append(of_block, np.int32(-1))  # which is what -1 finds
-        found: Int32 = self._units[position].take(numbers)  # planning asks very often: faster than indexing
-        return found
+                starts = self.starts(level)
+                of_block = np.repeat(
+                    np.arange(starts.size, dtype=np.int32), np.diff(np.append(starts, self.n_blocks))
+                )
+            every = np.append(of_block, np.int32(-1))
+            every.flags.writeable = False
+            self._units[position] = every
+        return self._units[position]
 
     def lie_within(self, level: str, areas: str) -> bool:
         """Say whether every unit of a level lies in one unit of another, or in one non-nesting area."""

@@ -33,26 +33,29 @@ class Pooling:
     below: int = 1
     by: tuple[str, ...] = ()
 
-    def place(self, geography: Geography, jobs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the place of each block: blocks of one place share their urns.
+    def place(
+        self, geography: Geography, jobs: NDArray[np.int64], blocks: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Return the place of each of some blocks: blocks of one place share their urns.
 
         Parameters
         ----------
         geography : Geography
         jobs : ndarray of int64, shape (n_blocks,)
-            Public number of jobs.
+            Public number of jobs of every block.
+        blocks : ndarray of int32, shape (n,)
 
         Returns
         -------
-        ndarray of int64, shape (n_blocks,)
+        ndarray of int64, shape (n,)
             Twice the block's number; where it shares, twice the number of its unit's first block plus 1.
         """
-        own = np.arange(geography.n_blocks)
-        starts = geography.starts(self.level).astype(np.int64)
+        own = 2 * blocks.astype(np.int64)
+        starts = geography.starts(self.level)
         if self.below <= 1:
-            return 2 * own
-        first = starts[geography.unit_of(self.level, own)]
-        return np.where(jobs < self.below, 2 * first + 1, 2 * own)
+            return own
+        first = 2 * starts[geography.unit_of(self.level, blocks)].astype(np.int64)
+        return np.where(jobs[blocks] < self.below, first + 1, own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,14 +137,14 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Po
         raise ValueError(f"pools cannot be made by {', '.join(unknown)}: the attributes are {allowed}")
     alike, times = slots.counted()
     jobs = np.bincount(alike.work, times, geography.n_blocks).astype(np.int64)  # as `Slots.jobs`
-    place = pooling.place(geography, jobs)
+    place = pooling.place(geography, jobs, alike.work)
     key = _key(alike, slots.categories, pooling.by, place, policy)
     order = np.argsort(key, kind="stable")
     alike, times = alike.some(order), times[order]
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
     return PoolTable(
         pooling=pooling,
-        place=place[alike.work[first]],
+        place=place[order[first]],
         strata={name: alike.attributes[name][first] for name in pooling.by},
         n=np.add.reduceat(times, first) if first.size else times,
         # Those of a nation take half a gigabyte, and most pools follow one another as their slots do.
@@ -204,16 +207,17 @@ class PoolFinder:
     """
 
     def __init__(self, pools: PoolTable, geography: Geography) -> None:
-        self._pools = pools
-        self._place = pools.pooling.place(geography, pools.slots.jobs(geography.n_blocks))
+        self._pools, self._geography = pools, geography
+        self._jobs = pools.slots.jobs(geography.n_blocks)
         first = np.cumsum(pools.n) - pools.n
         slots = pools.slots.some(first, pools.pooling.by)
-        self._keys = _key(slots, slots.categories, pools.pooling.by, self._place, pools.policy)
+        self._keys = _key(slots, slots.categories, pools.pooling.by, pools.place, pools.policy)
 
     def find(self, records: JobRecords) -> NDArray[np.int64]:
         """Return the pool of each record, int64 of shape (n,); the number of pools where there is none."""
         categories, by = self._pools.slots.categories, self._pools.pooling.by
-        key = _key(records, categories, by, self._place, self._pools.policy)
+        place = self._pools.pooling.place(self._geography, self._jobs, records.work)
+        key = _key(records, categories, by, place, self._pools.policy)
         # Of jobs that no slot can be for (`JobSource.parts`), no key may be that of another pool.
         key[records.work < 0] = -1
         for name in by:
@@ -230,7 +234,7 @@ def _key(
     place: NDArray[np.int64],
     policy: Policy,
 ) -> NDArray[np.int64]:
-    key: NDArray[np.int64] = place[rows.work]
+    key = place
     for name in by:
         key = key * len(categories[name]) + rows.attributes[name]
     return key * policy.n_parts + rows.part(policy)

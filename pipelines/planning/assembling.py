@@ -91,7 +91,7 @@ def assemble(
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
-    return ReleasePlan(
+    plan = ReleasePlan(
         configuration=config.canonical(),
         geography=geography,
         weights=inputs.weights.weights,
@@ -105,6 +105,8 @@ def assemble(
         notes=inputs.notes,
         further=further,
     )
+    vars(plan).update(cumulative_weights=inputs.cumulative_weights)  # the same for every candidate
+    return plan
 
 
 def _refuse_coarse_pools(level: str, model: geo_data.PublicModel) -> None:

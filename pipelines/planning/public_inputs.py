@@ -78,6 +78,11 @@ class PublicInputs:
         model, slots = self.model, self.slots
         return geo_data.attribute_concentrations(self.geography, model.level, slots, self.policy)
 
+    @cached_property
+    def cumulative_weights(self) -> npt.NDArray[np.int64]:
+        """Running total of the weights of all copies of the blocks: that of every plan that is made."""
+        return synth.cumulative_weights(np.tile(self.weights.weights, self.policy.copies))
+
     def __repr__(self) -> str:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
 

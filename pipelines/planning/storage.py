@@ -463,7 +463,7 @@ def _check_fit(
 ) -> None:
     """Refuse slots in another pool than records of their block are: pools must hold disjoint records."""
     jobs = np.bincount(block, count, geography.n_blocks).astype(np.int64)
-    if not np.array_equal(pooling.place(geography, jobs)[block], place):
+    if not np.array_equal(pooling.place(geography, jobs, block), place):
         raise ValueError("pools.parquet: a work block's slots are in a pool of another place")
     if np.any(np.diff(pool.astype(np.int64) * geography.n_blocks + block) < 0):
         raise ValueError("slots.parquet: slots are not in the order of pools and work blocks")

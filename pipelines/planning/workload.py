@@ -197,13 +197,10 @@ class Workload:
 
     def cells(self, table: Table, sides: Sequence[CountedJobs]) -> list[NDArray[np.int64]]:
         """Return the cell of a table that each job is in, for each side."""
-        area = self.geography.unit_of(table.home, np.arange(self.geography.n_blocks)).astype(np.int64)
-        wide = int(area.max()) + 1
+        area, wide = self.geography.units_of_blocks(table.home), self.geography.n_units(table.home)
         # Homes last: slots are sorted by work block, so that one is counted near where the one before was.
-        cells = [area.take(jobs.home) for jobs in sides]
-        for found, begin in zip(cells, self._rows(table, sides, wide), strict=True):
-            found += begin  # in place: memory that is new costs as much as the sum
-        return cells
+        rows = self._rows(table, sides, wide)
+        return [begin + area.take(jobs.home) for begin, jobs in zip(rows, sides, strict=True)]
 
     def _rows(self, table: Table, sides: Sequence[CountedJobs], areas: int) -> list[NDArray[np.int64]]:
         """Return the first cell of each job's row, of work area and categories, for each side.
@@ -218,25 +215,25 @@ class Workload:
             codes = codes[:1]  # only homes differ, and all else is numbered once
         rows = [np.zeros(len(jobs), np.int64) for jobs in sides[: len(codes)]]
         span, size = areas, sum(map(len, sides))
-        number: NDArray[np.integer]
-        for i, of_sides in reversed([*enumerate(zip(*codes, strict=True))]):
+        for i, column in reversed([*enumerate(zip(*codes, strict=True))]):
+            of_sides: list[NDArray[np.integer]] = list(column)
             if i == 0 and table.work is not None:
-                number = self.geography.unit_of(table.work, np.arange(self.geography.n_blocks))
+                unit, wide = self.geography.units_of_blocks(table.work), self.geography.n_units(table.work)
+                of_sides = [unit.take(one) for one in of_sides]
             else:
-                number = np.arange(1 + max(int(own.max(initial=0)) for own in of_sides))
-            wide = int(number.max()) + 1
+                wide = 1 + max(int(one.max(initial=0)) for one in of_sides)
             if wide < size < span * wide:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
-                for own in of_sides:
-                    occurs[number[own]] = True
-                number, wide = (np.cumsum(occurs) - 1).take(number), int(occurs.sum())
+                for one in of_sides:
+                    occurs[one] = True
+                number, wide = np.cumsum(occurs) - 1, int(occurs.sum())
+                of_sides = [number.take(one) for one in of_sides]
             if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
                 present, anew = np.unique(np.concatenate(rows), return_inverse=True)
                 rows = np.split(anew * areas, np.cumsum([row.size for row in rows])[:-1])
                 span = present.size * areas
-            first = number * np.int64(span)
-            for row, own in zip(rows, of_sides, strict=True):
-                row += first.take(own)
+            for row, one in zip(rows, of_sides, strict=True):
+                row += one * np.int64(span)
             span *= wide
         return rows * (len(sides) // len(rows))
 
