@@ -192,11 +192,16 @@ def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.P
 
 
 def job_source(
-    config: ReleaseConfig, geography: geo_data.Geography, sha256: dict[str, str] | None = None
+    config: ReleaseConfig,
+    geography: geo_data.Geography,
+    sha256: dict[str, str] | None = None,
+    *,
+    checked: bool = False,
 ) -> geo_data.JobSource:
     """Return the source of the jobs, unless everybody can read them; nothing is read yet.
 
-    As files are read, their SHA-256 is entered under their paths.
+    As files are read, their SHA-256 is entered under their paths. Of files of which slots have been read,
+    `checked`, no more is read than is asked for.
     """
     refuse_open_files(config)
     jobs = config.jobs
@@ -214,7 +219,7 @@ def job_source(
             policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
-    return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256)
+    return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256, checked=checked)
 
 
 def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:

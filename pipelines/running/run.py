@@ -435,7 +435,8 @@ def _keep_homes(
         refuse_other_slots(config, plan)
     others = plan.numeric.record_range is not None
     sha256: dict[str, str] = {}
-    source = job_source(config, plan.geography, sha256)
+    # Slots have been read of the same files, unless they are those of a public table.
+    source = job_source(config, plan.geography, sha256, checked=config.workplaces is None)
     try:
         with count_job_files(config.jobs.files, count) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)

@@ -228,6 +228,21 @@ def test_counts_that_do_not_add_up(rows, demo_geography, write, refused, positio
         read_both(path, demo_geography)
 
 
+def test_what_slots_have_checked_is_not_read_again(rows, demo_geography, write, refused):
+    path = write(text_of(rows))
+    whole, again = LodesJobs(path, demo_geography), LodesJobs(path, demo_geography, checked=True)
+    for by in ((), ("SE",)):
+        one, other = whole.records(by), again.records(by)
+        assert np.array_equal(one.work, other.work)
+        assert np.array_equal(one.home, other.home)
+        assert all(np.array_equal(one.attributes[name], other.attributes[name]) for name in by)
+    rows[3][7] = "CANARY"  # of SE
+    source = LodesJobs(write(text_of(rows)), demo_geography, checked=True)
+    assert np.array_equal(source.records().home, one.home)
+    with refused(source.path, "values are not whole numbers from 0 up", column=LODES_COLUMNS[7], count=1):
+        source.records(("SE",))
+
+
 def test_more_jobs_than_can_be_numbered(rows, demo_geography, write, refused):
     rows[3][2] = "2147483648"
     path = write(text_of(rows))
