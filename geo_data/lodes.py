@@ -152,8 +152,8 @@ class LodesJobs:
         Raises
         ------
         InputError
-            What `slots` raises; origins outside the geography; pairs that come twice, in a file or in
-            several of a kind; main files of several states, without a job between these; more than one group,
+            What `slots` raises, of counts that are read only; origins outside the geography; pairs that come
+            twice, in a file or in several of a kind; main files of several states, without a job between these; more than one group,
             or an unknown one.
         """
         return join_records(list(self.parts(by)), by)

@@ -43,7 +43,7 @@ _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FAR = 3, 1  # powers of two, in strides of which T is sought that may be far off
 _FIRST = 4  # T is 2^4 or more at first where it is one for all pools
 _EVERY = 2  # T is sought for one in so many size classes, and that of those between lies between
-_FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
+_FEWEST_JOBS = 2_000  # a size class with fewer takes what lies between its neighbours
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7", "0.9")))  # of a small table
 _FIRST_SHARE = Fraction("0.05")
 _MORE_JOBS = 2 * SAMPLE_JOBS  # for those that resample: quick to try, and residents are less by chance
@@ -109,7 +109,8 @@ def choose(
 
     Notes
     -----
-    Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.
+    Where no candidate that was tried can be certified, one of coarse cells is the choice: planning with it
+    says why, and which epsilon would be enough for it.
     """
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
     geography, level, secret = inputs.model.geography, inputs.model.level, inputs.policy.secret
@@ -525,9 +526,10 @@ def _thresholds(
     start: Choices,
     workload: Workload,
 ) -> Choices:
-    """Return the best T of every size class, each search beginning at the answer of the class before.
+    """Return T of every size class: the best of every other one, and what lies between for those between.
 
-    On smaller samples: the loss is flat around the best T, and there are many classes.
+    Each search begins at the answer of the one before. On smaller samples: the loss is flat around the best
+    T, and there are many classes.
     """
     flows = workload.of_flows()
     classes = int(log2(jobs.max())) + 1

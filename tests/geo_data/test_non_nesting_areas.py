@@ -51,6 +51,9 @@ def test_areas_of_blocks(places: Geography) -> None:
         expected = [row[column] for row in sorted(ROWS)]
         codes = places.codes(name)
         assert codes[places.unit_of(name, np.arange(5))].tolist() == expected
+        assert codes[places.units_of_blocks(name)].tolist() == expected
+        with pytest.raises(ValueError, match="read-only"):  # kept for all who ask
+            places.units_of_blocks(name)[0] = 0
         assert codes.tolist() == sorted(set(expected))
         assert places.unit_number(name, ["0312000", "77", "x"]).tolist() == [
             list(codes).index(code) if code in codes else -1 for code in ("0312000", "77", "x")

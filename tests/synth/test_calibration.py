@@ -105,6 +105,19 @@ def test_a_multiple_of_the_smallest_prior_certifies_too(
     assert len(thresholds) == 1
 
 
+def test_what_is_proved_once_depends_on_the_class_alone() -> None:
+    found = calibrate_class(one_class(20, (30,)), (Fraction(1),), Q, Fraction(4), Fraction(1, 10**6))
+    assert found is not None
+    seen = set()
+    for bits in (64, 192, 400):  # of the arithmetic of whoever asks
+        calibration.proved_loss.cache_clear()
+        with rigorous(bits):
+            seen.add(calibration.proved_loss(found, (Fraction(1),), Q, False))
+    assert len(seen) == 1
+    (proved,) = seen
+    assert (proved.loss, proved.failure) == certificate(found, (Fraction(1),))
+
+
 def test_priors_fall_with_epsilon_and_with_delta() -> None:
     f = (Fraction(1), Fraction(1, 2))
     wanted = one_class(60, (40, 200))

@@ -266,6 +266,41 @@ def test_descent_finds_the_bottom_of_a_valley() -> None:
         assert len(asked) == len(set(asked)) <= abs(bottom - start) + 3
 
 
+def test_descent_from_what_cannot_be_had_begins_at_smaller_numbers() -> None:
+    for start, last in itertools.product((0, 5, search._LARGEST), (-3, -7)):
+
+        def value(point: int, last: int = last) -> float:
+            return float("inf") if point > last else abs(point + 6)
+
+        assert _descend(value, start) == min(-6, last)
+        assert _descend(lambda _: float("inf"), start) == search._SMALLEST
+
+
+def test_classes_that_are_not_searched_lie_between_their_neighbours(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of("8")
+    inputs = read_public_inputs(config)
+    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
+    classes = int(jobs.max()).bit_length()
+    workload = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    asked: list[int] = []
+
+    def best(value: object, start: int, strides: object) -> int:
+        asked.append(start)
+        return 2 * len(asked)
+
+    monkeypatch.setattr(search, "_FEWEST_JOBS", 0)
+    monkeypatch.setattr(search, "_descend", best)
+    start = Choices(inputs.model.level, 1, (1.0,), (), mechanism="dirichlet")
+    found = np.log2(search._thresholds(config, inputs, jobs, start, workload).thresholds)
+    assert found.size == classes
+    assert len(asked) == -(-classes // search._EVERY)
+    assert asked == [2 * i for i in range(len(asked))]  # each begins at the answer of the one before
+    assert (np.diff(found[:: search._EVERY]) == 2).all()
+    assert (np.diff(found) >= 0).all()
+
+
 def test_a_budget_that_pays_nothing_is_an_error_not_a_choice(config_of: Configs) -> None:
     with pytest.raises(synth.BudgetTooSmallError):
         make_plan(config_of("0.01", planned(retention_min=None, prior="0.01")))
