@@ -153,8 +153,8 @@ class LodesJobs:
         ------
         InputError
             What `slots` raises, of counts that are read only; origins outside the geography; pairs that come
-            twice, in a file or in several of a kind; main files of several states, without a job between these; more than one group,
-            or an unknown one.
+            twice, in a file or in several of a kind; main files of several states, without a job between
+            these; more than one group, or an unknown one.
         """
         return join_records(list(self.parts(by)), by)
 
