@@ -260,11 +260,9 @@ def coarsen(
     unit_of_pool = model.units(place)
     retention = grid = retention_grid(smallest_retention)
     multiple = (1,) * len(grid)
-    most = 0
-    if larger_priors := larger_priors and isinstance(rule, _BySize):
-        most = _DOUBLINGS
-        retention += (Fraction(1),) * _DOUBLINGS
-        multiple += tuple(2 ** (i + 1) for i in range(_DOUBLINGS))
+    most = _DOUBLINGS if larger_priors and isinstance(rule, _BySize) else 0
+    retention += (Fraction(1),) * most
+    multiple += tuple(2 ** (i + 1) for i in range(most))
     same = rule.cuts if isinstance(rule, _SameCells) and len(grid) == 1 else None
     any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
     each = np.maximum(n // policy.copies, 1)
@@ -323,7 +321,7 @@ def coarsen(
     lengths, cuts, strata, listed = map(list, zip(*made, strict=True))
     counts, units, shares = map(list, zip(*listed, strict=True))
     stratum, used = _taken(strata), len(grid)
-    if larger_priors:
+    if most:
         used = max(used, int(stratum.max()) + 1)
     del made, listed  # so that only one of the arrays of a nation is there twice, while it is put together
     return Coarsening(

@@ -263,9 +263,8 @@ class Geography:
         nested = [*self.levels, self.block_level]
         if areas in nested:
             return nested.index(areas) <= nested.index(level)
-        numbers = np.arange(self.n_blocks)
-        first = self.starts(level)[self.unit_of(level, numbers)]
-        return np.array_equal(self.unit_of(areas, numbers), self.unit_of(areas, first))
+        first = self.starts(level)[self.units_of_blocks(level)]
+        return np.array_equal(self.units_of_blocks(areas), self.unit_of(areas, first))
 
     @cached_property
     def external_blocks(self) -> Int32:

@@ -92,9 +92,9 @@ class Slots:
         at = np.flatnonzero(first)
         return self.some(at), np.diff(at, append=len(self))
 
-    def jobs(self, n_blocks: int) -> npt.NDArray[np.int64]:
-        """Return how many slots each of so many blocks has."""
-        alike, times = self.counted()
+    def jobs(self, n_blocks: int, times: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+        """Return how many slots each of so many blocks has, each counted so many `times`, by default once."""
+        alike, times = self.counted() if times is None else (self, times)
         return np.bincount(alike.work, times, n_blocks).astype(np.int64)
 
     def repeated(self, times: npt.NDArray[np.integer]) -> Slots:

@@ -136,8 +136,7 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Po
         allowed = ", ".join(slots.attributes) or "none"
         raise ValueError(f"pools cannot be made by {', '.join(unknown)}: the attributes are {allowed}")
     alike, times = slots.counted()
-    jobs = np.bincount(alike.work, times, geography.n_blocks).astype(np.int64)  # as `Slots.jobs`
-    place = pooling.place(geography, jobs, alike.work)
+    place = pooling.place(geography, alike.jobs(geography.n_blocks, times), alike.work)
     key = _key(alike, slots.categories, pooling.by, place, policy)
     order = np.argsort(key, kind="stable")
     alike, times = alike.some(order), times[order]

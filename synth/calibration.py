@@ -320,8 +320,9 @@ def proved_loss(
     given = pool_class, retention, denominator
     with rigorous() as balls:
         gain, pruning = balls.number(pool_class.gain), pruning_gain(*given, balls)
-        losses = map(balls.log, (gain * pruning, gain, pruning))
-        return ProvedLoss(*map(upper_fraction, (*losses, *loss_bound(*given, balls, alike))))
+        failure, tail = map(upper_fraction, loss_bound(*given, balls, alike))
+        loss, block, coins = (upper_fraction(balls.log(odds)) for odds in (gain * pruning, gain, pruning))
+        return ProvedLoss(loss, block, coins, min(failure, Fraction(1)), tail)
 
 
 def _kept(cells: tuple[int, ...], retention: tuple[Fraction, ...], allowance: Fraction) -> tuple[int, ...]:

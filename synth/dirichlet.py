@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from synth._arrays import offsets_of
 from synth.calibration import (
     BudgetTooSmallError,
+    ProvedLoss,
     alike_classes,
     calibrate_class,
     group_pools,
@@ -173,14 +174,14 @@ class Dirichlet:
                 cells=c.cells,
                 prior=tuple(Fraction(a, q) for a in c.prior),
                 retention=retention,
-                block_loss=found.block_loss,
-                pruning_loss=found.pruning_loss,
-                epsilon=found.loss,
-                delta=found.failure,
+                block_loss=found.proved.block_loss,
+                pruning_loss=found.proved.pruning_loss,
+                epsilon=found.proved.loss,
+                delta=found.proved.failure,
                 # The tail is a delta at the class's own loss: of use where that is not above.
                 record_delta=(
-                    min(found.tail, found.person)
-                    if found.loss <= plan.epsilon and not presence
+                    min(found.proved.tail, found.person)
+                    if found.proved.loss <= plan.epsilon and not presence
                     else found.person
                 ),
             )
@@ -282,11 +283,7 @@ _calibrated = lru_cache(maxsize=8192)(calibrate_class)
 class _Bounds(NamedTuple):
     """What is certified of a class, upper ends."""
 
-    loss: Fraction  # U* + V
-    block_loss: Fraction
-    pruning_loss: Fraction
-    failure: Fraction
-    tail: Fraction
+    proved: ProvedLoss
     person: Fraction  # delta at the requested epsilon
     curve: tuple[Fraction, ...]  # delta at its parts
     pure: Fraction
@@ -297,18 +294,14 @@ def _bounds(
     c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool, alike: bool
 ) -> _Bounds:
     bound = presence_delta_bound if presence else partial(record_delta_bound, alike=alike)
-    loss = proved_loss(c, retention, q, alike)
+    proved = proved_loss(c, retention, q, alike)
     with rigorous() as balls:
 
         def person(at: Fraction) -> Fraction:
             return min(upper_fraction(bound(c, retention, q, at, balls)), Fraction(1))
 
         return _Bounds(
-            loss=loss.loss,
-            block_loss=loss.block_loss,
-            pruning_loss=loss.pruning_loss,
-            failure=min(loss.failure, Fraction(1)),
-            tail=loss.tail,
+            proved=proved,
             person=person(epsilon),
             curve=tuple(person(epsilon * part) for part in _CURVE),
             pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
@@ -345,7 +338,7 @@ def _first_bounds(
         found = found._replace(person=person(epsilon, found.person), curve=curve)
         gain = rational(c.gain)
         if gave_up(gain, lambda s: worst_occupied_cell(s, gain, balls)):
-            found = found._replace(failure=one, tail=one)
+            found = found._replace(proved=found.proved._replace(failure=one, tail=one))
     return found
 
 

@@ -440,11 +440,10 @@ class _Search:
         def one(exponent: int) -> Choices:
             return replace(own, thresholds=(2.0**exponent,))
 
-        # Smaller ones first: bounds for very few cells take long.
-        found = [times(-_descend(lambda e: self.value(times(-e)), 0, strides))]
+        found = [times(_descend(lambda e: self.value(times(e)), 0, strides))]
         if self._whole:
             middle = round(float(np.mean(np.log2(own.thresholds))))
-            found.append(one(-_descend(lambda e: self.value(one(-e)), -middle)))
+            found.append(one(_descend(lambda e: self.value(one(e)), middle)))
         return found
 
 
@@ -541,11 +540,11 @@ def _thresholds(
         sample = draw_sample(inputs, jobs, octave == size, SAMPLE_JOBS // 4, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
-        exponent = -_descend(  # smaller T first, as those of smaller pools are
+        exponent = _descend(
             lambda e, s=sample: expected_loss(  # type: ignore[misc]
-                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**-e,), pool_by=())
+                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,), pool_by=())
             ),
-            -exponent,
+            exponent,
             (1,) if found else _FAR,
         )
         found[size] = exponent
@@ -557,11 +556,12 @@ def _thresholds(
 
 
 def _descend(value: Callable[[int], float], start: int, strides: Sequence[int] = (1,)) -> int:
-    """Return where a function of a whole number has a minimum, walking downhill from a start.
+    """Return the exponent of T where a loss has a minimum, walking downhill from a start.
 
-    In strides that become smaller: long ones first pass over humps on the way to what is far. Where nothing
-    can be had at the start, the walk begins at the first smaller number where it can: larger cells are
-    certified with less.
+    Smaller ones first: bounds for very few cells take long, and smaller pools have smaller cells. In strides
+    that become smaller: long ones first pass over humps on the way to what is far. Where nothing can be had
+    at the start, the walk begins at the first larger number where it can: larger cells are certified with
+    less.
     """
     known: dict[int, float] = {}
 
@@ -573,10 +573,10 @@ def _descend(value: Callable[[int], float], start: int, strides: Sequence[int] =
         return known[point]
 
     best = start
-    while at(best) == inf and best > _SMALLEST:
-        best -= 1
+    while at(best) == inf and best < _LARGEST:
+        best += 1
     for stride in strides:
-        step = stride if at(best + stride) < at(best) else -stride
+        step = -stride if at(best - stride) < at(best) else stride
         while at(best + step) < at(best):
             best += step
     return best

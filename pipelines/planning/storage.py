@@ -278,8 +278,7 @@ def _tables(plan: ReleasePlan) -> Iterator[pa.Table]:
     geography, numeric, pools = plan.geography, plan.numeric, plan.pools
     blocks = {geography.block_level: geography.block_codes}
     for level in geography.levels:
-        units = geography.unit_of(level, np.arange(geography.n_blocks))
-        blocks[level] = _text(geography.codes(level), units)
+        blocks[level] = _text(geography.codes(level), geography.units_of_blocks(level))
     for name, part in geography.non_nesting_areas.items():
         blocks[name] = _text(part.codes, part.area)
     blocks |= {

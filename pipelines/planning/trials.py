@@ -119,7 +119,7 @@ def draw_sample(
     by : tuple of str
         Further attributes that the slots of the sample are to have.
     """
-    unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
+    unit = inputs.model.geography.units_of_blocks(inputs.model.level)
     of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
     present = np.flatnonzero(of_unit)
     # One in so many, by size: what units lose depends on it most, and each counts by its jobs.

@@ -374,7 +374,7 @@ class PublicRelease:
             (`unbroken`), NaN for external zones.
         """
         geography = self.geography
-        unit = geography.unit_of(level, np.arange(geography.n_blocks))
+        unit = geography.units_of_blocks(level)
         longitude = self.unbroken(geography.longitude)
         blocks = pd.DataFrame({"latitude": geography.latitude, "longitude": longitude})
         places = blocks.groupby(unit).mean()

@@ -125,7 +125,7 @@ def area_block_flows(
     if area is None:
         flows = release.unit_flows(block, block, [count]).rename(columns={count: "jobs"})
     else:
-        blocks = np.flatnonzero(geography.unit_of(area.level, np.arange(geography.n_blocks)) == area.unit)
+        blocks = np.flatnonzero(geography.units_of_blocks(area.level) == area.unit)
         column = ds.field("w_geocode" if of == "workers" else "h_geocode")
         rows = [
             data.to_table(

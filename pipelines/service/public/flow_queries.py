@@ -117,11 +117,12 @@ class Selection:
     @property
     def other_units(self) -> NDArray[np.int32]:
         """The unit of each block at the level of the other side."""
-        return _of_blocks(self.release, self.levels[self.other])
+        return self.release.geography.units_of_blocks(self.levels[self.other])
 
     def areas(self, side: Side) -> Int64:
         """Return the unit of each block on a side; where that is a sum, 0 in it and -1 outside."""
-        of_block, units = _of_blocks(self.release, self.levels[side]).astype(np.int64), self.units[side]
+        of_block = self.release.geography.units_of_blocks(self.levels[side]).astype(np.int64)
+        units = self.units[side]
         if side not in self.question.sums:
             return of_block
         return np.zeros_like(of_block) if units is None else np.where(np.isin(of_block, units), 0, -1)
@@ -176,11 +177,6 @@ class FlowTables:
     def close(self) -> None:
         """Close all files."""
         self._open.cache_clear()
-
-
-@lru_cache(maxsize=4 * _OPEN)
-def _of_blocks(release: PublicRelease, level: str) -> NDArray[np.int32]:
-    return release.geography.unit_of(level, np.arange(release.geography.n_blocks))
 
 
 def invalid(detail: str) -> ServiceError:
@@ -289,7 +285,7 @@ def _inside(release: PublicRelease, side: Side, level: str, unit: int, of: str) 
         after = starts[unit + 1] if unit + 1 < len(starts) else geography.n_blocks
         first, last = geography.unit_of(of, [starts[unit], after - 1])
         return np.arange(first, last + 1, dtype=np.int64)
-    inside, of_block = _of_blocks(release, level) == unit, _of_blocks(release, of)
+    inside, of_block = release.geography.units_of_blocks(level) == unit, release.geography.units_of_blocks(of)
     units = np.unique(of_block[inside])
     if not inside[np.isin(of_block, units)].all():
         block = geography.block_level
@@ -370,7 +366,7 @@ def _batches(
 @lru_cache(maxsize=4 * _OPEN)
 def _blocks_by_area(release: PublicRelease, level: str) -> tuple[Int64, Int64]:
     """Blocks in the order of their areas, and where those of each area begin and the last ones end."""
-    of_block = _of_blocks(release, level)
+    of_block = release.geography.units_of_blocks(level)
     sizes = np.bincount(of_block, minlength=release.geography.n_units(level))
     return np.argsort(of_block, kind="stable"), np.append(0, np.cumsum(sizes))
 
@@ -463,7 +459,7 @@ def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None
 def _whole_areas(selection: Selection, draws: PosteriorDraws) -> Int64:
     """The home area of each block; -1 for areas that cut those of the draws."""
     areas, geography = selection.areas("home"), selection.release.geography
-    first = geography.starts(draws.home_level)[_of_blocks(selection.release, draws.home_level)]
+    first = geography.starts(draws.home_level)[geography.units_of_blocks(draws.home_level)]
     cut = areas != areas[first]
     cut_areas = np.union1d(areas[cut], areas[first][cut])
     return np.where(np.isin(areas, cut_areas), -1, areas) if cut_areas.size else areas

@@ -366,7 +366,7 @@ class PosteriorDraws:
         starts = geography.starts(finest)
         if isinstance(areas, np.ndarray):
             of_unit = np.asarray(areas, np.int64)[starts]
-            if not np.array_equal(of_unit[geography.unit_of(finest, np.arange(geography.n_blocks))], areas):
+            if not np.array_equal(of_unit[geography.units_of_blocks(finest)], areas):
                 raise PublicReleaseError(f"{side} are known by {finest}, and areas cut some of its units")
             return of_unit
         if isinstance(areas, str):

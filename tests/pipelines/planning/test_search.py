@@ -266,14 +266,14 @@ def test_descent_finds_the_bottom_of_a_valley() -> None:
         assert len(asked) == len(set(asked)) <= abs(bottom - start) + 3
 
 
-def test_descent_from_what_cannot_be_had_begins_at_smaller_numbers() -> None:
-    for start, last in itertools.product((0, 5, search._LARGEST), (-3, -7)):
+def test_descent_from_what_cannot_be_had_begins_at_larger_numbers() -> None:
+    for start, first in itertools.product((0, -5, search._SMALLEST), (3, 7)):
 
-        def value(point: int, last: int = last) -> float:
-            return float("inf") if point > last else abs(point + 6)
+        def value(point: int, first: int = first) -> float:
+            return float("inf") if point < first else abs(point - 6)
 
-        assert _descend(value, start) == min(-6, last)
-        assert _descend(lambda _: float("inf"), start) == search._SMALLEST
+        assert _descend(value, start) == max(6, first)
+        assert _descend(lambda _: float("inf"), start) == search._LARGEST
 
 
 def test_classes_that_are_not_searched_lie_between_their_neighbours(
@@ -288,7 +288,7 @@ def test_classes_that_are_not_searched_lie_between_their_neighbours(
 
     def best(value: object, start: int, strides: object) -> int:
         asked.append(start)
-        return 2 * len(asked)
+        return -2 * len(asked)
 
     monkeypatch.setattr(search, "_FEWEST_JOBS", 0)
     monkeypatch.setattr(search, "_descend", best)
@@ -296,7 +296,7 @@ def test_classes_that_are_not_searched_lie_between_their_neighbours(
     found = np.log2(search._thresholds(config, inputs, jobs, start, workload).thresholds)
     assert found.size == classes
     assert len(asked) == -(-classes // search._EVERY)
-    assert asked == [2 * i for i in range(len(asked))]  # each begins at the answer of the one before
+    assert asked == [-2 * i for i in range(len(asked))]  # each begins at the answer of the one before
     assert (np.diff(found[:: search._EVERY]) == 2).all()
     assert (np.diff(found) >= 0).all()
 
