@@ -196,19 +196,17 @@ class MicrodataJobs:
         files = files_of(self.path)
         seen: list[npt.NDArray[np.uint64]] = []
         same: list[npt.NDArray[np.uint64]] = []  # rows of each file
+        lengths: list[int] = []
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
             secret = self.policy.secret
-            labels = dict.fromkeys((*by, *secret, *(self.attributes if len(files) > 1 else ()), *workers))
-            frame = self._read(path, tuple(labels), origins=True)
+            every = self.attributes if workers and len(files) > 1 else ()
+            frame = self._read(path, tuple(dict.fromkeys((*by, *secret, *every, *workers))), origins=True)
+            lengths.append(len(frame))
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
-            if len(files) > 1:
-                hashed = pd.util.hash_pandas_object(frame[sorted(frame.columns.astype(str))], index=False)
-                # Without workers, rows of different jobs may be equal; those of whole files are not.
-                hashes: npt.NDArray[np.uint64] = np.asarray(hashed, np.uint64)
-                same.append(np.unique(hashes) if workers else _digest(hashes))
-                del hashed, hashes
+                if len(files) > 1:
+                    same.append(np.unique(_hash_rows(frame)))
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work, others=others)
@@ -232,6 +230,10 @@ class MicrodataJobs:
             column=self.worker,
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
         )
+        if not workers:  # rows of different jobs may be equal; those of whole files are not
+            same = [
+                self._digest(path) for path, n in zip(files, lengths, strict=True) if lengths.count(n) > 1
+            ]
         what = "rows, with the same worker, home, workplace and attributes, are" if workers else "tables are"
         refuse_any(
             files[0],
@@ -240,6 +242,12 @@ class MicrodataJobs:
             column=self.worker,
             fix="name each file once (see what * and ? in jobs.file match)",
         )
+
+    def _digest(self, path: str | os.PathLike[str]) -> npt.NDArray[np.uint64]:
+        """Return one hash of all rows of a file, the same in whatever order they are."""
+        labels = dict.fromkeys((*self.attributes, *self.policy.secret))
+        rows = _hash_rows(self._read(path, tuple(labels), origins=True))
+        return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
 
     def _homes(self, codes: pd.Series, path: str | os.PathLike[str]) -> Int32:
         column = str(codes.name)
@@ -317,6 +325,6 @@ class MicrodataJobs:
             )
 
 
-def _digest(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return one hash of the hashes of rows, the same in whatever order they are."""
-    return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64) ^ np.uint64(rows.size)]))
+def _hash_rows(frame: pd.DataFrame) -> npt.NDArray[np.uint64]:
+    hashed = pd.util.hash_pandas_object(frame[sorted(frame.columns.astype(str))], index=False)
+    return np.asarray(hashed, np.uint64)

@@ -75,9 +75,13 @@ def keep_homes(
     known = plan.numeric.record_range is None
     slots = pools.slots.jobs(geography.n_blocks)
     finder = geo_data.PoolFinder(pools, geography)
-    first = np.array([pools.start for pools in batches(plan, batch_jobs)])
+    slices = batches(plan, batch_jobs)
+    sizes = [part.stop - part.start for part in slices]
+    sizes[-1] += 1  # for those of no pool
+    # Numbers of two bytes, as those of batches mostly are, are sorted ten times as fast.
+    batch_of_pool = np.repeat(np.arange(len(slices), dtype=np.min_scalar_type(len(slices))), sizes)
     if not known:  # a batch may have no record at all
-        for one in range(first.size):
+        for one in range(len(slices)):
             staging.add_homes(one, np.zeros((3, 0), np.int32))
     of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
     counts = [np.zeros(int(groups.table.offsets[-1]), np.int64) for groups in plan.further]
@@ -92,15 +96,14 @@ def keep_homes(
             group = groups.find(records)
             some = (pool < pools.n.size) & (group < groups.table.n.size)
             count += count_cells(groups.table, group[some], records.home[some])
-        batch = np.searchsorted(first, pool, side="right") - 1
-        # Numbers of two bytes, as those of batches mostly are, are sorted ten times as fast.
-        order = np.argsort(batch.astype(np.min_scalar_type(first.size)), kind="stable")
+        batch = batch_of_pool[pool]
+        order = np.argsort(batch, kind="stable")
         if not known:
             order = order[pool[order] < pools.n.size]
         homes = np.stack([pool[order].astype(np.int32), records.work[order], records.home[order]])
         present, begin = np.unique(batch[order], return_index=True)
         for one, a, b in zip(present.tolist(), begin, np.append(begin, order.size)[1:], strict=True):
-            staging.add_homes(one, homes[:, a:b])
+            staging.add_homes(one, np.ascontiguousarray(homes[:, a:b]))  # else number by number
     if known and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
         raise ValueError(_OTHERS)
     for table, count in enumerate(counts, start=1):
