@@ -25,7 +25,8 @@ def inside_share(slots: Slots, attribute: str) -> float:
     float
         In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
     """
-    counts, n, share = count_categories(slots, attribute, slots.work)
+    alike, times = slots.counted()
+    counts, n, share = count_categories(alike, times, attribute, alike.work)
     several = n > 1
     inside = (n[several] ** 2 - (counts[several] ** 2).sum(axis=1)) / (n[several] - 1)
     of_all = float((share * (1 - share)).sum() * n[several].sum())
@@ -33,12 +34,15 @@ def inside_share(slots: Slots, attribute: str) -> float:
 
 
 def count_categories(
-    slots: Slots, attribute: str, place: NDArray[np.int32]
+    alike: Slots, times: NDArray[np.int64], attribute: str, place: NDArray[np.int32]
 ) -> tuple[Float64, Float64, Float64]:
-    """Return jobs by place and category, of places with any; jobs by place; the share of each category."""
-    wide = len(slots.categories[attribute])
+    """Return jobs by place and category, of places with any; jobs by place; the share of each category.
+
+    Of `Slots.counted`, and the place of each of them.
+    """
+    wide = len(alike.categories[attribute])
     places = int(place.max(initial=-1)) + 1
-    counts = np.bincount(place.astype(np.int64) * wide + slots.attributes[attribute], minlength=places * wide)
-    counts = counts.reshape(places, wide)
-    table: Float64 = counts[counts.any(axis=1)].astype(np.float64)
-    return table, table.sum(axis=1), table.sum(axis=0) / max(1, len(slots))
+    cell = place.astype(np.int64) * wide + alike.attributes[attribute]
+    counts = np.bincount(cell, times, places * wide).reshape(places, wide)
+    table = counts[counts.any(axis=1)].astype(np.float64, copy=False)
+    return table, table.sum(axis=1), table.sum(axis=0) / max(1, int(times.sum()))

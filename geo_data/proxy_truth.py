@@ -323,8 +323,10 @@ def attribute_concentrations(
         The concentration of each attribute: the larger, the more alike units are.
     """
     found = dict.fromkeys(policy.secret, _OF_SECRETS)
+    alike, times = slots.counted()
+    unit = geography.unit_of(level, alike.work)
     for name in slots.categories:
-        counts, n, share = count_categories(slots, name, geography.unit_of(level, slots.work))
+        counts, n, share = count_categories(alike, times, name, unit)
         spread = float((share * (1 - share)).sum())
         # Squares of Dirichlet-multinomial counts are sum n p (1 - p) (n + c) / (1 + c), c the concentration.
         square = float(((counts - n[:, None] * share) ** 2).sum())

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 import synth
-from geo_data.category_counts import inside_share
+from geo_data.category_counts import count_categories, inside_share
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from pipelines.planning.measured import table_in_words
@@ -306,12 +306,11 @@ def most_telling(geography: Geography, level: str, slots: Slots) -> str | None:
     the first; None where jobs have no attributes.
     """
     best, most = None, -1.0
-    for name, categories in slots.categories.items():
-        unit = geography.unit_of(level, slots.work).astype(np.int64)
-        wide = len(categories)
-        counts = np.bincount(unit * wide + slots.attributes[name], minlength=geography.n_units(level) * wide)
-        counts = counts.reshape(-1, wide)
-        expected = counts.sum(axis=1, keepdims=True) * (counts.sum(axis=0) / counts.sum())
+    alike, times = slots.counted()
+    unit = geography.unit_of(level, alike.work)
+    for name in slots.categories:
+        counts, n, share = count_categories(alike, times, name, unit)
+        expected = n[:, None] * share
         telling = count_variation(counts, expected) * inside_share(slots, name)
         if telling > most:
             best, most = name, telling
