@@ -40,13 +40,15 @@ def pull(
 ) -> Float64:
     """Return w(u) times what `table` (`by_chord`) says of u and d, for every unit u, rows adding to 1.
 
-    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `own` says what a unit is to itself. A
+    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `own` says what each d is to itself. A
     unit without a place is as far as the farthest that has one.
     """
     n = x.size
     result = np.empty((units.size, n))
     chord, placed = np.empty(n), ~np.isnan(x)
-    bits = chord.view(np.int64)
+    bits = chord.view(np.uint64)  # so that no index is asked whether it is negative
+    rest, first = np.uint64(_REST), np.uint64(_FIRST << _STEPS)
+    below = np.uint64((1 << _REST) - 1)
     whole = placed.all()
     fourth = n // 4
     # Loops over plain arrays without a branch, of which the compiler makes vectors.
@@ -57,10 +59,10 @@ def pull(
             square = 2.0 - 2.0 * (x_d * x[u] + y_d * y[u] + z_d * z[u])
             chord[u] = square if square > 2.0**-52 else 2.0**-52  # also of NaN
         for u in range(n):
-            at = (bits[u] >> _REST) - (_FIRST << _STEPS)
-            part = (bits[u] & ((1 << _REST) - 1)) * 2.0**-_REST
-            mine[u] = (table[at] + part * (table[at + 1] - table[at])) * weight[u]
-        mine[d] = own[d] * weight[d]
+            at = (bits[u] >> rest) - first
+            between = np.int64(bits[u] & below) * 2.0**-_REST
+            mine[u] = (table[at] + between * (table[at + np.uint64(1)] - table[at])) * weight[u]
+        mine[d] = own[row] * weight[d]
         if not whole:
             least = np.inf
             for u in range(n):
@@ -105,14 +107,17 @@ def rounded(shares: Float64, scale: float) -> tuple[Int64, NDArray[np.int32], ND
     """
     count = np.zeros(shares.shape[0], np.int64)
     for i in range(shares.shape[0]):
-        for u in range(shares.shape[1]):
-            count[i] += shares[i, u] * scale + 0.5 >= 1.0
+        row, found = shares[i], 0
+        for u in range(row.size):
+            found += row[u] * scale + 0.5 >= 1.0
+        count[i] = found
     unit, share = np.empty(count.sum(), np.int32), np.empty(count.sum(), np.int32)
     k = 0
     for i in range(shares.shape[0]):
-        for u in range(shares.shape[1]):
-            if shares[i, u] * scale + 0.5 >= 1.0:
-                unit[k], share[k] = u, np.floor(shares[i, u] * scale + 0.5)
+        row = shares[i]
+        for u in range(row.size):
+            if row[u] * scale + 0.5 >= 1.0:
+                unit[k], share[k] = u, np.floor(row[u] * scale + 0.5)
                 k += 1
     return count, unit, share
 

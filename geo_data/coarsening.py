@@ -335,7 +335,7 @@ def coarsen(
             listed,
         )
 
-    made = in_batches(cells_of, needed.size)
+    made = in_batches(cells_of, needed.size, model.n_units)
     lengths, cuts, strata, listed = map(list, zip(*made, strict=True))
     counts, units, shares = map(list, zip(*listed, strict=True))
     stratum, used = _taken(strata), len(grid)
