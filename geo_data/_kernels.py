@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["added_up", "by_chord", "cut", "doublings", "pull", "retarget", "rounded", "running", "scale"]
+__all__ = ["added_up", "by_chord", "cuts", "doublings", "pull", "retarget", "rounded", "running", "scale"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -40,13 +40,15 @@ def pull(
 ) -> Float64:
     """Return w(u) times what `table` (`by_chord`) says of u and d, for every unit u, rows adding to 1.
 
-    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `own` says what a unit is to itself. A
+    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `own` says what each d is to itself. A
     unit without a place is as far as the farthest that has one.
     """
     n = x.size
     result = np.empty((units.size, n))
     chord, placed = np.empty(n), ~np.isnan(x)
-    bits = chord.view(np.int64)
+    bits = chord.view(np.uint64)  # so that no index is asked whether it is negative
+    rest, first = np.uint64(_REST), np.uint64(_FIRST << _STEPS)
+    below = np.uint64((1 << _REST) - 1)
     whole = placed.all()
     fourth = n // 4
     # Loops over plain arrays without a branch, of which the compiler makes vectors.
@@ -57,10 +59,10 @@ def pull(
             square = 2.0 - 2.0 * (x_d * x[u] + y_d * y[u] + z_d * z[u])
             chord[u] = square if square > 2.0**-52 else 2.0**-52  # also of NaN
         for u in range(n):
-            at = (bits[u] >> _REST) - (_FIRST << _STEPS)
-            part = (bits[u] & ((1 << _REST) - 1)) * 2.0**-_REST
-            mine[u] = (table[at] + part * (table[at + 1] - table[at])) * weight[u]
-        mine[d] = own[d] * weight[d]
+            at = (bits[u] >> rest) - first
+            between = np.int64(bits[u] & below) * 2.0**-_REST
+            mine[u] = (table[at] + between * (table[at + np.uint64(1)] - table[at])) * weight[u]
+        mine[d] = own[row] * weight[d]
         if not whole:
             least = np.inf
             for u in range(n):
@@ -105,14 +107,17 @@ def rounded(shares: Float64, scale: float) -> tuple[Int64, NDArray[np.int32], ND
     """
     count = np.zeros(shares.shape[0], np.int64)
     for i in range(shares.shape[0]):
-        for u in range(shares.shape[1]):
-            count[i] += shares[i, u] * scale + 0.5 >= 1.0
+        row, found = shares[i], 0
+        for u in range(row.size):
+            found += row[u] * scale + 0.5 >= 1.0
+        count[i] = found
     unit, share = np.empty(count.sum(), np.int32), np.empty(count.sum(), np.int32)
     k = 0
     for i in range(shares.shape[0]):
-        for u in range(shares.shape[1]):
-            if shares[i, u] * scale + 0.5 >= 1.0:
-                unit[k], share[k] = u, np.floor(shares[i, u] * scale + 0.5)
+        row = shares[i]
+        for u in range(row.size):
+            if row[u] * scale + 0.5 >= 1.0:
+                unit[k], share[k] = u, np.floor(row[u] * scale + 0.5)
                 k += 1
     return count, unit, share
 
@@ -188,90 +193,27 @@ def scale(shares: Float64, starts: Int64, factor: Float64) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def running(measure: Float64) -> Float64:
-    """Return the sums of what comes before each entry, and of all, in less than half the time of numpy's."""
-    result = np.empty(measure.size + 1)
-    total = 0.0
-    for u in range(measure.size):
-        result[u] = total
-        total += measure[u]
-    result[-1] = total
+def running(measures: Float64) -> Float64:
+    """Return the sums of what comes before each entry of each row, and of all, shape (g, n + 1)."""
+    g, n = measures.shape
+    result = np.empty((g, n + 1))
+    # Two rows side by side, as each sum waits for the one before it; the last of an odd number beside itself.
+    for i in range(0, g, 2):
+        j = min(i + 1, g - 1)
+        one, other = 0.0, 0.0
+        for u in range(n):
+            result[i, u], result[j, u] = one, other
+            one += measures[i, u]
+            other += measures[j, u]
+        result[i, n], result[j, n] = one, other
     return result
-
-
-@numba.njit(cache=True, nogil=True)
-def cut(
-    starts: Int64,
-    children: Int64,
-    depth_offset: Int64,
-    longest: int,
-    unit: NDArray[np.int32],
-    part: Float64,
-    measure: Float64,
-    sums: Float64,
-    least: float,
-    run: float,
-    deepest: int,
-) -> NDArray[np.int32]:
-    """Return the first block of every cell of a cut (`Tree.cut`), sorted.
-
-    Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `children` (the first child of
-    each, as a number of the next depth), `unit` and `part` (the unit in which a node begins, and how much of
-    that comes before it). One entry more follows the nodes of a depth: a node ends where the next one begins.
-    `sums` is `running` of `measure`.
-    No node has more than `longest` children.
-    """
-    cells, count = np.empty(starts[-1], np.int32), 0
-    mass = np.empty(longest)
-    # Depth first, which is the order of the blocks: the siblings here[t]:stop[t] are to be done at depth t.
-    here, stop = np.zeros(deepest + 1, np.int64), np.ones(deepest + 1, np.int64)
-    depth = 0
-    while depth >= 0:
-        node, past = depth_offset[depth] + here[depth], depth_offset[depth] + stop[depth]
-        before = sums[unit[node]] + measure[unit[node]] * part[node]
-        first, length, total = node, 0, 0.0
-        while node < past:
-            after = sums[unit[node + 1]] + measure[unit[node + 1]] * part[node + 1]
-            fine = after - before >= least
-            if not fine:
-                mass[length] = after - before
-                total += mass[length]
-                length += 1
-            elif length == 0 and depth == deepest:  # a cell of its own
-                cells[count] = starts[node]
-                count += 1
-                first = node + 1
-            else:
-                break  # after the stretch before it
-            before = after
-            node += 1
-        # A stretch of siblings that end becomes as many cells of equal measure as fit best.
-        if length > 0:
-            pieces = 1.0 if np.isinf(run) or run <= 0.0 else max(1.0, np.rint(total / run))
-            done, previous = 0.0, -1.0
-            for j in range(length):
-                piece = np.floor((done + mass[j] / 2.0) / total * pieces) if total > 0.0 else 0.0
-                piece = min(piece, pieces - 1.0)  # a sibling of no measure at the end is beyond the last
-                done += mass[j]
-                if run == 0.0 or piece != previous:
-                    cells[count] = starts[first + j]
-                    count += 1
-                previous = piece
-        here[depth] = node - depth_offset[depth]
-        if node == past:
-            depth -= 1
-        elif depth < deepest:
-            here[depth] += 1
-            depth += 1
-            here[depth], stop[depth] = children[node], children[node + 1]
-    return cells[:count].copy()
 
 
 @numba.njit(cache=True, nogil=True)
 def doublings(
     cells: NDArray[np.int32],
     end: int,
-    unit: NDArray[np.int32],
+    unit: NDArray[np.uint32],
     part: Float64,
     measure: Float64,
     sums: Float64,
@@ -279,9 +221,11 @@ def doublings(
 ) -> NDArray[np.uint8]:
     """Return how often the mean of cells must be doubled to give the measure of each (`Tree.doublings`).
 
-    `unit` and `part` are of blocks, as those of nodes are for `cut`.
+    `unit` and `part` are of blocks, as those of nodes are for `cuts`; `sums` is `running` of `measure`.
     """
     result = np.zeros(cells.size, np.uint8)
+    if most == 0:
+        return result
     first = sums[unit[cells[0]]] + measure[unit[cells[0]]] * part[cells[0]]
     mean = (sums[unit[end]] + measure[unit[end]] * part[end] - first) / cells.size
     before = first
@@ -294,3 +238,131 @@ def doublings(
             limit *= 2.0
         before = after
     return result
+
+
+@numba.njit(cache=True, nogil=True)
+def _cut(
+    starts: Int64,
+    children: Int64,
+    depth_offset: Int64,
+    unit: NDArray[np.uint32],
+    part: Float64,
+    measure: Float64,
+    sums: Float64,
+    least: float,
+    run: float,
+    deepest: int,
+    middle: Float64,
+    cells: NDArray[np.int32],
+) -> int:
+    """Write the first block of every cell of a cut into `cells`, and return how many there are.
+
+    `sums` is `running` of `measure`. `middle` has room for as many numbers as a node has children, `cells`
+    for one more than there are blocks.
+    """
+    count = 0
+    # Depth first, which is the order of the blocks: the siblings here[t]:stop[t] are to be done at depth t.
+    here, stop = np.zeros(deepest + 1, np.int64), np.ones(deepest + 1, np.int64)
+    depth = 0
+    while depth >= 0:
+        node, past = depth_offset[depth] + here[depth], depth_offset[depth] + stop[depth]
+        before = sums[unit[node]] + measure[unit[node]] * part[node]
+        first, length, total = node, 0, 0.0
+        while node < past:
+            after = sums[unit[node + 1]] + measure[unit[node + 1]] * part[node + 1]
+            mass = after - before
+            if mass < least:
+                middle[length] = total + mass / 2.0
+                total += mass
+                length += 1
+            elif length == 0 and depth == deepest:  # a cell of its own
+                cells[count] = starts[node]
+                count += 1
+                first = node + 1
+            else:
+                break  # after the stretch before it
+            before = after
+            node += 1
+        # A stretch of siblings that end becomes as many cells of equal measure as fit best.
+        if length > 0 and run == 0.0:
+            for j in range(length):
+                cells[count + j] = starts[first + j]
+            count += length
+        elif length > 0:
+            cells[count] = starts[first]
+            count += 1
+            pieces = np.rint(total / run)
+            if pieces > 1.0:
+                for j in range(length):  # one of no measure at the end is beyond the last
+                    middle[j] = min(np.floor(middle[j] / total * pieces), pieces - 1.0)
+                for j in range(1, length):
+                    cells[count] = starts[first + j]
+                    count += middle[j] != middle[j - 1]
+        here[depth] = node - depth_offset[depth]
+        if node == past:
+            depth -= 1
+        elif depth < deepest:
+            here[depth] += 1
+            depth += 1
+            here[depth], stop[depth] = children[node], children[node + 1]
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def cuts(
+    starts: Int64,
+    children: Int64,
+    depth_offset: Int64,
+    longest: int,
+    unit: NDArray[np.uint32],
+    part: Float64,
+    shares: Float64,
+    row: Int64,
+    least: Float64,
+    run: Float64,
+    deepest: int,
+    most: int,
+) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+    """Return how many cells each cut of rows of `shares` has, their first blocks, and their `doublings`.
+
+    Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `children` (the first child of
+    each, as a number of the next depth), `unit` and `part` (the unit in which a node begins, and how much of
+    that comes before it). One entry more follows the nodes of a depth: a node ends where the next one begins.
+    No node has more than `longest` children.
+
+    Cut i (`Tree.cut`) is of ``shares[row[i]]`` with ``least[i]`` and ``run[i]``. One that is asked for again
+    right after itself is not made again: a row's are in order of size, and many have the same limits.
+    """
+    n_blocks, blocks = starts[-1], depth_offset[-2]
+    counts, middle = np.zeros(row.size, np.int64), np.empty(longest)
+    cells, doubled, found = np.empty(2 * n_blocks, np.int32), np.empty(2 * n_blocks, np.uint8), 0
+    sums = running(shares)
+    for i in range(row.size):
+        if cells.size - found <= n_blocks:  # there may be as many as blocks
+            cells, doubled = np.append(cells, cells), np.append(doubled, doubled)
+        if i > 0 and row[i] == row[i - 1] and least[i] == least[i - 1] and run[i] == run[i - 1]:
+            count = counts[i] = counts[i - 1]
+            cells[found : found + count] = cells[found - count : found]
+            doubled[found : found + count] = doubled[found - count : found]
+            found += count
+            continue
+        own, before = shares[row[i]], sums[row[i]]
+        counts[i] = count = _cut(
+            starts,
+            children,
+            depth_offset,
+            unit,
+            part,
+            own,
+            before,
+            least[i],
+            run[i],
+            deepest,
+            middle,
+            cells[found:],
+        )
+        doubled[found : found + count] = doublings(
+            cells[found : found + count], n_blocks, unit[blocks:], part[blocks:], own, before, most
+        )
+        found += count
+    return counts, cells[:found].copy(), doubled[:found].copy()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from geo_data import _kernels
-from geo_data._model_tables import AT_A_TIME, FEWEST_JOBS, matrices, moments, proportional_fit
+from geo_data._model_tables import FEWEST_JOBS, at_a_time, matrices, moments, proportional_fit
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
@@ -192,7 +192,7 @@ class AreaTable:
             jobs = columns.data[at] * self.jobs[units]
             classes = self._classes(area)
             adding, mean, found = classes.matrix, np.zeros(self.parent.size), []
-            for part in np.array_split(np.arange(units.size), -(-units.size // AT_A_TIME)):
+            for part in np.array_split(np.arange(units.size), -(-units.size // at_a_time(self.jobs.size))):
                 every = shares(units[part]) @ self.origin
                 mean += jobs[part] @ every
                 found.append(every @ adding)

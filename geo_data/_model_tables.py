@@ -16,14 +16,13 @@ from geo_data import _kernels
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = ["AT_A_TIME", "FEWEST_JOBS", "ModelTable", "in_batches", "matrices", "moments", "proportional_fit"]
+__all__ = ["FEWEST_JOBS", "ModelTable", "at_a_time", "in_batches", "matrices", "moments", "proportional_fit"]
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 T = TypeVar("T")
 
-AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
-_FEW_BATCHES = 8
+_FEW = 128  # destinations of which threads would wait for one interpreter, as those of a trial
 _ROUNDS = 300  # of proportional fitting, at most; it converges geometrically
 _REACHED = 1e-9  # relative distance from the targets at which it ends
 FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
@@ -161,7 +160,7 @@ class ModelTable:
 
         def fit(row: int) -> None:
             members = np.arange(first[row], first[row + 1])
-            parts = np.array_split(members, -(-members.size // AT_A_TIME))
+            parts = np.array_split(members, -(-members.size // at_a_time(weight.size)))
             now = np.concatenate([self.by_origin(shares(part)) for part in parts])
             mine = weight[members] / weight[members].sum()
             target = mine[None] @ now
@@ -241,13 +240,19 @@ def _worth(group: Int, flow: Float64, variance: Float64, groups: int) -> Float64
     return np.divide(total, error, out=np.ones(groups), where=error > 0)
 
 
-def in_batches(work: Callable[[slice], T], n: int) -> list[T]:
-    """Do some work for all of n destinations, a batch at a time, on all processors; results in order.
+def at_a_time(n_units: int) -> int:
+    """Return how many destinations are handled together: as many as have shares of 4 MB, for caches."""
+    return max(4, min(16, 2**19 // n_units))
 
-    The work is numpy and compiled code, which lets threads run side by side.
+
+def in_batches(work: Callable[[slice], T], n: int, n_units: int) -> list[T]:
+    """Do some work for the shares of all of n destinations, some at a time, on all processors.
+
+    Results are in order. The work is numpy and compiled code, which lets threads run side by side.
     """
-    batches = [slice(at, min(at + AT_A_TIME, n)) for at in range(0, n, AT_A_TIME)]
-    if len(batches) <= _FEW_BATCHES:  # as of a trial: threads would wait for one interpreter
+    size = at_a_time(n_units)
+    batches = [slice(at, min(at + size, n)) for at in range(0, n, size)]
+    if n <= _FEW:
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, batches))

@@ -17,7 +17,7 @@ Five rules, by name:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -56,6 +56,7 @@ SHARE_SCALE = 2**16
 """What the integer shares of a destination add up to, before rounding."""
 
 _SMALLEST = 1e-300  # the least measure that is not nothing
+_TRIAL = 128  # most destinations of which cuts are kept, as those of a trial
 _DOUBLINGS = 8  # a prior is at most 2^8 times another
 
 _trees: WeakKeyDictionary[PublicModel, Tree] = WeakKeyDictionary()  # the planner coarsens again and again
@@ -273,51 +274,68 @@ def coarsen(
     unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
     tree = _tree(model)
     falling = -np.array([float(f) for f in grid])
-    needed, first = np.unique(unit, return_index=True)
+    needed, first, row = np.unique(unit, return_index=True, return_inverse=True)
     last = np.append(first[1:], unit.size)
     if any_unit:  # made for the first destination only
         of_part, same_part = np.unique(of_part, return_inverse=True)
         domain, unit, size = same_part[domain], unit[:1].repeat(of_part.size), size[:1].repeat(of_part.size)
         first, last = (np.full_like(first, of_part.size) for _ in range(2))
-        first[0] = 0
+        first[0], row = 0, np.zeros(of_part.size, np.int64)
     ends = policy.ends(model.geography.n_blocks)
     copies, n_blocks = policy.copies, model.geography.n_blocks
 
     def cells_of(rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8], _Listed]:
+        shares = model.shares(needed[rows])
+        listed = _kernels.rounded(shares, SHARE_SCALE)
+        domains = slice(int(first[rows][0]), int(last[rows][-1]))
+        of_row = row[domains] - rows.start
+        at_once: Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]] | None = None
+        if isinstance(rule, _BySize) and parts == 1:
+            sizes, place = np.unique(size[domains], return_inverse=True)
+            least, run = np.array([rule.limits(s) for s in sizes.tolist()])[place].T
+            limits = shares, of_row, least, run, most
+            counts, found, doubled = (
+                tree.cuts_once(needed[rows], *limits) if needed.size <= _TRIAL else tree.cuts(*limits)
+            )
+            if len(grid) == 1 and copies == 1:
+                return counts, found, doubled, listed
+            ends_of = np.cumsum(counts)[:-1]
+            at_once = zip(np.split(found, ends_of), np.split(doubled, ends_of), strict=True)
         cuts: list[NDArray[np.int32]] = []
         strata: list[NDArray[np.uint8]] = []
-        shares = model.shares(needed[rows])
-        for row, one, begin, end in zip(
-            map(Measure, shares), needed[rows], first[rows], last[rows], strict=True
+        measures = [Measure(of_units) for of_units in shares]
+        for r, one, s, p in zip(
+            of_row.tolist(), unit[domains], size[domains].tolist(), of_part[domains].tolist(), strict=True
         ):
-            for s, p in zip(size[begin:end].tolist(), of_part[begin:end].tolist(), strict=True):
-                own = row if parts == 1 else _of_part(tree, row, int(policy.parts[p]), int(ends[p]))
-                if parts == 1 and isinstance(rule, _BySize):
-                    cells, doublings = tree.cut_once(int(one), own, *rule.limits(float(s)), most)
-                else:
-                    cells = policy.within(rule(tree, int(one), own, float(s)), p)
-                    doublings = np.zeros(cells.size, np.uint8)
-                    if most:
-                        doublings = tree.doublings(own, cells, int(ends[p]), most)
-                cuts.append(cells)
-                stratum = doublings
-                if len(grid) > 1:
-                    bounds = np.append(cells, ends[p]).astype(np.int64)
-                    expected = s * np.diff(tree.up_to(own, bounds))
-                    # The last stratum whose retention is at least the expected count: rounded up.
-                    at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
-                    stratum = np.minimum(at_least, len(grid) - 1).astype(np.uint8)
-                    stratum = np.where((stratum == 0) & (doublings > 0), len(grid) - 1 + doublings, stratum)
-                strata.append(stratum)
+            own = measures[r]
+            if parts > 1:
+                own = _of_part(tree, own, int(policy.parts[p]), int(ends[p]))
+            if at_once is not None:
+                cells, doublings = next(at_once)
+            else:
+                cells = policy.within(rule(tree, int(one), own, float(s)), p)
+                doublings = np.zeros(cells.size, np.uint8)
+                if most:
+                    doublings = tree.doublings(own, cells, int(ends[p]), most)
+            cuts.append(cells)
+            stratum = doublings
+            if len(grid) > 1:
+                bounds = np.append(cells, ends[p]).astype(np.int64)
+                expected = s * np.diff(tree.up_to(own, bounds))
+                # The last stratum whose retention is at least the expected count: rounded up.
+                at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
+                stratum = np.minimum(at_least, len(grid) - 1).astype(np.uint8)
+                stratum = np.where((stratum == 0) & (doublings > 0), len(grid) - 1 + doublings, stratum)
+            strata.append(stratum)
         # As one array, for a nation's domains are many: in small pieces they would be scattered over memory.
         return (
             np.array([c.size * copies for c in cuts], np.int64),
             np.concatenate([np.zeros(0, np.int32), *(policy.in_copies(c, n_blocks) for c in cuts)]),
             np.concatenate([np.zeros(0, np.uint8), *(s for s in strata for _ in range(copies))]),
-            _kernels.rounded(shares, SHARE_SCALE),
+            listed,
         )
 
-    made = in_batches(cells_of, needed.size)
+    made = in_batches(cells_of, needed.size, model.n_units)
     lengths, cuts, strata, listed = map(list, zip(*made, strict=True))
     counts, units, shares = map(list, zip(*listed, strict=True))
     stratum, used = _taken(strata), len(grid)
@@ -333,7 +351,7 @@ def coarsen(
         domain=domain.astype(np.int32),
         unit=unit,
         size=size,
-        row=np.searchsorted(needed, unit).astype(np.int32),
+        row=row.astype(np.int32),
         share_offsets=np.append(0, np.cumsum(np.concatenate(counts))),
         share_unit=_taken(units),
         share=_taken(shares),

@@ -81,7 +81,7 @@ class Centres:
                 x,
                 y,
                 z,
-                decay.pull(self.spread),
+                decay.pull(self.spread[units]),
                 units.astype(np.int64),
                 weight,
                 _by_chord(decay),

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from geo_data import _kernels
 from geo_data.model import PublicModel
@@ -40,7 +41,7 @@ class Measure:
     @cached_property
     def before(self) -> Float64:
         """The measure of all units before each, shape (n_units + 1,): the last is that of all."""
-        return np.asarray(_kernels.running(self.of_units))
+        return np.asarray(_kernels.running(self.of_units[None])[0])
 
 
 class Tree:
@@ -80,7 +81,7 @@ class Tree:
         # Where every node begins: the unit, and how much of the unit comes before it.
         units, past = self.starts[self.unit_depth], ends[self.unit_depth]
         running = np.append(0, np.cumsum(model.weights)).astype(np.float64)
-        self._unit = np.searchsorted(units, self._starts, side="right").astype(np.int32) - 1
+        self._unit = np.searchsorted(units, self._starts, side="right").astype(np.uint32) - np.uint32(1)
         weight = running[past] - running[units]
         self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
         self._kept: dict[tuple[int, float, float, int], tuple[NDArray[np.int32], NDArray[np.uint8]]] = {}
@@ -127,35 +128,70 @@ class Tree:
         deepest : int, optional
             Depth at which nodes that are wanted fine become cells; by default that of the blocks.
         """
-        return np.asarray(
-            _kernels.cut(
-                self._starts,
-                self._children,
-                self._depth_offset,
-                self._longest,
-                self._unit,
-                self._part,
-                measure.of_units,
-                measure.before,
-                least,
-                run,
-                len(self.starts) - 1 if deepest is None else deepest,
-            )
+        deepest = len(self.starts) - 1 if deepest is None else deepest
+        return self._cuts(measure.of_units[None], np.zeros(1, np.int64), least, run, 0, deepest)[1]
+
+    def cuts(
+        self, shares: Float64, row: Int64, least: Float64, run: Float64, most: int
+    ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+        """Return many a `cut`, of rows of shares, and the `doublings` of their cells.
+
+        Parameters
+        ----------
+        shares : ndarray of float64, shape (g, n_units)
+        row : ndarray of int64, shape (n_cuts,)
+            Rising.
+        least, run : ndarray of float64, shape (n_cuts,)
+        most : int
+
+        Returns
+        -------
+        counts : ndarray of int64, shape (n_cuts,)
+            Cells of each.
+        cells : ndarray of int32, shape (n_cells,)
+            First block of each, those of one cut after those of another.
+        doublings : ndarray of uint8, shape (n_cells,)
+        """
+        return self._cuts(shares, row, least, run, most, len(self.starts) - 1)
+
+    def cuts_once(
+        self, units: NDArray[np.int32], shares: Float64, row: Int64, least: Float64, run: Float64, most: int
+    ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+        """Return the `cuts` of the model's shares of destinations, whose units are given.
+
+        They are kept where they were asked before: candidate plans have most of their cuts in common.
+        """
+        keys = [*zip(units[row].tolist(), least.tolist(), run.tolist(), repeat(most), strict=False)]
+        new = [i for i, key in enumerate(keys) if key not in self._kept]
+        counts, cells, doublings = self.cuts(shares, row[new], least[new], run[new], most)
+        ends = np.cumsum(counts)
+        pieces = zip(np.split(cells, ends), np.split(doublings, ends), strict=True)
+        made = dict(zip((keys[i] for i in new), pieces, strict=False))
+        if cells.size <= self._room:
+            self._kept |= made
+            self._room -= cells.size
+        found = [made.get(key) or self._kept[key] for key in keys]
+        return (
+            np.array([own.size for own, _ in found], np.int64),
+            np.concatenate([own for own, _ in found]),
+            np.concatenate([doubled for _, doubled in found]),
         )
 
-    def cut_once(
-        self, unit: int, shares: Measure, least: float, run: float, most: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Return the `cut` of the model's shares of a destination, and the `doublings` of its cells.
-
-        Both are kept where they were asked before: candidate plans have most of their cuts in common.
-        """
-        key = unit, least, run, most
-        found = self._kept.get(key)
-        if found is None:
-            cells = self.cut(shares, least, run)
-            found = cells, self.doublings(shares, cells, int(self._starts[-1]), most)
-            if cells.size <= self._room:
-                self._kept[key] = found
-                self._room -= cells.size
-        return found
+    def _cuts(
+        self, shares: Float64, row: Int64, least: ArrayLike, run: ArrayLike, most: int, deepest: int
+    ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+        counts, cells, doublings = _kernels.cuts(
+            self._starts,
+            self._children,
+            self._depth_offset,
+            self._longest,
+            self._unit,
+            self._part,
+            shares,
+            row,
+            np.full(row.shape, least),
+            np.full(row.shape, run),
+            deepest,
+            most,
+        )
+        return counts, cells, doublings

@@ -192,27 +192,48 @@ def test_joined_cells_are_of_about_the_run(blocks: list[int], run: int) -> None:
         assert sum(blocks[a:b]) <= whole / pieces + largest
 
 
+def test_cuts_of_rows_are_those_of_each_row() -> None:
+    tree = tree_of(geography([2, 3], [2]), [1, 3, 1, 1, 4])
+    shares = np.array([[0.4, 0.6], [0.9, 0.1], [0.5, 0.5]])
+    row = np.array([0, 0, 0, 1, 2, 2])
+    limits = np.array([(0.3, 0.3), (0.3, 0.3), (0.3, 0.0), (0.3, 0.0), (0.01, 0.01), (0.1, 0.1)]).T.copy()
+    counts, found, doublings = tree.cuts(shares, row, *limits, most=3)
+    assert counts.sum() == found.size == doublings.size > 2 * 5, "there is room for more than two cuts"
+    pieces = (np.split(array, np.cumsum(counts)[:-1]) for array in (found, doublings))
+    for r, least, run, own, doubled in zip(row, *limits, *pieces, strict=True):
+        alone = tree.cut(Measure(shares[r]), least, run)
+        assert own.tolist() == alone.tolist()
+        assert doubled.tolist() == tree.doublings(Measure(shares[r]), alone, 5, 3).tolist()
+    none = tree.cuts(shares, np.zeros(0, np.int64), np.zeros(0), np.zeros(0), 3)
+    assert [array.size for array in none] == [0, 0, 0]
+
+
 def test_cuts_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = tree_of(geography([2, 3], [2]), [1, 3, 1, 1, 4])
-    asked: list[float] = []
-    plain = Tree.cut
+    made: list[int] = []
+    plain = Tree.cuts
 
-    def counted(self: Tree, measure: Measure, least: float, run: float) -> np.ndarray:
-        asked.append(least)
-        return plain(self, measure, least, run)
+    def counted(
+        self: Tree, shares: np.ndarray, row: np.ndarray, *more: np.ndarray | int
+    ) -> tuple[np.ndarray, ...]:
+        made.append(row.size)
+        return plain(self, shares, row, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Tree, "cut", counted)
-    for least, run in ((0.3, 0.3), (0.3, 0.0), (0.1, 0.1)):
-        for unit, shares in enumerate(map(Measure, np.array([[0.4, 0.6], [0.9, 0.1]]))):
-            own = plain(tree, shares, least, run)
-            for _ in range(2):
-                cells, doublings = tree.cut_once(unit, shares, least, run, 3)
-                assert cells.tolist() == own.tolist()
-                assert doublings.tolist() == tree.doublings(shares, own, 5, 3).tolist()
-    assert len(asked) == 6, "each once"
+    monkeypatch.setattr(Tree, "cuts", counted)
+    units, shares, row = np.array([7, 9], np.int32), np.array([[0.4, 0.6], [0.9, 0.1]]), np.array([0, 0, 1])
+
+    def check(*limits: float) -> None:
+        least = np.array(limits)
+        kept, own = (
+            tree.cuts_once(units, shares, row, least, least, 3),
+            plain(tree, shares, row, least, least, 3),
+        )
+        assert [array.tolist() for array in kept] == [array.tolist() for array in own]
+
+    for limits in (0.3, 0.2, 0.3), (0.3, 0.2, 0.3), (0.3, 0.1, 0.3):
+        check(*limits)
+    assert made == [3, 0, 1], "each once"
     tree._room = 0
-    shares = Measure(np.array([0.4, 0.6]))
-    assert [tree.cut_once(0, shares, 0.2, 0.2, 3)[0].tolist() for _ in range(2)] == [
-        plain(tree, shares, 0.2, 0.2).tolist()
-    ] * 2
-    assert asked[6:] == [0.2, 0.2], "no more is kept"
+    check(0.05, 0.1, 0.3)
+    check(0.05, 0.1, 0.3)
+    assert made[3:] == [1, 1], "no more is kept"
