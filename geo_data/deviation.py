@@ -97,7 +97,14 @@ class Deviation:
         sides = weights @ np.stack([mean**2, m * mean], axis=1)
         if not mean.any():
             return None
-        from scipy.optimize import nnls  # takes its time
-
-        (common, inverse), _ = nnls(sides, np.maximum(weights @ excess, 0))
+        common, inverse = _not_negative(sides, np.maximum(weights @ excess, 0.0))
         return cls(round(float(common), 4), round(1 / inverse, 1) if inverse > 0 else float("inf"))
+
+
+def _not_negative(sides: Float64, wanted: Float64) -> Float64:
+    """Return the two numbers >= 0 with which sides >= 0, shape (2, 2), come nearest to what is wanted."""
+    both, _, rank, _ = np.linalg.lstsq(sides, wanted, rcond=None)
+    if rank == 2 and both.min() >= 0:
+        return np.asarray(both)
+    alone = np.diag(wanted @ sides / (sides**2).sum(axis=0))  # one of them is 0
+    return min(alone, key=lambda one: float(np.linalg.norm(sides @ one - wanted)))

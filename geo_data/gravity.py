@@ -12,6 +12,7 @@ tables enters. It is the oldest model of commuting (Zipf 1946; Wilson 1971); it 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -26,6 +27,11 @@ from geo_data.geography import Geography
 __all__ = ["Centres", "Decay", "centres", "fit_decay"]
 
 Float64 = NDArray[np.float64]
+
+_TINY = 1e-300  # what a share, or the table's expected flow, is at least
+_PRECISION = 1e-13  # of the loss of a worker, to which a decay is fitted
+_NEAR_ZERO = 0.01  # the least exponent from which the decay is sought
+_STEPS = 200  # of the search, at most; it takes ten
 
 
 @dataclass(frozen=True)
@@ -168,33 +174,86 @@ def fit_decay(
     Decay
         beta in [0, 6] and delta_0 in [0.05, 100] km; no decay where the table has nothing to tell.
     """
-    from scipy.optimize import minimize  # takes its time
-
     compared = inside & (inside.sum(axis=1, keepdims=True) > 1)
     if not (flow[compared].sum() > 0 and np.ptp(distance[np.isfinite(distance)]) > 0):
         return Decay()
 
-    seen = inside & (flow > 0)
-    row, counted = np.nonzero(seen)[0], flow[seen]
+    seen = np.nonzero(inside & (flow > 0))
+    counted = flow[seen] / flow[seen].sum()
+    asked = np.bincount(seen[0], counted, flow.shape[0])[:, None]
 
-    def loss(point: Float64) -> float:
-        expected = weight * Decay(float(point[0]), float(np.exp(point[1]))).pull(distance)
+    def expected_at(point: Float64) -> tuple[Float64, Float64, Float64, float]:
+        """Return what is expected between units and in the table, the sums of its rows, and the loss."""
+        expected = Decay(float(point[0]), float(np.exp(point[1]))).pull(distance)
+        expected *= weight
         expected /= expected.sum(axis=1, keepdims=True)
         table = aggregate(expected) * inside
-        share = table[seen] / np.maximum(table.sum(axis=1), 1e-300)[row]
-        return -float((counted * np.log(np.maximum(share, 1e-300))).sum()) / float(counted.sum())
+        total = np.maximum(table.sum(axis=1, keepdims=True), _TINY)
+        share = np.maximum(table[seen] / total[seen[0], 0], _TINY)
+        return expected, table, total, -float((counted * np.log(share)).sum())
 
-    bounds = [(0.0, 6.0), (np.log(0.05), np.log(100.0))]
+    def look(point: Float64) -> tuple[float, Float64, Float64]:
+        """Return the loss, its slopes by exponent and log offset, and how these are expected to change."""
+        expected, table, total, loss = expected_at(point)
+        far, share, scores = distance + np.exp(point[1]), table / total, []
+        for slope in (-np.log(far), point[0] * np.exp(point[1]) / -far):
+            change = expected * (slope - (expected * slope).sum(axis=1, keepdims=True))
+            score = aggregate(change) * inside / np.maximum(table, _TINY)
+            scores.append(score - (share * score).sum(axis=1, keepdims=True))
+        slopes = np.array([-(counted * score[seen]).sum() for score in scores])
+        return loss, slopes, np.array([[(asked * share * a * b).sum() for a in scores] for b in scores])
+
+    low, high = np.array([0.0, np.log(0.05)]), np.array([6.0, np.log(100.0)])
     # From the best of a coarse grid: the likelihood of a small table may have several humps.
-    grid = itertools.product(np.linspace(*bounds[0], 7), np.linspace(*bounds[1], 7))
-    start = min(grid, key=lambda point: loss(np.array(point)))
-    # Downhill along the gradient, then, because exponent and offset lie on a narrow ridge, without one.
-    near = minimize(loss, np.array(start), method="L-BFGS-B", bounds=bounds).x
-    step = np.where(near < [3.0, 2.0], 0.2, -0.2)
-    options = {
-        "initial_simplex": near + np.array([[0, 0], [1, 0], [0, 1]]) * step,
-        "xatol": 1e-5,
-        "fatol": 1e-12,
-    }
-    found = minimize(loss, near, method="Nelder-Mead", bounds=bounds, options=options)
-    return Decay(round(float(found.x[0]), 4), round(float(np.exp(found.x[1])), 4))
+    # Not from 0, where all offsets are alike, and a way down that begins at one of them may not be seen.
+    exponents, offsets = np.linspace(low, high, 7).T
+    grid = itertools.product(np.maximum(exponents, _NEAR_ZERO), offsets)
+    start = min(map(np.array, grid), key=lambda point: expected_at(point)[-1])
+    exponent, log_offset = _lowest(look, start, low, high).tolist()
+    return Decay(round(exponent, 4), round(math.exp(log_offset), 4))
+
+
+def _lowest(
+    look: Callable[[Float64], tuple[float, Float64, Float64]], point: Float64, low: Float64, high: Float64
+) -> Float64:
+    """Return where a function of two variables is least between bounds, downhill from a point.
+
+    `look` returns its value, its slopes and the curvature expected there. Flows are not as the model expects:
+    the curvature is corrected by how the slopes change (Broyden, Fletcher, Goldfarb and Shanno 1970), and the
+    search ends where neither that one nor, in case it went wrong, the one expected there leads further down.
+    """
+    value, slopes, expected = look(point)
+    curvature = expected
+    for _ in range(_STEPS):
+        step = _best_step(slopes, curvature, low - point, high - point)
+        promised = -slopes @ step
+        while promised > _PRECISION:
+            there = look(point + step)
+            if there[0] < value:
+                break
+            step, promised = step / 2, promised / 2
+        else:
+            if curvature is expected:
+                break
+            curvature = expected
+            continue
+        change = there[1] - slopes
+        if change @ step > 0:
+            pushed = curvature @ step
+            curvature = curvature + np.outer(change, change) / (change @ step)
+            curvature -= np.outer(pushed, pushed) / (step @ pushed)
+        point, (value, slopes, expected) = point + step, there
+    return point
+
+
+def _best_step(slopes: Float64, curvature: Float64, low: Float64, high: Float64) -> Float64:
+    """Return the step between bounds that is best for these slopes and curvature: inside, or on an edge."""
+    steps = [-np.linalg.pinv(curvature, hermitian=True) @ slopes]
+    if (steps[0] < low).any() or (steps[0] > high).any():
+        steps = []
+    for one, bound in itertools.product((0, 1), (low, high)):
+        other, step = 1 - one, bound.copy()
+        free = -(slopes[other] + curvature[other, one] * step[one]) / max(curvature[other, other], _TINY)
+        step[other] = np.clip(free, low[other], high[other])
+        steps.append(step)
+    return min(steps, key=lambda step: float(slopes @ step + step @ curvature @ step / 2))

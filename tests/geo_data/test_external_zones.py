@@ -213,6 +213,18 @@ def test_main_and_aux_are_one_set_of_jobs(
         LodesJobs(main, wide, home).records()
 
 
+def test_homes_of_one_zone_are_one_pair_where_they_are_written_alike(
+    wide: Geography, write: Callable[..., Path], refused: Refused
+) -> None:
+    a, b = (str(code) for code in wide.blocks[inside(wide)[[3, 40]]])
+    main = write(lodes((a, b), (b, b)), "main.csv")
+    own = [(a, "250173000000001"), (a, "250173000000002"), (b, "250173000000001")]
+    assert len(LodesJobs(main, wide, write(lodes(*own), "aux.csv")).records()) == 5
+    again = write(lodes(*own, own[1]), "again.csv")
+    with refused(again, "rows repeat an origin-destination pair", column="h_geocode", count=1):
+        LodesJobs(main, wide, again).records()
+
+
 def test_nobody_works_outside(wide: Geography, write: Callable[..., Path], refused: Refused) -> None:
     own = str(wide.blocks[inside(wide)[0]])
     path = write(lodes((FILLED[0], own)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from geo_data import Geography, distance_km
 from geo_data.gravity import Centres, Decay, centres, fit_decay
@@ -231,6 +233,52 @@ def test_no_other_decay_is_much_likelier(seed: int, exponent: float, offset: flo
 
     grid = [Decay(beta, offset) for beta in np.linspace(0, 6, 9) for offset in (0.05, 0.5, 2, 8, 30, 100)]
     assert likelihood(found) > max(map(likelihood, grid)) - 5e-4
+
+
+def a_table(seed: int) -> tuple[Float64, NDArray[np.bool_], Float64, Float64]:
+    """Return flows that follow a decay, that vary by more than chance, or that follow nothing."""
+    rng = np.random.default_rng(seed)
+    origins, rows = int(rng.integers(2, 20)), int(rng.integers(1, 12))
+    weight, distance = np.exp(rng.normal(0, 2, origins)), rng.uniform(0, 50, (rows, origins))
+    truth = Decay(float(rng.uniform(0, 6)), float(np.exp(rng.uniform(-3, 4.6))))
+    rate = expected_flows(truth, weight, distance)
+    if seed % 3 == 1:
+        rate *= rng.gamma(0.5, 2, rate.shape)
+    elif seed % 3 == 2:
+        rate = 2000 * rng.dirichlet(np.full(origins, 0.3), rows)
+    inside = rng.random(rate.shape) < (0.6 if seed % 2 else 1.0)
+    flow = rng.poisson(rate * np.exp(rng.uniform(-4, 1, (rows, 1)))).astype(float)
+    inside[:, :2], flow[0, 0] = True, flow[0, 0] + 1  # so that it has something to tell
+    return flow, inside, weight, distance
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_search_comes_as_low_as_one_of_scipy(seed: int) -> None:
+    """Downhill from the same grid; a ten-millionth is what rounding to four digits costs."""
+    table = flow, inside, weight, distance = a_table(seed)
+    seen = inside & (flow > 0)
+
+    def loss(point: Sequence[float]) -> float:
+        pull = weight * Decay(point[0], math.exp(point[1])).pull(distance)
+        share = pull / (pull * inside).sum(axis=1, keepdims=True)
+        return -float((flow[seen] * np.log(share[seen])).sum() / flow[seen].sum())
+
+    bounds = [(0.0, 6.0), (math.log(0.05), math.log(100.0))]
+    start = min(itertools.product(*(np.linspace(*ends, 7) for ends in bounds)), key=loss)
+    near = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x
+    tight = {"xatol": 1e-5, "fatol": 1e-12}
+    least = minimize(loss, near, method="Nelder-Mead", bounds=bounds, options=tight).fun
+    found = fit_decay(*table)
+    assert loss([found.exponent, math.log(found.offset)]) < least + 1e-7
+
+
+def test_a_way_down_from_no_decay_is_seen_at_any_offset() -> None:
+    """Where a decay of 0 is better than one of 1, but not than one between, at the offset that suits it."""
+    weight, distance = county(7)
+    truth = Decay(0.3, 40.0)
+    flow = expected_flows(truth, weight, distance)
+    found = fit_decay(flow, everywhere(flow), weight, distance)
+    assert found.exponent == pytest.approx(truth.exponent, abs=0.01)
 
 
 @pytest.mark.parametrize(

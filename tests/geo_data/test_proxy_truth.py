@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 from scipy.stats import chisquare
 
 from geo_data import (
@@ -274,6 +275,22 @@ def test_deviations_are_found_again() -> None:
     assert exact == Deviation(0.0, float("inf"))
     assert exact.halved() == exact
     assert Deviation(0.5, 10.0).halved() == Deviation(0.25, 20.0)
+
+
+@given(st.integers(0, 10**6))
+def test_a_measured_deviation_has_no_negative_part(seed: int) -> None:
+    """Found as scipy finds it, also where counts are nearer to the model than chance, or one has no part."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(3, 40))
+    m, p = rng.uniform(1, 3000, size), np.minimum(np.exp(rng.normal(-3, 2, size)), 1)
+    drawn = rng.poisson(m * p * rng.gamma(0.5, 2, size)).astype(np.float64) if seed % 3 else np.round(m * p)
+    weights = np.stack([np.ones(size), 1 / (1 + m * p)])
+    excess = weights @ ((drawn - m * p) ** 2 - m * p)
+    (common, inverse), _ = nnls(weights @ np.stack([(m * p) ** 2, m * m * p], axis=1), np.maximum(excess, 0))
+    found = Deviation.measured(drawn, m, p)
+    assert found is not None
+    assert found.common == pytest.approx(common, abs=1e-4)
+    assert 1 / found.concentration == pytest.approx(inverse, rel=0.1, abs=1e-9)
 
 
 def test_what_is_left_of_a_deviation_where_a_table_asked() -> None:
