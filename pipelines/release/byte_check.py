@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geo_data.od_files import GZIP_LEVEL, od_csv_text
@@ -86,16 +87,13 @@ def check_bytes(
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
         for kind, name in names.items():
-            if kind.endswith("_parquet"):
+            if not kind.endswith("_parquet"):
+                continue
+            if csv := names.get(kind.replace("_parquet", "_csv")):
+                levels = (None,) if own else _GZIP_LEVELS
+                others += _check_pair(folder, csv, name, levels, made_with.get("zlib"))
+            else:
                 others += _check_table(folder, name)
-        for csv, parquet in ((f"{kind}_csv", f"{kind}_parquet") for kind in ("od", "aux")):
-            levels = (None,) if own else _GZIP_LEVELS
-            if csv in names and not any(
-                _check_csv(folder, names[csv], names[parquet], level) for level in levels
-            ):
-                if made_with.get("zlib") == _here("zlib"):
-                    raise BytesError(f"{names[csv]}: zlib {_here('zlib')} compresses its rows otherwise")
-                others.append(names[csv])
     if others:
         return (
             f"nothing is beside the rows. How they are encoded was not compared in {len(others)} files that "
@@ -124,16 +122,59 @@ def _check_table(folder: Path, name: str) -> Iterator[str]:
                 yield part.relative_to(folder).as_posix()
 
 
+def _check_pair(
+    folder: Path, csv: str, parquet: str, levels: Sequence[int | None], zlib: str | None
+) -> Iterator[str]:
+    """Check a Parquet file and the CSV file beside it, and yield those that other libraries wrote.
+
+    The rows are read once for both.
+
+    Parameters
+    ----------
+    folder : Path
+    csv, parquet : str
+        Names of the files.
+    levels : sequence of int or None
+        As for `_check_csv`, that the CSV file may have been compressed with.
+    zlib : str or None
+        The version that the certificate says compressed it.
+    """
+    path, found = folder / parquet, list[bool]()
+
+    def write(target: io.RawIOBase) -> None:
+        with _writer(path, target) as writer:
+            found.append(_check_csv(folder, csv, parquet, _written(path, writer), levels[0]))
+
+    if not check_parquet_bytes(path, write):  # then nothing is written, and the CSV file not compared yet
+        yield parquet
+    left = levels[len(found) :]
+    if not any(found) and not any(_check_csv(folder, csv, parquet, row_groups(path), one) for one in left):
+        if zlib == _here("zlib"):
+            raise BytesError(f"{csv}: zlib {_here('zlib')} compresses its rows otherwise")
+        yield csv
+
+
 def _write_groups(path: Path, target: io.RawIOBase) -> None:
-    with pq.ParquetWriter(target, pq.read_schema(path), compression="zstd") as writer:
-        for group in row_groups(path):
-            writer.write_table(group)
+    with _writer(path, target) as writer:
+        for _ in _written(path, writer):
+            pass
 
 
-def _check_csv(folder: Path, csv: str, parquet: str, level: int | None) -> bool:
+def _writer(path: Path, target: io.RawIOBase) -> pq.ParquetWriter:
+    return pq.ParquetWriter(target, pq.read_schema(path), compression="zstd")
+
+
+def _written(path: Path, writer: pq.ParquetWriter) -> Iterator[pa.Table]:
+    """Yield the rows of a file as they are grouped in it, each group when it is written to another."""
+    for group in row_groups(path):
+        writer.write_table(group)
+        yield group
+
+
+def _check_csv(folder: Path, csv: str, parquet: str, groups: Iterator[pa.Table], level: int | None) -> bool:
     """Compare a CSV file with the rows of the Parquet file beside it; say if it is compressed as it is here.
 
-    It is not compressed again where `level` is None.
+    `groups` are those rows. The file is not compressed again where `level` is None.
 
     Each batch of a run wrote a member of the one and row groups of the other, full ones but the last. The
     file is unpacked as far as it has these rows, and at most one piece further.
@@ -141,7 +182,7 @@ def _check_csv(folder: Path, csv: str, parquet: str, level: int | None) -> bool:
     text = _Text(read_members(folder / csv, level, _PIECE))
     first = True
     ended = False
-    for group in row_groups(folder / parquet):
+    for group in groups:
         try:
             rows = od_csv_text(group, header=first)
         except ValueError:

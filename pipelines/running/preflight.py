@@ -129,9 +129,9 @@ def space_needed(plan: ReleasePlan) -> int:
     """Return how many bytes a run takes on disk at most after its plan is written, by a cautious estimate.
 
     Homes take 12 bytes a job. Data files are there twice while they are joined; of the demo region and of
-    Rhode Island a job takes about 7 bytes in all of them, and 20, with 1 for each column of counts, are
-    reckoned with. A cell of a measured table has a noisy count, kept and published, and a factor, 8 bytes
-    each; where several tables are fitted together, three numbers more.
+    Rhode Island a job takes about 8 bytes in all of them, 10 in their parts, and 20, with 1 for each column
+    of counts, are reckoned with. A cell of a measured table has a noisy count, kept and published, and a
+    factor, 8 bytes each; where several tables are fitted together, three numbers more.
     """
     jobs, columns = plan.numeric.pools.n_records, sum(map(len, plan.categories.values()))
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
