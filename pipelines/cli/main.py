@@ -16,7 +16,7 @@ from pipelines.cli.records import RECORDS
 from pipelines.cli.releases import RELEASES
 from pipelines.cli.service import SERVICE
 from pipelines.cli.views import VIEWS
-from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps
+from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
 
 __all__ = ["main"]
 
@@ -26,6 +26,7 @@ class _Verbs(click.Group):
         """Run a verb; whatever goes wrong in it is one clear error, and a signal ends it in order."""
         # Libraries that verbs load make many objects that stay: to look for rubbish among them takes time.
         gc.set_threshold(500_000)
+        keep_freed_memory()
         atexit.register(_leave_rubbish)
         # The threads that work are our own; those of OpenBLAS would wait beside them at full speed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
