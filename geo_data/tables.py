@@ -60,6 +60,7 @@ _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, howeve
 # Each distinct count is looked at once: most rows of a table of jobs have one of a few.
 _TEXTS = pa.dictionary(pa.int32(), pa.string())
 _PARQUET = b"PAR1"
+_BEGIN = 2**12  # bytes that are read at a time for the first two lines
 _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
 _NO_ROWS = "the file is empty: it has a header and no rows"
 _ENCODING = "the text is not UTF-8"
@@ -152,7 +153,7 @@ def _with(
 def _csv_header(path: Path) -> list[str]:
     with open_lines(path) as lines:
         data = b""
-        while data.count(b"\n") < 2 and (more := lines.read(BLOCK)):
+        while data.count(b"\n") < 2 and (more := lines.read(_BEGIN)):
             data += more
     line, _, rest = data.partition(b"\n")
     fault = fix = ""
