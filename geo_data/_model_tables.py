@@ -241,7 +241,7 @@ def _worth(group: Int, flow: Float64, variance: Float64, groups: int) -> Float64
 
 
 def at_a_time(n_units: int) -> int:
-    """Return how many destinations are handled together: as many as have shares of 4 MB, for caches."""
+    """Return how many destinations are handled together: 4 to 16, with shares of 4 MB if that is between."""
     return max(4, min(16, 2**19 // n_units))
 
 

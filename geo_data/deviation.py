@@ -98,13 +98,18 @@ class Deviation:
         if not mean.any():
             return None
         common, inverse = _not_negative(sides, np.maximum(weights @ excess, 0.0))
-        return cls(round(float(common), 4), round(1 / inverse, 1) if inverse > 0 else float("inf"))
+        return cls(round(float(common), 4), round(1 / float(inverse), 1) if inverse > 0 else float("inf"))
 
 
 def _not_negative(sides: Float64, wanted: Float64) -> Float64:
-    """Return the two numbers >= 0 with which sides >= 0, shape (2, 2), come nearest to what is wanted."""
-    both, _, rank, _ = np.linalg.lstsq(sides, wanted, rcond=None)
+    """Return the two numbers >= 0 with which sides >= 0, shape (2, 2), come nearest to what is wanted.
+
+    Where both equations say the same, as where every p is alike, the first number is 0.
+    """
+    both, _, rank, _ = np.linalg.lstsq(sides, wanted, rcond=1e-9)
     if rank == 2 and both.min() >= 0:
         return np.asarray(both)
     alone = np.diag(wanted @ sides / (sides**2).sum(axis=0))  # one of them is 0
+    if rank < 2:
+        return np.asarray(alone[1])
     return min(alone, key=lambda one: float(np.linalg.norm(sides @ one - wanted)))

@@ -204,12 +204,15 @@ def fit_decay(
         return loss, slopes, np.array([[(asked * share * a * b).sum() for a in scores] for b in scores])
 
     low, high = np.array([0.0, np.log(0.05)]), np.array([6.0, np.log(100.0)])
-    # From the best of a coarse grid: the likelihood of a small table may have several humps.
-    # Not from 0, where all offsets are alike, and a way down that begins at one of them may not be seen.
+    # From the best of a coarse grid, and from the best of its slightest decays: the likelihood of a small
+    # table may have several humps. Not from 0, where all offsets are alike, and a way down that begins at one
+    # of them may not be seen; but nothing may be better than no decay.
     exponents, offsets = np.linspace(low, high, 7).T
-    grid = itertools.product(np.maximum(exponents, _NEAR_ZERO), offsets)
-    start = min(map(np.array, grid), key=lambda point: expected_at(point)[-1])
-    exponent, log_offset = _lowest(look, start, low, high).tolist()
+    grid = [*map(np.array, itertools.product(np.maximum(exponents, _NEAR_ZERO), offsets))]
+    losses = [expected_at(point)[-1] for point in grid]
+    starts = {int(np.argmin(losses)), int(np.argmin(losses[: offsets.size]))}
+    ends = [low, *(_lowest(look, grid[start], low, high) for start in sorted(starts))]
+    exponent, log_offset = min(ends, key=lambda point: expected_at(point)[-1]).tolist()
     return Decay(round(exponent, 4), round(math.exp(log_offset), 4))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -196,13 +196,12 @@ class MicrodataJobs:
         files = files_of(self.path)
         seen: list[npt.NDArray[np.uint64]] = []
         same: list[npt.NDArray[np.uint64]] = []  # rows of each file
-        lengths: list[int] = []
+        pairs: list[tuple[int, int]] = []  # of each file, how many, and a hash of all, in any order
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
             secret = self.policy.secret
             every = self.attributes if workers and len(files) > 1 else ()
             frame = self._read(path, tuple(dict.fromkeys((*by, *secret, *every, *workers))), origins=True)
-            lengths.append(len(frame))
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
                 if len(files) > 1:
@@ -212,6 +211,10 @@ class MicrodataJobs:
             work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work, others=others)
             home = self._homes(frame[self.home], path)
             del frame
+            if len(files) > 1 and not workers:
+                hashed = pd.util.hash_array(work.astype(np.int64) * self.geography.n_blocks + home)
+                pairs.append((hashed.size, int(hashed.sum(dtype=np.uint64))))
+                del hashed
             for start in range(0, len(work), _ROWS):
                 rows = slice(start, start + _ROWS)
                 codes = {name: column[rows] for name, column in hidden.items()}
@@ -230,10 +233,8 @@ class MicrodataJobs:
             column=self.worker,
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
         )
-        if not workers:  # rows of different jobs may be equal; those of whole files are not
-            same = [
-                self._digest(path) for path, n in zip(files, lengths, strict=True) if lengths.count(n) > 1
-            ]
+        # Rows of different jobs may be equal, but not all of a file; few have the pairs of another.
+        same += [self._digest(path) for path, own in zip(files, pairs, strict=False) if pairs.count(own) > 1]
         what = "rows, with the same worker, home, workplace and attributes, are" if workers else "tables are"
         refuse_any(
             files[0],
@@ -244,9 +245,12 @@ class MicrodataJobs:
         )
 
     def _digest(self, path: str | os.PathLike[str]) -> npt.NDArray[np.uint64]:
-        """Return one hash of all rows of a file, the same in whatever order they are."""
-        labels = dict.fromkeys((*self.attributes, *self.policy.secret))
-        rows = _hash_rows(self._read(path, tuple(labels), origins=True))
+        """Return one hash of all rows of a file that was read before, the same in whatever order they are."""
+        labels, sha256 = dict.fromkeys((*self.attributes, *self.policy.secret)), dict[str, str]()
+        again = replace(self, sha256=sha256)
+        rows = _hash_rows(again._read(path, tuple(labels), origins=True))
+        if self.sha256 is not None and self.sha256[str(path)] != sha256[str(path)]:
+            raise ValueError("a file changed while it was read")
         return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
 
     def _homes(self, codes: pd.Series, path: str | os.PathLike[str]) -> Int32:

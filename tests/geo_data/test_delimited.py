@@ -292,6 +292,29 @@ class TestTheSameJobsTwice:
                 jobs.records()
             assert caught.value.count == (90 if worker else 1)
 
+    def test_files_with_the_same_pairs_are_looked_at_again(
+        self, demo_geography: Geography, tmp_path: Path
+    ) -> None:
+        """Jobs that differ in an attribute are others; nor may a file change before it is read again."""
+        frame, files = self.microdata(demo_geography, tmp_path, worker=False), []
+        for number in range(2):
+            files.append(tmp_path / f"{number}.csv")
+            frame.assign(age=frame["age"].sort_values(ascending=bool(number)).to_numpy()).to_csv(
+                files[-1], index=False
+            )
+        sha256: dict[str, str] = {}
+        jobs = MicrodataJobs(
+            files, demo_geography, home="live", work="toil", attributes=("age",), sha256=sha256
+        )
+        assert sum(len(part.work) for part in jobs.parts()) == 180
+        before, parts = dict(sha256), jobs.parts()
+        for _ in files:
+            next(parts)
+        files[0].write_text(files[0].read_text()[:-2] + "b\n")
+        with pytest.raises(ValueError, match="a file changed"):
+            next(parts)
+        assert sha256 == before
+
     def test_other_jobs_of_the_same_people(self, demo_geography: Geography, tmp_path: Path) -> None:
         frame = self.microdata(demo_geography, tmp_path, worker=True)
         frame.to_csv(tmp_path / "one.csv", index=False)

@@ -275,6 +275,11 @@ def test_deviations_are_found_again() -> None:
     assert exact == Deviation(0.0, float("inf"))
     assert exact.halved() == exact
     assert Deviation(0.5, 10.0).halved() == Deviation(0.25, 20.0)
+    # Where every p is alike both numbers say the same, whatever rounding makes of it.
+    for i in range(1, 30):
+        alike = Deviation.measured(drawn[:100], m[:100] / i, np.full(100, i / 31))
+        assert alike is not None
+        assert alike.common == 0
 
 
 @given(st.integers(0, 10**6))

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from pipelines.config.loading import ReleaseConfig
 from pipelines.publishing.publishing import PublishError, publish
 from pipelines.running.folder import BusyError, RunFolder
-from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps
+from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
 from pipelines.running.run import make_release
 from pipelines.running.steps import StepBegins
 from pipelines.service.queue.comparisons import compare
@@ -48,6 +48,7 @@ def main() -> int:
         Exit code: 0, 1 if the task failed, `EXIT_BUSY`, 128 and its number if a signal ended it.
     """
     forbid_core_dumps()
+    keep_freed_memory()
     # What libraries print is not for the service: it goes where errors go, into the private log of the run.
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
