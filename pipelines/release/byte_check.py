@@ -99,7 +99,7 @@ def check_bytes(
             f"nothing is beside the rows. How they are encoded was not compared in {len(others)} files that "
             f"other versions of libraries wrote than those here ({_versions()}): {', '.join(others)}"
         )
-    return "every table is, byte for byte, what this program writes of its rows"
+    return "every table is, byte for byte, what this program writes of its rows in such batches"
 
 
 def _here(name: str) -> str:

@@ -41,6 +41,12 @@ ONLY_SIGNED: dict[str, set[Step]] = {
     },
 }
 
+# The same of plans of microdata, which name their columns.
+OF_MICRODATA: set[Step] = {
+    *(("configuration", "jobs", name) for name in ("home", "work", "worker")),
+    ("configuration", "jobs", "attributes", 0),
+}
+
 
 def leaves(document: Document, path: Step = ()) -> Iterator[tuple[Step, Document]]:
     """Every value and every list, with its path; of a list of things that are alike the first only."""
@@ -56,7 +62,7 @@ def leaves(document: Document, path: Step = ()) -> Iterator[tuple[Step, Document
 
 def without_only_signed(document: Document, name: str, path: Step = ()) -> Document:
     """Return a document of a release without the values that are only signed."""
-    if path in ONLY_SIGNED.get(name, ()):
+    if path in ONLY_SIGNED.get(name, ()) or path in OF_MICRODATA:
         return None
     if isinstance(document, dict):
         any_library = path == ("software", "dependencies")
