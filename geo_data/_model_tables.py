@@ -16,13 +16,22 @@ from geo_data import _kernels
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = ["FEWEST_JOBS", "ModelTable", "at_a_time", "in_batches", "matrices", "moments", "proportional_fit"]
+__all__ = [
+    "FEWEST_JOBS",
+    "TRIAL",
+    "ModelTable",
+    "at_a_time",
+    "in_batches",
+    "matrices",
+    "moments",
+    "proportional_fit",
+]
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 T = TypeVar("T")
 
-_FEW = 128  # destinations of which threads would wait for one interpreter, as those of a trial
+TRIAL = 128  # most destinations of a trial, on which threads would wait for one interpreter
 _ROUNDS = 300  # of proportional fitting, at most; it converges geometrically
 _REACHED = 1e-9  # relative distance from the targets at which it ends
 FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
@@ -252,7 +261,7 @@ def in_batches(work: Callable[[slice], T], n: int, n_units: int) -> list[T]:
     """
     size = at_a_time(n_units)
     batches = [slice(at, min(at + size, n)) for at in range(0, n, size)]
-    if n <= _FEW:
+    if n <= TRIAL:
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, batches))

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geo_data import _kernels
-from geo_data._model_tables import in_batches
+from geo_data._model_tables import TRIAL, in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
 from geo_data.tree import Measure, Tree
@@ -56,7 +56,6 @@ SHARE_SCALE = 2**16
 """What the integer shares of a destination add up to, before rounding."""
 
 _SMALLEST = 1e-300  # the least measure that is not nothing
-_TRIAL = 128  # most destinations of which cuts are kept, as those of a trial
 _DOUBLINGS = 8  # a prior is at most 2^8 times another
 
 _trees: WeakKeyDictionary[PublicModel, Tree] = WeakKeyDictionary()  # the planner coarsens again and again
@@ -295,7 +294,7 @@ def coarsen(
             least, run = np.array([rule.limits(s) for s in sizes.tolist()])[place].T
             limits = shares, of_row, least, run, most
             counts, found, doubled = (
-                tree.cuts_once(needed[rows], *limits) if needed.size <= _TRIAL else tree.cuts(*limits)
+                tree.cuts_once(needed[rows], *limits) if needed.size <= TRIAL else tree.cuts(*limits)
             )
             if len(grid) == 1 and copies == 1:
                 return counts, found, doubled, listed

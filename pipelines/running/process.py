@@ -122,9 +122,9 @@ def forbid_core_dumps() -> None:
 def keep_freed_memory() -> None:
     """Have the C library keep more of what is freed for what is made next, Arrow's columns too.
 
-    Else it gives memory back to the kernel, which clears every page before it gives it again: a fifteenth of
-    the run of a state. Up to 128 MB of freed memory are kept in each arena, and threads that make much have
-    an arena of their own; arrays of more than 32 MB go back at once, so that those of a nation do not linger.
+    Else it gives memory back to the kernel, which clears every page before it gives it again. Up to 128 MB of
+    freed memory are kept in each arena, and threads that make much have an arena of their own; arrays of more
+    than 32 MB go back at once, so that those of a nation do not linger.
     Of C libraries only glibc has these settings; what the environment says of them stays.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # before pyarrow is loaded
