@@ -162,11 +162,18 @@ def retarget(
                     mass[p] += shares[i, o]
                 here += mass[p]
                 asked += part[p]
-        # What the table speaks about becomes as many times what it was, and all else.
-        spoken, silent, elsewhere = 1.0, 1.0, 1.0 - here
-        if same_jobs and seen > 0.0 and elsewhere > 1e-9 and here > 0.0:
-            covered = (seen + kappa * here) / (max(jobs[i], seen) + kappa)
-            spoken, silent = covered / here, (1.0 - covered) / elsewhere
+        # What the table speaks about becomes as many times what it was, and all else. The share of all else is
+        # added up, as little of 1 - here would be right where a table speaks about nearly everything.
+        spoken, silent, elsewhere = 1.0, 1.0, 0.0
+        if same_jobs and seen > 0.0 and here > 0.0:
+            for p in range(n_parents):
+                if total[p] == 0.0:
+                    for o in range(parent_starts[p], ends[p]):
+                        elsewhere += shares[i, o]
+            if elsewhere > 1e-9:
+                unseen, among = max(jobs[i] - seen, 0.0), max(jobs[i], seen) + kappa
+                spoken = (seen / here + kappa) / among
+                silent = (unseen / elsewhere + kappa) / among
         k = first
         for p in range(n_parents):
             times, found = silent, 0.0

@@ -230,12 +230,13 @@ def target(
         Q = C * (M * F / whole + kappa[1] * P / C) / (M + kappa[1])
         for o in group:
             result[o] = Q * (m * flow[o] / F + kappa[0] * prior[o] / P) / (m + kappa[0])
-    covered, F = sum(prior[o] for o in inside), sum(flow.values())
-    if table.same_jobs and F > 0 and 1 - covered > 1e-9:
+    covered, elsewhere = (sum(p for o, p in prior.items() if (o in inside) == side) for side in (True, False))
+    F = sum(flow.values())
+    if table.same_jobs and F > 0 and elsewhere > 1e-9:
         n = max(jobs, F)
-        share = (F + kappa[0] * covered) / (n + kappa[0])
+        share, rest = (F + kappa[0] * covered) / (n + kappa[0]), (n - F + kappa[0] * elsewhere) / (n + kappa[0])
         for o in prior:
-            result[o] *= share / covered if o in inside else (1 - share) / (1 - covered)
+            result[o] *= share / covered if o in inside else rest / elsewhere
     return result
 
 
