@@ -162,8 +162,8 @@ def retarget(
                     mass[p] += shares[i, o]
                 here += mass[p]
                 asked += part[p]
-        # What the table speaks about becomes as many times what it was, and all else. The share of all else is
-        # added up, as little of 1 - here would be right where a table speaks about nearly everything.
+        # What the table speaks about becomes as many times what it was, and all else. The share of all else
+        # is added up: few digits of 1 - here are right where a table speaks about nearly everything.
         spoken, silent, elsewhere = 1.0, 1.0, 0.0
         if same_jobs and seen > 0.0 and here > 0.0:
             for p in range(n_parents):

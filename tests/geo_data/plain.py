@@ -234,7 +234,8 @@ def target(
     F = sum(flow.values())
     if table.same_jobs and F > 0 and elsewhere > 1e-9:
         n = max(jobs, F)
-        share, rest = (F + kappa[0] * covered) / (n + kappa[0]), (n - F + kappa[0] * elsewhere) / (n + kappa[0])
+        share = (F + kappa[0] * covered) / (n + kappa[0])
+        rest = (n - F + kappa[0] * elsewhere) / (n + kappa[0])
         for o in prior:
             result[o] *= share / covered if o in inside else rest / elsewhere
     return result
