@@ -190,15 +190,15 @@ def count_pairs(
         pairs, pair_of_job, totals = np.unique(key, return_inverse=True, return_counts=True)
     else:  # numbers alone are sorted ten times as fast
         pairs, totals = np.unique(key, return_counts=True)
-    counts = [totals.astype(np.int64)[:, None]]
+    counts = [totals.astype(np.int64)[None]]
     for attribute, names in columns_of.items():
         codes, n_names = attributes[attribute], len(names)
         if n_jobs and (codes.min() < 0 or codes.max() >= n_names):
             raise ValueError(f"codes of {attribute} must lie in [0, {n_names})")
-        found = np.bincount(pair_of_job * n_names + codes, minlength=len(pairs) * n_names)
-        counts.append(found.reshape(len(pairs), n_names))
+        found = np.bincount(np.int64(len(pairs)) * codes + pair_of_job, minlength=n_names * len(pairs))
+        counts.append(found.reshape(n_names, len(pairs)))
     works, homes = np.divmod(pairs, n_blocks)
-    return PairCounts(works.astype(np.int32), homes.astype(np.int32), np.hstack(counts))
+    return PairCounts(works.astype(np.int32), homes.astype(np.int32), np.concatenate(counts).T)
 
 
 def write_od_csv(
