@@ -270,10 +270,11 @@ def expected_sizes(
     true, released = cell_counts(*cells[:2])
     found = []
     for least, most in SIZES:
-        of_size = (released >= least) & (released <= (most or released.max(initial=0)))
-        error, n = np.abs(released - true)[of_size], int(of_size.sum())
-        if not n:
+        of_size = np.flatnonzero((released >= least) & (released <= (most or released.max(initial=0))))
+        if not of_size.size:
             continue
+        jobs, present = released[of_size], true[of_size]
+        error, n = np.abs(jobs - present), of_size.size
         found.append(
             SizeClass(
                 at_least=least,
@@ -281,8 +282,8 @@ def expected_sizes(
                 cells=n,
                 error=round(float(error.mean()), _DIGITS),
                 error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * n)),
-                relative_error=round(float(error.sum() / released[of_size].sum()), _DIGITS),
-                empty=round(float((true[of_size] == 0).mean()), _DIGITS),
+                relative_error=round(float(error.sum() / jobs.sum()), _DIGITS),
+                empty=round(float((present == 0).mean()), _DIGITS),
             )
         )
     return found

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _FEW_TIMES = 8  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
+_FEW_TO_KEEP = 2  # the same where both counts of each cell are kept, which takes four times the memory
 _LARGE = 100  # jobs from which a destination's mean commute is worth comparing
 
 
@@ -109,7 +110,7 @@ def cell_counts(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the jobs of both tables in each cell that either has; parameters are as of `cell_variation`."""
     most = 1 + int(max(cells.max(), other_cells.max()))
-    if most <= _FEW_TIMES * (cells.size + other_cells.size):
+    if most <= _FEW_TO_KEEP * (cells.size + other_cells.size):
         counts = [np.bincount(one, minlength=most) for one in (cells, other_cells)]
         either = np.flatnonzero((counts[0] | counts[1]) != 0)
         return counts[0].take(either), counts[1].take(either)

@@ -135,6 +135,12 @@ def test_bad_arrays():
         od_table(places, work, home, {"h": codes["SA"] % 2}, {"h": ("geocode", "other")})
 
 
+def test_numbers_of_any_size():
+    numbers = {"S000": [0, 9, 999], "SA01": [1, 1000, 2**62], "SA02": [-1, 5, 0]}
+    text = gzip.decompress(written(pa.table(numbers), header=False)).decode()
+    assert text == "0,1,-1,20211018\n9,1000,5,20211018\n999,4611686018427387904,0,20211018\n"
+
+
 @pytest.mark.parametrize("date", ["2021-10-18", "", "today", "202110181"])
 def test_bad_date(date):
     with pytest.raises(ValueError, match="eight digits"):
