@@ -29,7 +29,7 @@ __all__ = [
 _QUICK = 10.0  # seconds in which the first signal's end is being written
 _PR_SET_DUMPABLE = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's mallopt
-_KEPT, _GIVEN_BACK, _ARENAS = 2**27, 2**25, 2  # the first two in bytes
+_KEPT, _GIVEN_BACK = 2**27, 2**25  # bytes
 
 
 class Terminated(KeyboardInterrupt):
@@ -123,9 +123,9 @@ def keep_freed_memory() -> None:
     """Have the C library keep more of what is freed for what is made next, Arrow's columns too.
 
     Else it gives memory back to the kernel, which clears every page before it gives it again. Up to 128 MB of
-    freed memory are kept in each of two arenas: with one of its own, as many as there are threads, a thread
-    does not find what others have freed. Arrays of more than 32 MB go back at once, so that those of a nation
-    do not linger.
+    freed memory are kept in each arena, of which there are as many as processors: with one for each thread, a
+    thread would not find what others have freed. Arrays of more than 32 MB go back at once, so that those of
+    a nation do not linger.
     Of C libraries only glibc has these settings; what the environment says of them stays.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # before pyarrow is loaded
@@ -133,4 +133,4 @@ def keep_freed_memory() -> None:
     if set_limit is not None and not any("MALLOC" in name or "GLIBC" in name for name in os.environ):
         set_limit(_M_MMAP_THRESHOLD, _GIVEN_BACK)
         set_limit(_M_TRIM_THRESHOLD, _KEPT)
-        set_limit(_M_ARENA_MAX, _ARENAS)
+        set_limit(_M_ARENA_MAX, os.cpu_count() or 1)
