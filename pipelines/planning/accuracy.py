@@ -268,10 +268,11 @@ def expected_sizes(
     if share < 1 and workload.gathers(table):
         return []  # of jobs of some units the numbers of larger areas would be too small
     true, released = cell_counts(*cells[:2])
+    errors = np.abs(released - true)
     found = []
     for least, most in SIZES:
-        of_size = (released >= least) & (released <= (most or released.max(initial=0)))
-        error, n = np.abs(released - true)[of_size], int(of_size.sum())
+        of_size = np.flatnonzero((released >= least) & (released <= (most or released.max(initial=0))))
+        error, n = errors.take(of_size), of_size.size
         if not n:
             continue
         found.append(
@@ -281,8 +282,8 @@ def expected_sizes(
                 cells=n,
                 error=round(float(error.mean()), _DIGITS),
                 error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * n)),
-                relative_error=round(float(error.sum() / released[of_size].sum()), _DIGITS),
-                empty=round(float((true[of_size] == 0).mean()), _DIGITS),
+                relative_error=round(float(error.sum() / released.take(of_size).sum()), _DIGITS),
+                empty=round(float((true.take(of_size) == 0).mean()), _DIGITS),
             )
         )
     return found
