@@ -238,8 +238,7 @@ class CheckedLines(io.RawIOBase):
             return True
         characters = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(characters == _QUOTE)
-        line = np.searchsorted(feeds, quotes)
-        odd = np.flatnonzero(np.bincount(line) % 2)
+        odd = np.flatnonzero(np.diff(np.searchsorted(quotes, feeds), prepend=0) % 2)
         fix = "write each field on one line, and a quotation mark inside of it twice"
         if odd.size:
             self._stop(int(odd[0]), "a quotation mark is not closed in its line", fix)
@@ -250,7 +249,7 @@ class CheckedLines(io.RawIOBase):
         begins = np.isin(before, (_COMMA, _FEED, _QUOTE))
         ends = np.isin(characters[closing + 1], (_COMMA, _RETURN, _FEED, _QUOTE))
         if not (begins & ends).all():
-            at = int(line[2 * np.argmin(begins & ends)])
+            at = int(np.searchsorted(feeds, opening[np.argmin(begins & ends)]))
             self._stop(at, "a quotation mark stands inside a field", fix)
             return False
         return True

@@ -178,9 +178,10 @@ def fit_decay(
     if not (flow[compared].sum() > 0 and np.ptp(distance[np.isfinite(distance)]) > 0):
         return Decay()
 
-    seen = np.nonzero(inside & (flow > 0))
-    counted = flow[seen] / flow[seen].sum()
-    asked = np.bincount(seen[0], counted, flow.shape[0])[:, None]
+    seen = np.flatnonzero(inside & (flow > 0))
+    row = seen // flow.shape[1]
+    counted = flow.take(seen) / flow.take(seen).sum()
+    asked = np.bincount(row, counted, flow.shape[0])[:, None]
 
     def expected_at(point: Float64) -> tuple[Float64, Float64, Float64, float]:
         """Return what is expected between units and in the table, the sums of its rows, and the loss."""
@@ -189,7 +190,7 @@ def fit_decay(
         expected /= expected.sum(axis=1, keepdims=True)
         table = aggregate(expected) * inside
         total = np.maximum(table.sum(axis=1, keepdims=True), _TINY)
-        share = np.maximum(table[seen] / total[seen[0], 0], _TINY)
+        share = np.maximum(table.take(seen) / total.take(row), _TINY)
         return expected, table, total, -float((counted * np.log(share)).sum())
 
     def look(point: Float64) -> tuple[float, Float64, Float64]:
@@ -200,8 +201,9 @@ def fit_decay(
             change = expected * (slope - (expected * slope).sum(axis=1, keepdims=True))
             score = aggregate(change) * inside / np.maximum(table, _TINY)
             scores.append(score - (share * score).sum(axis=1, keepdims=True))
-        slopes = np.array([-(counted * score[seen]).sum() for score in scores])
-        return loss, slopes, np.array([[(asked * share * a * b).sum() for a in scores] for b in scores])
+        slopes = np.array([-(counted * score.take(seen)).sum() for score in scores])
+        weighted = [asked * share * score for score in scores]
+        return loss, slopes, np.array([[(a * b).sum() for a in weighted] for b in scores])
 
     low, high = np.array([0.0, np.log(0.05)]), np.array([6.0, np.log(100.0)])
     # From the best of a coarse grid, and from the best of its slightest decays: the likelihood of a small

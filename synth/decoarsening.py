@@ -119,8 +119,7 @@ class OriginShares:
         return np.repeat(np.arange(self.starts.size, dtype=np.int32), lengths)
 
     def _unit_of(self, blocks: NDArray[np.integer]) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = self._units[np.minimum(blocks, self.starts[-1])]
-        return found
+        return self._units.take(blocks, mode="clip")
 
     def narrow(
         self,
@@ -149,14 +148,14 @@ class OriginShares:
         """
         ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
         low = self._unit_of(first)
-        several = np.flatnonzero(stop > ends[low])
-        high = self._unit_of(stop[several] - 1)
-        row = self.row[domain[several]]
+        several = np.flatnonzero(stop > ends.take(low))
+        high = self._unit_of(stop.take(several) - 1)
+        row = self.row.take(domain.take(several))
         # The last entry before a row may be of any unit, and is not looked at: "none" is before the first.
-        stretch = self.offsets[row] - 1, self.offsets[row + 1]
-        before, last = (last_at_most(self.unit, end, *stretch) for end in (low[several] - 1, high))
-        begin = self._cumulative[before + 1]
-        total = self._cumulative[last + 1] - begin
+        stretch = self.offsets.take(row) - 1, self.offsets[1:].take(row)
+        before, last = (last_at_most(self.unit, end, *stretch) for end in (low.take(several) - 1, high))
+        begin = self._cumulative.take(before + 1)
+        total = self._cumulative.take(last + 1) - begin
         if times is not None:  # all that is found of a cell is that of its draws
             again = np.repeat(np.arange(several.size), times[several])
             before, last, begin, total = before[again], last[again], begin[again], total[again]
@@ -167,7 +166,7 @@ class OriginShares:
             return first, stop
         several = several[some]
         place = begin[some] + uniform_below(total[some], stream)
-        unit = self.unit[last_at_most(self._cumulative, place, before[some] + 1, last[some] + 1)]
+        unit = self.unit.take(last_at_most(self._cumulative, place, before[some] + 1, last[some] + 1))
         first, stop = first.copy(), stop.copy()
         first[several] = np.maximum(first[several], self.starts[unit])
         stop[several] = np.minimum(stop[several], ends[unit])
@@ -223,7 +222,8 @@ def draw_blocks(
         Block numbers.
     """
     first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream, times)
-    place = cumulative[first] + uniform_below(cumulative[stop] - cumulative[first], stream)
+    before = cumulative.take(first)
+    place = before + uniform_below(cumulative.take(stop) - before, stream)
     return last_at_most(cumulative, place, first, stop).astype(np.int32)
 
 

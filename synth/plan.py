@@ -146,18 +146,21 @@ class Domains:
             raise ValueError("a block is not one of the geography")
         if self.policy.n_parts > 1 and np.any(self.policy.part(blocks) != self.part[domain]):
             raise ValueError("a block is in another part than its domain")
-        first = self.offsets[domain]
-        position = last_at_most(self.cuts, blocks, first, self.offsets[domain + 1])
+        first = self.offsets.take(domain)
+        position = last_at_most(self.cuts, blocks, first, self.offsets[1:].take(domain))
         return (position - first).astype(np.int32)
 
     def bounds(
         self, domain: NDArray[np.int32], cells: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first block of each cell and the block past its last one (int64, shape (n,))."""
-        position = self.offsets[domain] + cells
-        last = position + 1 == self.offsets[domain + 1]
-        following = np.where(last, self.ends[domain], self.cuts[np.minimum(position + 1, self.cuts.size - 1)])
-        return self.cuts[position].astype(np.int64), following.astype(np.int64)
+        position = self.offsets.take(domain) + cells
+        first = self.cuts.take(position).astype(np.int64)
+        position += 1
+        stop = self.cuts.take(position, mode="clip").astype(np.int64)
+        last = np.flatnonzero(position == self.offsets[1:].take(domain))
+        stop[last] = self.ends[domain[last]]
+        return first, stop
 
     @cached_property
     def cells_by_stratum(self) -> NDArray[np.int32]:

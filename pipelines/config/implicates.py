@@ -86,6 +86,8 @@ class Implicates:
         ndarray of int32, shape (of_run, sum of n)
             Each row slot after slot.
         """
+        if self.of_run == 1:
+            return drawn[np.newaxis]
         own = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
         first = np.repeat((np.cumsum(n) - n) * self.of_run, n) + own
         return drawn[first + np.arange(self.of_run)[:, None] * np.repeat(n, n)]

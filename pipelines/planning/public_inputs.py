@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import geopandas as gpd
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
@@ -25,6 +25,9 @@ from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import refuse_as_public, refuse_open_files
 from pipelines.planning.plan import policy_of
 from pipelines.planning.polygon_tables import read_polygon_tables
+
+if TYPE_CHECKING:  # many a configuration has no polygons
+    import geopandas as gpd
 
 __all__ = [
     "PublicInputs",

@@ -94,7 +94,14 @@ class Sample:
 
 def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
     """Return the order by work block, part and attributes, in which jobs that are alike stay as they are."""
-    return np.lexsort([*reversed(slots.attributes.values()), slots.home_part, slots.work])
+    alike, times = slots.counted()  # far fewer are sorted
+    order = np.lexsort([*reversed(alike.attributes.values()), alike.home_part, alike.work])
+    return _stretches((np.cumsum(times) - times)[order], times[order])
+
+
+def _stretches(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers from each first one on, so many, one stretch after the other."""
+    return np.repeat(first + size - np.cumsum(size), size) + np.arange(int(size.sum()))
 
 
 def draw_sample(
@@ -130,7 +137,7 @@ def draw_sample(
     slots, blocks = inputs.slots, np.flatnonzero(member & np.isin(unit, present)).astype(np.int32)
     # Slots are sorted by work block, so those of a block need not be looked for among all.
     first, last = (np.searchsorted(slots.work, blocks, side=side) for side in ("left", "right"))
-    rows = np.repeat(last - np.cumsum(last - first), last - first) + np.arange(int((last - first).sum()))
+    rows = _stretches(first, last - first)
     named = tuple(name for name in dict.fromkeys((*workload.attributes, *by)) if name in slots.attributes)
     return Sample(
         slots.some(rows, named),

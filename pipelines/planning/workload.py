@@ -247,9 +247,10 @@ class Workload:
 
         There are none where a half would be empty.
         """
-        units = np.unique(self.geography.unit_of(self.level, sides[0].work))
-        odd = np.isin(np.arange(self.geography.n_units(self.level)), units[1::2])
-        other = [odd[self.geography.unit_of(self.level, jobs.work)] for jobs in sides]
+        units = [self.geography.unit_of(self.level, jobs.work) for jobs in sides]
+        occurs = np.bincount(units[0], minlength=self.geography.n_units(self.level)) > 0
+        every_other = occurs & (np.cumsum(occurs) % 2 == 0)
+        other = [every_other.take(unit) for unit in units]
         halves = [[~side for side in other], other]
         return halves if all(side.any() for half in halves for side in half) else []
 
