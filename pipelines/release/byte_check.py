@@ -27,14 +27,7 @@ from pipelines.release.polygons import POLYGON_FOLDER, by_geopandas, rewrite_pol
 from pipelines.release.provenance import dependency_versions
 from pipelines.storage.errors import ShownError
 from pipelines.storage.gzip_members import GzipFormError, Member, read_members
-from pipelines.storage.parquet_bytes import (
-    ROW_GROUP,
-    check_parquet_bytes,
-    check_structure,
-    pyarrow_of,
-    rewrite,
-    row_groups,
-)
+from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyarrow_of, rewrite, row_groups
 
 __all__ = ["BytesError", "check_bytes"]
 
@@ -68,8 +61,7 @@ def check_bytes(
     others : sequence of str
         Of the measurement files, which were checked before, those that another version of pyarrow wrote.
     own : bool
-        Of a run that has just written the files: a CSV file and the Parquet file beside it, which this
-        process wrote of the same rows, are compared with each other and not made again; and its plan was
+        Of a run that has just written the files: its CSV files are not compressed again, and its plan was
         compared when the run read it back, before its hash went into the certificate.
 
     Raises
@@ -97,12 +89,9 @@ def check_bytes(
         for kind, name in names.items():
             if not kind.endswith("_parquet"):
                 continue
-            csv = names.get(kind.replace("_parquet", "_csv"))
-            if csv and own:
-                check_structure(folder / name)
-                _check_csv(folder, csv, name, row_groups(folder / name), None)
-            elif csv:
-                others += _check_pair(folder, csv, name, made_with.get("zlib"))
+            if csv := names.get(kind.replace("_parquet", "_csv")):
+                levels = (None,) if own else _GZIP_LEVELS
+                others += _check_pair(folder, csv, name, levels, made_with.get("zlib"))
             else:
                 others += _check_table(folder, name)
     if others:
@@ -133,7 +122,9 @@ def _check_table(folder: Path, name: str) -> Iterator[str]:
                 yield part.relative_to(folder).as_posix()
 
 
-def _check_pair(folder: Path, csv: str, parquet: str, zlib: str | None) -> Iterator[str]:
+def _check_pair(
+    folder: Path, csv: str, parquet: str, levels: Sequence[int | None], zlib: str | None
+) -> Iterator[str]:
     """Check a Parquet file and the CSV file beside it, and yield those that other libraries wrote.
 
     The rows are read once for both.
@@ -143,6 +134,8 @@ def _check_pair(folder: Path, csv: str, parquet: str, zlib: str | None) -> Itera
     folder : Path
     csv, parquet : str
         Names of the files.
+    levels : sequence of int or None
+        As for `_check_csv`, that the CSV file may have been compressed with.
     zlib : str or None
         The version that the certificate says compressed it.
     """
@@ -150,11 +143,11 @@ def _check_pair(folder: Path, csv: str, parquet: str, zlib: str | None) -> Itera
 
     def write(target: io.RawIOBase) -> None:
         with _writer(path, target) as writer:
-            found.append(_check_csv(folder, csv, parquet, _written(path, writer), _GZIP_LEVELS[0]))
+            found.append(_check_csv(folder, csv, parquet, _written(path, writer), levels[0]))
 
     if not check_parquet_bytes(path, write):  # then nothing is written, and the CSV file not compared yet
         yield parquet
-    left = _GZIP_LEVELS[len(found) :]
+    left = levels[len(found) :]
     if not any(found) and not any(_check_csv(folder, csv, parquet, row_groups(path), one) for one in left):
         if zlib == _here("zlib"):
             raise BytesError(f"{csv}: zlib {_here('zlib')} compresses its rows otherwise")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pipelines.storage.parquet_form import FormError, read_rows
 from pipelines.storage.parquet_pages import check_pages
 
-__all__ = ["ROW_GROUP", "check_parquet_bytes", "check_structure", "pyarrow_of", "rewrite", "row_groups"]
+__all__ = ["ROW_GROUP", "check_parquet_bytes", "pyarrow_of", "rewrite", "row_groups"]
 
 ROW_GROUP = 1_048_576
 """Rows of the largest row group that pyarrow writes unless told otherwise."""
@@ -62,7 +62,7 @@ def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> 
         Naming the file, and no content.
     """
     compared = pyarrow_of(path) == pa.__version__
-    check_structure(path)
+    _check_structure(path)
     if compared:
         with _Comparison(path) as comparison:
             write(comparison)
@@ -122,14 +122,8 @@ class _Comparison(io.RawIOBase):
         super().close()
 
 
-def check_structure(path: Path) -> None:
-    """Refuse fields of the footer that pyarrow does not know, and bytes that belong to no page.
-
-    Raises
-    ------
-    FormError
-        Naming the file, and no content.
-    """
+def _check_structure(path: Path) -> None:
+    """Refuse fields of the footer that pyarrow does not know, and bytes that belong to no page."""
     metadata = pq.read_metadata(path)
     again = io.BytesIO()
     metadata.write_metadata_file(again)

@@ -21,11 +21,9 @@ import pytest
 from geo_data.od_files import GZIP_LEVEL
 from pipelines import Release, VerificationError, verify
 from pipelines.planning.plan import ReleasePlan
-from pipelines.release.byte_check import BytesError, check_bytes
 from pipelines.release.formats import parse_certificate
 from pipelines.release.layout import seal
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
-from pipelines.storage.parquet_form import FormError
 
 from .only_signed import without_only_signed
 
@@ -295,26 +293,3 @@ def test_no_byte_can_be_another(
         print(f"\n{total:,} changed releases: {len(accepted)} accepted; {told} named as not compared")
     assert accepted == []
     assert total >= (most or 1000) * 0.9
-
-
-def test_a_run_makes_no_file_again_but_finds_other_rows_and_what_is_beside_them(
-    small_release: Release, tmp_path: Path
-) -> None:
-    plan, genuine = small_release.plan, small_release.certificate
-    name, path = CSV.replace(".csv.gz", ".parquet"), tmp_path / "copy" / CSV.replace(".csv.gz", ".parquet")
-    shutil.copytree(small_release.public, path.parent)
-    names = [file.relative_to(path.parent).as_posix() for file in path.parent.rglob("*.parquet")]
-
-    def check() -> str:
-        return check_bytes(path.parent, plan, genuine, dict.fromkeys(names, ""), [], own=True)
-
-    assert check().startswith("every table is")
-    data, rows = path.read_bytes(), pq.read_table(path)
-    more = pa.array([rows["S000"][0].as_py() + 1, *rows["S000"].to_pylist()[1:]])
-    others = rows.set_column(2, "S000", more)
-    pq.write_table(others, path, compression="zstd")
-    with pytest.raises(BytesError, match=f"{name} hold different rows"):
-        check()
-    path.write_bytes(dict(parquet_attacks(data))["unknown field"])
-    with pytest.raises(FormError, match="the footer says more than pyarrow reads"):
-        check()
