@@ -28,7 +28,8 @@ Notation: d is a destination and u an origin, both units of the model's level; w
 
 3. A table that counts the same jobs as the release (an earlier release) also says what it does not
    show: of n_D jobs, those beyond its total F(D) come from where it is silent. The share of C becomes
-   (F(D) + kappa P(C | D)) / (n_D + kappa), n_D at least F(D).
+   (F(D) + kappa P(C | D)) / (n_D + kappa), n_D at least F(D), unless next to nothing (1e-9) is expected
+   elsewhere.
 4. P(u | d) is changed as little as possible to have P(o | D) = T(o | D): one factor for each (o, D), found
    by iterative proportional fitting (Deming and Stephan 1940), which minimises the relative entropy to the
    model so far.

@@ -265,6 +265,7 @@ def od_csv_text(table: pa.Table, *, header: bool) -> memoryview:
         if pa.types.is_integer(kind):  # Arrow would put each into words anew, in twice the time
             with contextlib.suppress(IndexError):  # there is a larger one, or one below 0
                 table = table.set_column(i, table.column_names[i], _SMALL.take(table.column(i)))
+    table = table.combine_chunks()  # before rows that follow an empty chunk, Arrow writes memory of before
     text = io.BytesIO()
     if header:
         text.write((",".join(table.column_names) + "\n").encode())

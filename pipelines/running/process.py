@@ -122,10 +122,11 @@ def forbid_core_dumps() -> None:
 def keep_freed_memory() -> None:
     """Have the C library keep more of what is freed for what is made next, Arrow's columns too.
 
-    Else it gives memory back to the kernel, which clears every page before it gives it again. Up to 128 MB of
-    freed memory are kept in each arena, of which there are as many as processors: with one for each thread, a
-    thread would not find what others have freed. Arrays of more than 32 MB go back at once, so that those of
-    a nation do not linger.
+    Else it gives memory back to the kernel, which clears every page before it gives it again. Arrays of more
+    than 32 MB go back at once, so that those of a nation do not linger; of smaller ones what the first thread
+    frees goes back where more than 128 MB are free at the end of its memory, and what others free stays.
+    There are as many arenas as processors: with one for each thread, a thread would not find what others have
+    freed.
     Of C libraries only glibc has these settings; what the environment says of them stays.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # before pyarrow is loaded

@@ -141,6 +141,13 @@ def test_numbers_of_any_size():
     assert text == "0,1,-1,20211018\n9,1000,5,20211018\n999,4611686018427387904,0,20211018\n"
 
 
+def test_rows_after_an_empty_chunk_follow_nothing_else():
+    written(pa.table({"w_geocode": ["what was written before"] * 2000}), header=False)
+    chunks = pa.chunked_array([pa.array([], pa.int64()), pa.array([5, 1000]), pa.array([], pa.int64())])
+    text = gzip.decompress(written(pa.table({"S000": chunks}), header=True)).decode()
+    assert text == "S000,createdate\n5,20211018\n1000,20211018\n"
+
+
 @pytest.mark.parametrize("date", ["2021-10-18", "", "today", "202110181"])
 def test_bad_date(date):
     with pytest.raises(ValueError, match="eight digits"):
