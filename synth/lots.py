@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.randomness import WordStream, uniform_below
+from synth.searching import entries_of
 
 __all__ = ["leave_out"]
 
@@ -44,8 +45,7 @@ def leave_out(sizes: NDArray[np.int64], most: NDArray[np.int64], stream: WordStr
     place = np.arange(first.size) - np.repeat(np.cumsum(stay[crowded]) - stay[crowded], stay[crowded])
     left = np.repeat(sizes[crowded], stay[crowded]) - place
     _exchange(position, first + place, first + place + uniform_below(left, stream))
-    kept = np.repeat(begin - (np.cumsum(stay) - stay), stay) + np.arange(int(stay.sum()))
-    return position[kept]
+    return position[entries_of(begin, stay)]
 
 
 @_compiled

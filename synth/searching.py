@@ -1,4 +1,4 @@
-"""Loops over stretches of one long array: cells of a domain, blocks of a cell."""
+"""Stretches of one long array: cells of a domain, blocks of a cell; loops over them, and their entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,22 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["in_order", "last_at_most"]
+__all__ = ["entries_of", "in_order", "last_at_most"]
+
+
+def entries_of(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of all entries of some stretches, one stretch after the other.
+
+    Parameters
+    ----------
+    first, size : ndarray of int64, shape (n_stretches,)
+        Where each stretch begins, and how many entries it has.
+
+    Returns
+    -------
+    ndarray of int64, shape (sum of size,)
+    """
+    return np.repeat(first + size - np.cumsum(size), size) + np.arange(int(size.sum()))
 
 
 def last_at_most(

@@ -24,6 +24,7 @@ from synth.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fi
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable
 from synth.rounding import Rounding
+from synth.searching import entries_of
 
 __all__ = [
     "JobLayout",
@@ -190,8 +191,7 @@ class JobLayout:
             first, size = int(table.offsets[groups[0]]), table.k[groups]
             own = of[first : int(table.offsets[groups[-1] + 1])]
             if groups.size <= groups[-1] - groups[0]:  # with others between them
-                begin = np.repeat(table.offsets[groups] - first - np.append(0, np.cumsum(size)[:-1]), size)
-                own = own[begin + np.arange(begin.size)]
+                own = own[entries_of(table.offsets[groups] - first, size)]
             found.append(own)
         return found
 

@@ -23,6 +23,7 @@ from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.simulation import draw_measured, draw_synthetic
 from pipelines.planning.workload import Table, Workload, jobs_at
 from synth.measured import count_cells
+from synth.searching import entries_of
 
 __all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss", "try_candidate"]
 
@@ -96,12 +97,7 @@ def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
     """Return the order by work block, part and attributes, in which jobs that are alike stay as they are."""
     alike, times = slots.counted()  # far fewer are sorted
     order = np.lexsort([*reversed(alike.attributes.values()), alike.home_part, alike.work])
-    return _stretches((np.cumsum(times) - times)[order], times[order])
-
-
-def _stretches(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers from each first one on, so many, one stretch after the other."""
-    return np.repeat(first + size - np.cumsum(size), size) + np.arange(int(size.sum()))
+    return entries_of((np.cumsum(times) - times)[order], times[order])
 
 
 def draw_sample(
@@ -137,7 +133,7 @@ def draw_sample(
     slots, blocks = inputs.slots, np.flatnonzero(member & np.isin(unit, present)).astype(np.int32)
     # Slots are sorted by work block, so those of a block need not be looked for among all.
     first, last = (np.searchsorted(slots.work, blocks, side=side) for side in ("left", "right"))
-    rows = _stretches(first, last - first)
+    rows = entries_of(first, last - first)
     named = tuple(name for name in dict.fromkeys((*workload.attributes, *by)) if name in slots.attributes)
     return Sample(
         slots.some(rows, named),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.searching import last_at_most
+from synth.searching import entries_of, last_at_most
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -29,3 +29,10 @@ def test_the_last_value_of_a_stretch_that_is_at_most_what_is_wanted(
         for s, value in zip(stretch, wanted, strict=True)
     ]
     assert found.tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5))))
+def test_the_entries_of_stretches_follow_each_other(stretches: list[tuple[int, int]]) -> None:
+    first, size = np.array(stretches, np.int64).reshape(-1, 2).T
+    expected = [place for begin, n in stretches for place in range(begin, begin + n)]
+    assert entries_of(first, size).tolist() == expected
