@@ -28,6 +28,7 @@ from pipelines.release.layout import version_name
 from pipelines.release.signing import SIGNATURES
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
+from pipelines.storage.durable import set_times
 
 __all__ = [
     "PublishError",
@@ -146,13 +147,13 @@ def publish(
     if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):
         raise PublishError(f"{public} was changed while it was verified; nothing was published")
     files |= {name: _sha256(data) for name, data in sealed.items() if name != CHECKSUMS}
-    subject = parse_certificate(certificate).release
+    stated = parse_certificate(certificate)
     sums = _sha256(sealed[CHECKSUMS])
     if version is None:
-        version = version_name(subject, sums)
+        version = version_name(stated.release, sums)
     with open_place(destination, storage_options) as place:
         place.keep_apart(Path(out))
-        title = _Title(place, subject.name, version)
+        title = _Title(place, stated.release.name, version)
         new = title.begin(sealed[CHECKSUMS])
         if new:
             for name in sorted(files):
@@ -162,6 +163,8 @@ def publish(
         if new:  # the mark of a complete version, after everything else has been read back
             place.copy(public / CHECKSUMS, f"{title.folder}/{CHECKSUMS}", sums)
             title.compare({CHECKSUMS: sums}, extra=files)
+            if place.local:
+                set_times(Path(title.folder), stated.created)
         return replace(title.state(), new=new)
 
 

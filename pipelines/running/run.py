@@ -42,7 +42,7 @@ from pipelines.running.payment import check_payable, debit_of, pay, record_outco
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
-from pipelines.storage.durable import sync, sync_tree, write_whole
+from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 
 __all__ = ["Release", "certify", "make_release", "resume", "run"]
@@ -401,6 +401,7 @@ def _finish(
         _check(staging, plan, state, guarantee)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    set_times(staging.public, state.certificate.created)  # when each was written tells how long homes took
     sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
     _log(staging, state, progress)
     if progress.events is not None:

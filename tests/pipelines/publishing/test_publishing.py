@@ -182,6 +182,14 @@ def test_what_arrived_can_be_verified(out: Path, other: Path, web: Path) -> None
 
 
 @storage
+def test_what_arrived_has_the_time_of_the_certificate(out: Path, web: Path) -> None:
+    version = Path(publish(out, web).location)
+    stated = json.loads((version / "certificate.json").read_text())["created"]
+    found = {path.stat().st_mtime for path in (version, *version.rglob("*"))}
+    assert found == {datetime.fromisoformat(stated).timestamp()}
+
+
+@storage
 def test_publishing_again_writes_nothing(out: Path, destination: str) -> None:
     first = publish(out, destination)
     before = content(destination)

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -699,6 +700,14 @@ def test_permissions(small_release: Release) -> None:
     assert mode(small_release.out / "confidential" / "run.json") == 0o600
     assert {mode(path) for path in (small_release.public, small_release.public / "plan")} == {0o755}
     assert {mode(path) for path in small_release.public.rglob("*") if path.is_file()} == {0o644}
+
+
+def test_no_time_of_a_public_file_tells_how_long_homes_took(
+    small_release: Release, micro_releases: dict[str, Release]
+) -> None:
+    for release in (small_release, micro_releases["csv"]):
+        found = {path.stat().st_mtime for path in (release.public, *release.public.rglob("*"))}
+        assert found == {datetime.fromisoformat(release.certificate.created).timestamp()}
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
