@@ -50,6 +50,7 @@ _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 _QUOTE, _COMMA, _RETURN, _FEED = b'",\r\n'
 # What comes out of a file: real tables of jobs shrink to a tenth, and to a fiftieth if they say little.
 _RATIO, _ANYWAY = 200, 2**26
+_TOO_LONG = f"a line is longer than {BLOCK:,} bytes"
 _LINES = 3  # that an error names
 _rows: ContextVar[tuple[dict[str, int], Callable[[int], None]] | None] = ContextVar("rows", default=None)
 
@@ -190,8 +191,10 @@ class CheckedLines(io.RawIOBase):
         if (at := whole.find(b"\0")) >= 0:
             fix = "save it as UTF-8 (UTF-16 has such bytes), or copy it again"
             self._stop(int(np.searchsorted(feeds, at)), "there is a NUL byte in the text", fix)
+        elif feeds.size and feeds[0] > BLOCK:
+            self._stop(0, _TOO_LONG, COPY_AGAIN)
         elif len(self._tail) > BLOCK:
-            self._stop(feeds.size, f"a line is longer than {BLOCK:,} bytes", COPY_AGAIN)
+            self._stop(feeds.size, _TOO_LONG, COPY_AGAIN)
         elif feeds.size and self._good_ends(lines, feeds) and self._good_quotes(lines, feeds):
             self._count(feeds)
 

@@ -165,7 +165,7 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
         parquet = file.read(4) == b"PAR1"
     frame = None
     with suppress(Exception):  # those of several libraries, which quote the file's content
-        frame = gpd.read_parquet(path) if parquet else gpd.read_file(path)
+        frame = gpd.read_parquet(path, page_checksum_verification=True) if parquet else gpd.read_file(path)
     if not isinstance(frame, gpd.GeoDataFrame) or frame.empty:
         raise InputError(
             path,

@@ -26,7 +26,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -61,6 +63,7 @@ _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, howeve
 _TEXTS = pa.dictionary(pa.int32(), pa.string())
 _PARQUET = b"PAR1"
 _BEGIN = 2**12  # bytes that are read at a time for the first two lines
+_MOST_COLUMNS = 10_000  # of a table; a thousand is many, and each costs time even where nobody reads it
 _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
 _NO_ROWS = "the file is empty: it has a header and no rows"
 _ENCODING = "the text is not UTF-8"
@@ -193,6 +196,9 @@ def _check_header(
     path: Path, header: Sequence[str], columns: Collection[str], schema: Collection[str] | None
 ) -> None:
     wanted = columns if schema is None else schema
+    if len(header) > _MOST_COLUMNS:
+        rule = f"the file has {len(header):,} columns, and a table at most {_MOST_COLUMNS:,}"
+        raise InputError(path, rule, fix="write the columns that are read to a file of their own")
     missing = [name for name in wanted if name not in header]
     if missing:
         # A file without a header would show its first record here, so only a line that has one of the names
@@ -203,7 +209,7 @@ def _check_header(
             f"missing columns: {', '.join(missing)}; the file has: {found}",
             fix="name the columns of this file, or use the file that has them",
         )
-    double = sorted({name for name in header if header.count(name) > 1})
+    double = sorted(name for name, times in Counter(header).items() if times > 1)
     if double:
         raise InputError(path, f"columns named twice: {', '.join(double)}", fix="rename one of them")
     unknown = [] if schema is None else [name for name in header if name not in schema]
@@ -267,14 +273,23 @@ def _read_csv(
 
 
 def _read_parquet(path: Path, columns: Mapping[str, Kind], shared: Collection[str]) -> pa.Table:
-    try:
+    table = None
+    with suppress(*READ_FAULTS):
         encoded = [name for name, kind in columns.items() if kind == "name" or name in shared]
-        table = pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=encoded)
-        if table.num_rows == pyarrow.parquet.read_metadata(path).num_rows:
-            return table
-    except READ_FAULTS:
-        pass
-    raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
+        table = pyarrow.parquet.read_table(
+            path, columns=list(columns), read_dictionary=encoded, page_checksum_verification=True
+        )
+    if table is None or table.num_rows != pyarrow.parquet.read_metadata(path).num_rows:
+        raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
+    fault = None
+    for name in columns:  # reading does not look at what texts hold
+        try:
+            table[name].validate(full=True)
+        except pa.ArrowInvalid:
+            fault = InputError(path, _ENCODING, column=name, fix=_SAVE_UTF8)
+    if fault:
+        raise fault
+    return table
 
 
 def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: bool) -> pd.Series:
@@ -283,7 +298,9 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: 
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
         column = column if kind in ("name", "count") or shared else column.cast(type_)
-    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    if pa.types.is_string_view(type_):
+        type_, column = pa.string(), column.cast(pa.string())
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
     if kind in ("code", "home") and not is_text:
         raise InputError(
             path,
@@ -298,14 +315,14 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: 
         "label": pa.types.is_integer(type_),
         "secret": pa.types.is_integer(type_),
         "count": pa.types.is_integer(type_),
-        "name": not pa.types.is_nested(type_),
+        "name": pa.types.is_integer(type_) or pa.types.is_binary(type_) or column.null_count == len(column),
     }.get(kind, is_number)
     if not is_text and not allowed:
         raise InputError(
             path,
             f"a {kind} cannot be stored as {type_}",
             column=name,
-            fix="store labels as text, counts as integers, numbers as integers or decimals",
+            fix="store names and labels as text, counts as integers, numbers as integers or decimals",
         )
     if kind == "name":
         return shared_names(column)

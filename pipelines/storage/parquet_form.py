@@ -81,5 +81,5 @@ def check_form(
 
 def read_rows(path: Path, columns: list[str] | None = None, as_dictionary: Sequence[str] = ()) -> pa.Table:
     """Read a file, or some columns of it: without what pyarrow loads to look for rows in many files."""
-    with pq.ParquetFile(path, read_dictionary=as_dictionary) as file:
+    with pq.ParquetFile(path, read_dictionary=as_dictionary, page_checksum_verification=True) as file:
         return file.read(columns)

@@ -153,6 +153,7 @@ def test_large_files_are_checked_in_blocks(tmp_path: Path) -> None:
         ("id,n\n1,2\n".encode("utf-16"), "NUL byte"),
         (b'id,n\n1,"2\n3",4\n', "not closed in its line"),
         (b"id,n\n1," + b"2" * 2 * BLOCK + b"\n", "a line is longer"),
+        (b"id,n\n1," + b"2" * BLOCK + b"\n", "a line is longer"),
     ],
 )
 def test_what_is_no_table(write: Callable[..., Path], data: bytes, rule: str) -> None:

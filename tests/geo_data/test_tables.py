@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import math
+from contextlib import suppress
+from decimal import Decimal
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -11,8 +15,28 @@ import pyarrow.parquet
 import pytest
 
 from geo_data import InputError
-from geo_data.tables import read_table
+from geo_data.tables import Kind, read_table
 
+NOT_UTF8 = pa.array([b"\xff\xfe", b"a", None], pa.binary()).view(pa.string())
+PARQUET_COLUMNS = {
+    "not UTF-8": NOT_UTF8,
+    "dictionary, not UTF-8": pa.DictionaryArray.from_arrays(pa.array([0, 1, 1]), NOT_UTF8[:2]),
+    "dictionary with a null": pa.DictionaryArray.from_arrays(pa.array([0, None, 1]), pa.array(["44", "45"])),
+    "view": pa.array(["1", "2", "3"], pa.string_view()),
+    "binary": pa.array([b"44", b"45", b"\xff"]),
+    "fixed": pa.array([b"44", b"45", b"46"], pa.binary(2)),
+    "list": pa.array([["a"], ["b"], []]),
+    "struct": pa.array([{"a": 1}] * 3),
+    "decimal": pa.array(map(Decimal, ("44.0", "45.0", "1e60")), pa.decimal256(70, 2)),
+    "timestamp": pa.array([1, 2, 3], pa.timestamp("us")),
+    "duration": pa.array([1, 2, 3], pa.duration("s")),
+    "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)] * 3, pa.binary(16))),
+    "boolean": pa.array([True, False, None]),
+    "nothing": pa.nulls(3),
+    "64 bits": pa.array([2**64 - 1, 0, 1], pa.uint64()),
+    "half": pa.array([1, 2, 3], pa.float16()),
+    "NaN": pa.array([1.0, math.nan, math.inf]),
+}
 COLUMNS = {"id": "code", "kind": "label", "n": "count", "x": "number"}
 TEXT = 'other,id,kind,n,x\n"a, b",007,red,3,"1,234.5"\n,E02,"x,y",0,-2\n'
 
@@ -155,6 +179,44 @@ def test_truncated_parquet(tmp_path, refused):
     path.write_bytes(path.read_bytes()[:-5])
     with refused(path, "truncated or corrupt"):
         read_table(path, {"id": "code"})
+
+
+def test_a_parquet_page_with_a_flipped_byte(tmp_path, refused, canary):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"id": [f"{canary}{n}" for n in range(1000)]})
+    pa.parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    data[2000] ^= 1
+    path.write_bytes(bytes(data))
+    with refused(path, "truncated or corrupt"):
+        read_table(path, {"id": "code"})
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("column", PARQUET_COLUMNS.values(), ids=PARQUET_COLUMNS)
+def test_parquet_of_any_type_is_read_or_refused(tmp_path, kind, column):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"id": column, "n": [1, 2, 3]}), path)
+    for shared in ([], ["id"]):
+        with suppress(InputError):
+            assert len(read_table(path, {"id": kind, "n": "count"}, shared=shared)) == 3
+
+
+@pytest.mark.parametrize("kind", ["code", "label", "count", "margin", "text", "name"])
+def test_parquet_text_that_is_not_utf8(tmp_path, refused, kind):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"id": NOT_UTF8}), path)
+    with refused(path, "the text is not UTF-8", column="id"):
+        read_table(path, {"id": kind})
+
+
+def test_more_columns_than_a_table_has(write, refused, tmp_path):
+    names = ["id", *map(str, range(10_000))]
+    row = dict.fromkeys(names, "1")
+    pa.parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "t.parquet")
+    for path in (tmp_path / "t.parquet", write(",".join(names) + "\n" + ",".join(row.values()) + "\n")):
+        with refused(path, "the file has 10,001 columns"):
+            read_table(path, {"id": "code"})
 
 
 def test_text_that_is_not_utf8(write, refused):

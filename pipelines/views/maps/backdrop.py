@@ -115,8 +115,10 @@ def _read(path: Path) -> gpd.GeoSeries:
     if not path.is_file():
         raise geo_data.InputError(path, "there is no such file", fix="name one that is there")
     try:
-        read = gpd.read_parquet if path.suffix == ".parquet" else gpd.read_file
-        shapes = read(path).geometry
+        if path.suffix == ".parquet":
+            shapes = gpd.read_parquet(path, page_checksum_verification=True).geometry
+        else:
+            shapes = gpd.read_file(path).geometry
     except Exception:
         raise geo_data.InputError(
             path,
