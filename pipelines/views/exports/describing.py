@@ -77,7 +77,8 @@ def column_meanings(release: PublicRelease, levels: Mapping[str, str]) -> dict[s
     """
     home, work = (f"{singular(levels[side])} where they {verb}" for side, verb in _SIDES.items())
     return {
-        "zone": "number of the zone, from 1: its row in the table of zones; that of matrices",
+        "zone": "number of the zone, by which zones and matrices are in order: its code, where those of all "
+        "are whole numbers without leading zeros; else from 1",
         "code": "code of the zone, text",
         "name": "name of the zone",
         "external": "whether the zone is an external one, which has no place",

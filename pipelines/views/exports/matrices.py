@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pipelines.views.exports.source import Source
 from pipelines.views.exports.tables import write_zone_table
@@ -29,8 +31,10 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     Notes
     -----
     Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``. A
-    lookup has whole numbers, because ActivitySim takes no text, nor two lookups that differ. Codes and
-    names are in ``/zones``, of which the specification knows nothing, and its readers neither.
+    lookup has whole numbers (`Source.numbers`), because ActivitySim takes no text, nor two lookups that
+    differ. Codes and names are in ``/zones``, of which the specification knows nothing, and its readers
+    neither. In the name of a matrix a slash, which would begin a group, is ``%2F``; a full stop at its
+    end, with which openmatrix lists neither it nor those after it, is ``%2E``.
 
     Matrices consist of tiles, and only those with flows are in the file: of the others HDF5 knows that they
     are 0. Columns of tiles are written one after another, as the flows come in the order of work zones.
@@ -38,7 +42,8 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     import h5py  # only who writes matrices waits for it
 
     geography = source.release.geography
-    shape = tuple(geography.n_units(level) for level in source.levels.values())
+    order = {level: np.argsort(source.numbers(level)) for level in source.levels.values()}
+    shape = tuple(len(order[level]) for level in source.levels.values())
     tile = tuple(min(side, zones) for zones in shape)
     with h5py.File(folder / source.name(source.flows_name, "omx"), "w") as file:
         file.attrs["OMX_VERSION"] = np.bytes_("0.2")
@@ -46,12 +51,15 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
         _describe(file, source.about)
         data = file.create_group("data")
         matrices = [
-            data.create_dataset(name, shape, np.int32, chunks=tile, compression="gzip", fillvalue=0)
-            for name in source.counts
+            data.create_dataset(_name(count), shape, np.int32, chunks=tile, compression="gzip", fillvalue=0)
+            for count in source.counts
         ]
         for matrix, meaning in zip(matrices, source.of(source.counts).values(), strict=True):
             _describe(matrix, {"description": f"{meaning}; rows are homes, columns are workplaces"})
-        for strip in _strips(source, tile[1]):
+        flows = source.flows()
+        if any((np.diff(units) < 0).any() for units in order.values()):  # not as flows come
+            flows = iter([_by_number(pd.concat(flows), source.levels, order)])
+        for strip in _strips(flows, tile[1]):
             column = strip["work"].iloc[0] // tile[1] * tile[1]
             strip = strip.sort_values("home")
             home, work = strip["home"].to_numpy(), strip["work"].to_numpy() - column
@@ -69,12 +77,12 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
         one = source.home_level == source.work_level
         lookups = {"zone": source.home_level} if one else source.levels
         for name, level in lookups.items():
-            numbers = np.arange(1, geography.n_units(level) + 1, dtype=np.int32)
-            lookup = file.create_dataset(f"lookup/{name}", data=numbers)
+            points = source.points(level).iloc[order[level]]
+            lookup = file.create_dataset(f"lookup/{name}", data=source.numbers(level)[order[level]])
             _describe(lookup, {"description": f"{source.meanings['zone']} (zones/{name})"})
-            for column in source.points(level).columns.intersection(["code", "name"]):
+            for column in points.columns.intersection(["code", "name"]):
                 # Of fixed length, which every reader knows.
-                words = np.char.encode(source.points(level)[column].to_numpy(str), "utf-8")
+                words = np.char.encode(points[column].to_numpy(str), "utf-8")
                 _describe(
                     file.create_dataset(f"zones/{name}/{column}", data=words, compression="gzip"),
                     {"description": source.meanings[column]},
@@ -83,16 +91,21 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
         write_zone_table(source, level, folder)
     size = 4 * shape[0] * shape[1] / 1e9  # GB
     outside = bool(geography.external_zones)
+    escaped = [f"{count} is in {_name(count)}" for count in source.counts if _name(count) != count]
+    numbered = (
+        "the numbers of the zones (codes, where those of all zones are whole numbers without leading zeros; "
+        "else from 1)"
+    )
     return [
         f"Rows are homes ({source.home_level}), columns are workplaces ({source.work_level}).",
         (
             "Homes and workplaces have one zone system: row and column i are the same zone. The lookup zone "
-            "has its number, from 1; codes and names by number are in the CSV file beside, and in the group "
+            f"has {numbered}; codes and names by number are in the CSV file beside, and in the group "
             "zones of the matrices' own file."
             if one
             else "Homes and workplaces have different zones, so matrices are not square. ActivitySim does "
             "not take them, and AequilibraE takes the zones of homes for all: give one level for both. The "
-            "lookups home and work have the numbers of the zones, from 1; codes and names by number are in "
+            f"lookups home and work have {numbered}; codes and names by number are in "
             "the CSV files beside, and in the group zones of the matrices' own file."
         ),
         *(
@@ -104,7 +117,21 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             else []
         ),
         *(["External zones are zones, too, where nobody works."] if outside else []),
+        *([f"Names of matrices are escaped: {'; '.join(escaped)}."] if escaped else []),
     ]
+
+
+def _name(count: str) -> str:
+    """Return the name of the matrix of a count: what HDF5 or PyTables would not take for one is escaped."""
+    return re.sub(r"^_(?=[ip]_)|/|\.$|%(?=2[5EF]|5F)", lambda mark: f"%{ord(mark[0]):02X}", count)
+
+
+def _by_number(
+    flows: pd.DataFrame, levels: Mapping[str, str], order: Mapping[str, NDArray[np.int64]]
+) -> pd.DataFrame:
+    """Return flows between places in an order of the units of each level, sorted by place of work."""
+    places = {side: np.argsort(order[level])[flows[side]] for side, level in levels.items()}
+    return flows.assign(**places).sort_values("work")
 
 
 def _describe(item: h5py.HLObject, words: Mapping[str, str]) -> None:
@@ -112,10 +139,10 @@ def _describe(item: h5py.HLObject, words: Mapping[str, str]) -> None:
         item.attrs[name] = np.bytes_(text.encode())
 
 
-def _strips(source: Source, width: int) -> Iterator[pd.DataFrame]:
+def _strips(batches: Iterator[pd.DataFrame], width: int) -> Iterator[pd.DataFrame]:
     """Yield the flows of each strip of so many columns that has any."""
     held: list[pd.DataFrame] = []
-    for flows in source.flows():
+    for flows in batches:
         for strip, part in flows.groupby(flows["work"] // width):
             if held and held[0]["work"].iloc[0] // width != strip:
                 yield pd.concat(held)

@@ -198,6 +198,13 @@ class Source:
             points.insert(1, "name", self._names[level])
         return points
 
+    def numbers(self, level: str) -> NDArray[np.int32]:
+        """Return a number for each unit of a level: its code, where all are plain numbers; else from 1."""
+        codes = self.release.geography.codes(level)
+        if pd.Series(codes).str.fullmatch("0|[1-9][0-9]{0,8}").all():
+            return codes.astype(np.int32)
+        return np.arange(1, len(codes) + 1, dtype=np.int32)
+
     @cached_property
     def _names(self) -> dict[str, NDArray[np.object_]]:
         names = {level: unit_names(self.release, level) for level in dict.fromkeys(self.levels.values())}

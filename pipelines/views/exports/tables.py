@@ -32,11 +32,12 @@ def write_csv(source: Source, folder: Path) -> list[str]:
 
 
 def write_zone_table(source: Source, level: str, folder: Path) -> Path:
-    """Write the zones of a level as CSV: number, code, name, point and totals; return its path."""
+    """Write the zones of a level as CSV by number: number, code, name, point, totals; return its path."""
     points = source.points(level).round({"latitude": _DECIMALS, "longitude": _DECIMALS})
     totals = source.zones[level].drop(columns=["geometry", *points.columns], errors="ignore")
     table = pd.concat([points, pd.DataFrame(totals)], axis=1)
-    table.insert(0, "zone", range(1, len(table) + 1))
+    table.insert(0, "zone", source.numbers(level))
+    table = table.sort_values("zone")
     path = folder / source.name(f"zones_{level}", "csv")
     table.to_csv(path, index=False, lineterminator="\n")
     describe_csv(path, table, source.about, source.meanings)
@@ -50,10 +51,11 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
     -----
     Zones without a place on a map (external zones) are left out. Where homes and workplaces have different
     levels, the id of a location is its level and its code. A location without a name is called by its code.
+    Where a region crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
     """
     locations = {}
     for level in dict.fromkeys(source.levels.values()):
-        points = source.points(level)
+        points = source.points(level).assign(longitude=source.release.places(level)["longitude"])
         code = points["code"]
         names = points["name"].where(points["name"] != "", code) if "name" in points else code
         ids = code if source.home_level == source.work_level else f"{level}:" + code
@@ -90,7 +92,8 @@ _FLOWMAP = {
     "id": "code of the zone, text; where two levels are in the file, the level and a colon are before it",
     "name": "name of the zone, or its code where it has none",
     "lat": "latitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
-    "lon": "longitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
+    "lon": "longitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84, beyond 180 "
+    "where the region goes on there",
     "origin": "id of the zone where they live",
     "dest": "id of the zone where they work",
     "count": "all jobs: number of synthetic workers",

@@ -108,6 +108,56 @@ def test_only_tiles_with_flows_are_in_the_file(public: Path, rows: pd.DataFrame,
             assert 0 < tiles < np.ceil(len(codes) / side) ** 2
 
 
+def source_of(zones: list[str], flows: pd.DataFrame) -> Any:
+    """What `write_omx` needs of a `Source` with these codes and flows."""
+    codes = np.array(zones, object)
+    source: Any = SimpleNamespace(
+        release=SimpleNamespace(geography=SimpleNamespace(codes=lambda _: codes, external_zones=())),
+        home_level="block",
+        work_level="block",
+        levels={"home": "block", "work": "block"},
+        counts=[name for name in flows if name not in ("work", "home")],
+        about={},
+        meanings=defaultdict(str),
+        of=lambda names: dict.fromkeys(names, ""),
+        numbers=lambda level: Source.numbers(source, level),
+        points=lambda _: pd.DataFrame({"code": codes}),
+        flows=lambda: iter([flows[:30], flows[30:]]),
+        flows_name="flows",
+        name=lambda what, suffix: f"{what}.{suffix}",
+    )
+    return source
+
+
+@pytest.mark.filterwarnings("ignore::tables.NaturalNameWarning")
+def test_whole_numbers_are_the_lookup_and_every_category_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes come in the order of text: 1, 10, 11, 12, 2."""
+    monkeypatch.setattr(matrices, "write_zone_table", lambda *_: None)
+    codes = sorted(map(str, range(1, 13)))
+    names = {
+        "S000": "S000",
+        "_i_x": "%5Fi_x",
+        "pay_a": "pay_a",
+        "pay_a%2Fb": "pay_a%252Fb",
+        "pay_a/b": "pay_a%2Fb",
+        "pay_n.a.": "pay_n.a%2E",
+        "pay_z": "pay_z",
+    }
+    work, home = np.divmod(np.arange(144), 12)
+    jobs = {name: number * np.arange(144) for number, name in enumerate(names, 1)}
+    write_omx(source_of(codes, pd.DataFrame({"work": work, "home": home} | jobs)), tmp_path, side=5)
+    with openmatrix.open_file(str(tmp_path / "flows.omx")) as file:
+        assert file.map_entries("zone") == [*range(1, 13)]
+        assert [code.decode() for code in file.root.zones.zone.code] == [*map(str, range(1, 13))]
+        assert sorted(file.list_matrices()) == sorted(names.values())
+        row, column = (file.mapping("zone")[code] for code in (10, 3))
+        for number, name in enumerate(names.values(), 1):
+            assert file[name][row, column] == number * (12 * codes.index("3") + codes.index("10"))
+            assert file[name][:].sum() == number * np.arange(144).sum()
+
+
 def test_a_large_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix of 300,000 x 300,000 cells, 360 GB in memory, of which few are not 0."""
     zones = 300_000
@@ -119,24 +169,8 @@ def test_a_large_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "S000": rng.integers(1, 2**31 - 1, 100),
         }
     )
-    codes = np.array([f"{zone:015}" for zone in range(zones)], object)
-    geography = SimpleNamespace(n_units=lambda _: zones, codes=lambda _: codes, external_zones=())
-    source: Any = SimpleNamespace(
-        release=SimpleNamespace(geography=geography),
-        home_level="block",
-        work_level="block",
-        levels={"home": "block", "work": "block"},
-        counts=["S000"],
-        about={},
-        meanings=defaultdict(str),
-        of=lambda names: dict.fromkeys(names, ""),
-        points=lambda _: pd.DataFrame({"code": codes}),
-        flows=lambda: iter([flows[:30], flows[30:]]),
-        flows_name="flows",
-        name=lambda what, suffix: f"{what}.{suffix}",
-    )
     monkeypatch.setattr(matrices, "write_zone_table", lambda *_: None)
-    remarks = write_omx(source, tmp_path)
+    remarks = write_omx(source_of([f"{zone:015}" for zone in range(zones)], flows), tmp_path)
     path = tmp_path / "flows.omx"
     assert path.stat().st_size < 2 * zones * 16 + 1e6  # the lookups, and little more
     with openmatrix.open_file(str(path)) as file:

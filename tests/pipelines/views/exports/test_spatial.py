@@ -28,6 +28,7 @@ from pipelines import read_public_release
 from pipelines.views.exports import Source
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.spatial import write_flatgeobuf, write_geojson
+from pipelines.views.exports.tables import write_flowmap
 
 Exporter = Callable[..., tuple[Path, Source]]
 ZONES, FLOWS = "demo_zones_trct_JT00_2019", "demo_flows_trct_to_trct_JT00_2019"
@@ -283,7 +284,7 @@ def test_across_the_antimeridian(public: Path, tmp_path: Path) -> None:
     longitude = np.where(there > 180, there - 360, there)
     release = replace(near, geography=replace(near.geography, longitude=longitude))
     source = Source(release, "cty", "bgrp", tmp_path)
-    for write in (write_flatgeobuf, write_geojson, write_kepler):
+    for write in (write_flatgeobuf, write_geojson, write_kepler, write_flowmap):
         write(source, tmp_path)
     for suffix in ("fgb", "geojson"):
         lines = pyogrio.read_dataframe(tmp_path / f"demo_flows_cty_to_bgrp_JT00_2019.{suffix}").geometry
@@ -297,6 +298,8 @@ def test_across_the_antimeridian(public: Path, tmp_path: Path) -> None:
     arcs = pd.DataFrame(data["allData"], columns=[field["name"] for field in data["fields"]])
     assert (arcs["home_longitude"] - arcs["work_longitude"]).abs().max() < 5
     assert document["config"]["config"]["mapState"]["zoom"] > 6
+    locations = pd.read_csv(tmp_path / "locations.csv")
+    assert np.ptp(locations["lon"]) < 5
 
 
 def test_two_levels_are_two_layers(exported: Exporter) -> None:

@@ -6,11 +6,13 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pytest
 
 from pipelines import read_public_release
 from pipelines.views.exports import Source
-from pipelines.views.exports.tables import write_csv
+from pipelines.views.exports.tables import write_csv, write_zone_table
 
 Exporter = Callable[..., tuple[Path, Source]]
 
@@ -37,6 +39,17 @@ def test_csv_as_bytes(public: Path, tmp_path: Path) -> None:
     assert {len(line) for line in lines} == {12}
     assert {line[0][:2] for line in lines[1:]} == {"03"}
     assert {line[1][:2] for line in lines[1:]} == {"03", "09", "25"}
+
+
+def test_zones_are_in_the_order_of_their_numbers(
+    public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source(read_public_release(public), "cty", "cty", tmp_path)
+    codes = source.release.geography.codes("cty")
+    monkeypatch.setattr(Source, "numbers", lambda *_: np.arange(len(codes), 0, -1, np.int32))
+    table = pd.read_csv(write_zone_table(source, "cty", tmp_path), dtype={"code": "str"})
+    assert table["zone"].tolist() == [*range(1, len(codes) + 1)]
+    assert table["code"].tolist() == codes[::-1].tolist()
 
 
 def test_flowmap(exported: Exporter, tract_flows: pd.Series) -> None:
