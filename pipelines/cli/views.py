@@ -68,7 +68,9 @@ def map_command(
     show_default=True,
     help="Those who work in the area, or those who live there.",
 )
-@click.option("--level", help="Level of the areas on the maps; by default the finest with polygons.")
+@click.option(
+    "--level", help="Level of the areas on the maps; by default the finest with polygons, but no noise."
+)
 @click.option("--count", default="S000", show_default=True, help="Who is counted: a column of the OD file.")
 @click.option(
     "--kind",
@@ -113,7 +115,9 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.argument("public", type=FOLDER)
 @click.option("--format", "formats", multiple=True, required=True, type=click.Choice(list(FORMATS)))
 @click.option("--to", type=PATH, help="Folder; by default `exports` beside the public one.")
-@click.option("--home-level", help="Level of homes, such as trct; by default the finest that has polygons.")
+@click.option(
+    "--home-level", help="Level of homes; by default the finest with polygons that is no noise."
+)
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
 @click.option(
     "--intervals",

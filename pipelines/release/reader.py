@@ -339,6 +339,11 @@ class PublicRelease:
         with blame_release(self.folder / ACCURACY_FILE):
             return read_accuracy(self.folder, self.certificate.plan_sha256)
 
+    @property
+    def noisy_levels(self) -> list[str]:
+        """Levels between whose units flows are noise, as far as that was forecast."""
+        return [] if self.accuracy is None else self.accuracy.noisy_levels
+
     def polygons(self, level: str) -> gpd.GeoDataFrame | None:
         """Return the shapes of the units of a level, where the release has them.
 

@@ -10,9 +10,10 @@ import jinja2
 from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.planning.measured import table_in_words
 from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
+from pipelines.release.reader import PublicRelease
 from pipelines.views.labels import singular
 
-__all__ = ["accuracy_words", "percent", "table_title"]
+__all__ = ["accuracy_words", "noise_words", "percent", "table_title", "worth_showing"]
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
@@ -39,6 +40,28 @@ def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) 
         columns=SIZE_COLUMNS[2:],
         zip=zip,
     )
+
+
+def worth_showing(release: PublicRelease, level: str) -> str:
+    """Return a level, or, where the release calls flows at it noise, the finest coarser one that is none.
+
+    Where all are noise, that is the coarsest.
+    """
+    upward = release.levels[: release.levels.index(level) + 1]
+    return [release.levels[0], *(one for one in upward if one not in release.noisy_levels)][-1]
+
+
+def noise_words(release: PublicRelease, home_level: str, work_level: str) -> str:
+    """Say which tables of homes and workplaces at these levels the release calls noise; "" where none is."""
+    noisy = [
+        f"{one.table} ({one.loss:.0%} of jobs are expected to be counted where they are not, and "
+        f"{one.public_model:.0%} by public data alone)"
+        for one in (release.accuracy.tables if release.accuracy else ())
+        if one.noise and one.home == home_level and one.work in (work_level, None)
+    ]
+    if not noisy:
+        return ""
+    return f"NOISE, as the release itself says: {'; '.join(noisy)}. Choose a coarser level for conclusions."
 
 
 @cache

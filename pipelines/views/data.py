@@ -100,7 +100,7 @@ class ReleaseData:
         ----------
         home_level, work_level : str, optional
             Of `levels`; one alone stands for both. By default the finest that has shapes, or whose areas have
-            1,000 workers on average.
+            1,000 workers on average, and at which flows are more than noise.
         attributes : str or sequence of str
             Of `attributes`.
 

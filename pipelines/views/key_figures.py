@@ -89,7 +89,7 @@ def key_figures(release: PublicRelease, draws: PosteriorDraws | None = None) -> 
 
 def _level(release: PublicRelease) -> str | None:
     """The coarsest level with several areas, all with names; if there is none, the coarsest with several."""
-    geography, noisy = release.geography, () if release.accuracy is None else release.accuracy.noisy_levels
+    geography, noisy = release.geography, release.noisy_levels
     several: list[tuple[bool, int, str]] = []
     for level in release.levels:
         inside = np.flatnonzero(~geography.is_external(geography.starts(level)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from geo_data.arguments import PathLike, path_of, texts_of
@@ -91,7 +91,7 @@ def export(
         Gets a folder for each format; by default ``exports`` beside the public folder.
     home_level, work_level : str, optional
         Levels of the zones; with one of them, the other is the same, and with none, it is the finest level
-        with polygons, or zones of about 1,000 workers.
+        with polygons, or zones of about 1,000 workers, at which flows are more than noise.
     implicate : int
         Which of the release's synthetic data sets.
     intervals : str or path, optional
@@ -143,8 +143,10 @@ def export(
         )
     to.mkdir(parents=True, exist_ok=True)
     with private_folder(to) as scratch, ExitStack() as parts:
-        source = Source(release, home_level, work_level, scratch, draws=draws)
+        asked = Source(release, home_level, work_level, scratch, draws=draws)
         for name in names:
+            block = release.geography.block_level
+            source = replace(asked, home_level=block, work_level=block) if name == "lodes" else asked
             part = parts.enter_context(whole_folder(to / name, mode=None))
             remarks = FORMATS[name].write(source, part)
             (part / README).write_text(_readme(source, name, part, remarks), encoding="utf-8")
@@ -189,6 +191,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
         *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),
         *([f"NOT FOR RELEASE: {status}."] if status else []),
+        *([about["noise"]] if "noise" in about else []),
         f"epsilon {about['epsilon']}, delta {about['delta']}",
         f"version {about['version']}, made on {about['created'][:10]}",
         f"licence {about['licence']}",

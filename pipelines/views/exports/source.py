@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.accuracy import noise_words, worth_showing
 from pipelines.views.dissolving import with_coarser
 from pipelines.views.exports.describing import column_meanings, interval_columns, provenance
 from pipelines.views.intervals.reading import PosteriorDraws
@@ -44,13 +45,14 @@ def usual_level(
     -------
     str
         The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
-        average. Levels of more than 20,000 zones are passed over; the coarsest is what remains.
+        average. Levels of more than 20,000 zones are passed over, then those at which flows are noise; the
+        coarsest is what remains.
     """
     fine_enough = [level for level in release.levels if release.geography.n_units(level) <= most_zones]
     with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
     workers = release.certificate.totals.synthetic_workers
     large = [level for level in fine_enough if workers >= workers_per_zone * release.geography.n_units(level)]
-    return [release.levels[0], *large, *with_shapes][-1]
+    return worth_showing(release, [release.levels[0], *large, *with_shapes][-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +295,8 @@ class Source:
     @cached_property
     def about(self) -> dict[str, str]:
         """What belongs to every copy of the data (`provenance`), for formats that hold metadata."""
-        return provenance(self.release)
+        noise = noise_words(self.release, self.home_level, self.work_level)
+        return provenance(self.release) | ({"noise": noise} if noise else {})
 
     @cached_property
     def meanings(self) -> dict[str, str]:

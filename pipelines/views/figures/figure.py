@@ -36,7 +36,7 @@ def draw_figure(
         Those who work in the area (then maps show where they live), or those who live there.
     level : str, optional
         Level of the units on the maps; by default the finest that has polygons, or else the finest with at
-        most 500 units, as points.
+        most 500 units, as points; a coarser one where flows at it are noise.
     count : str
         Who is counted, of `PublicRelease.counts`.
     kind : {"all", "choropleth", "flows", "rose", "distance"}

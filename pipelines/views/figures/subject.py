@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.accuracy import noise_words, worth_showing
 from pipelines.views.commutes import Area, Side, add_travel, area_block_flows
 from pipelines.views.labels import singular, unit_names
 from synth import decimal_up
@@ -39,7 +40,7 @@ class FigureSubject:
         Of `PublicRelease.counts`.
     asked : str or None
         Level of the units on the maps; None chooses the finest that has polygons, or else the finest that is
-        not too fine for points.
+        not too fine for points, unless flows at it are noise.
     """
 
     release: PublicRelease
@@ -70,7 +71,7 @@ class FigureSubject:
         drawn = [level for level in self.release.levels if self.release.polygons(level) is not None]
         n_units = self.release.geography.n_units
         few = [level for level in self.release.levels if n_units(level) <= _MOST_POINTS]
-        return (drawn or few or self.release.levels[:1])[-1]
+        return worth_showing(self.release, (drawn or few or self.release.levels[:1])[-1])
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -220,7 +221,8 @@ class FigureSubject:
             f"Synthetic workers, no real person. Release: {certificate.release.name}; epsilon {epsilon}, "
             f"delta {delta}."
         )
-        return words if certificate.for_release else f"NOT FOR RELEASE. {words}"
+        noise = noise_words(self.release, self.level, self.level)
+        return " ".join(filter(None, ["" if certificate.for_release else "NOT FOR RELEASE.", words, noise]))
 
     @cached_property
     def _blocks(self) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import pytest
 
 import pipelines
 from pipelines.release import reader
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.views.exports import FORMATS, ExportError, Format, Source, export
@@ -137,15 +138,26 @@ def test_levels(public: Path, tmp_path: Path) -> None:
 
 def test_the_usual_level(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
-    release = pipelines.read_public_release(copy)
-    assert usual_level(release) == "trct"
+    assert usual_level(pipelines.read_public_release(copy)) == "trct"
     (copy / polygon_file("trct")).rename(copy / polygon_file("tabblk2010"))
+    assert usual_level(pipelines.read_public_release(copy)) == "bgrp"  # flows between blocks are noise
+    (copy / ACCURACY_FILE).unlink()
+    release = pipelines.read_public_release(copy)
     assert usual_level(release) == "tabblk2010"
     assert usual_level(release, most_zones=30) == "st"  # blocks are too many
     (copy / polygon_file("tabblk2010")).unlink()
     assert usual_level(release, most_zones=30) == "st"  # 600 workers: no level has zones of 1,000
     counties = release.geography.n_units("cty")
     assert usual_level(release, most_zones=30, workers_per_zone=600 / counties) == "cty"
+
+
+def test_a_level_of_noise_says_so(public: Path, tmp_path: Path) -> None:
+    export(public, ["csv", "lodes"], tmp_path / "fine", home_level="tabblk2010")
+    export(public, ["csv"], tmp_path / "usual")
+    for path in tmp_path.glob("*/*/README.txt"):
+        about = next(path.parent.glob("*-metadata.json")).read_text(encoding="utf-8")
+        for text in (path.read_text(encoding="utf-8"), about):
+            assert ("NOISE, as the release itself says: tabblk2010 to" in text) == ("fine" in path.parts)
 
 
 def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

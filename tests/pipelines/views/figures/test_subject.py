@@ -34,7 +34,10 @@ def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None
 
 def test_the_level_is_the_finest_that_can_be_drawn(release: PublicRelease, bare: PublicRelease) -> None:
     assert FigureSubject(release, None, "workers", "S000").level == "trct"  # it has polygons
-    assert FigureSubject(bare, None, "workers", "S000").level == "tabblk2010"  # 120 points can be told apart
+    usual = FigureSubject(bare, None, "workers", "S000")
+    assert usual.level == "bgrp"  # 120 points can be told apart, but flows between blocks are noise
+    assert "NOISE" not in usual.source
+    assert "NOISE" in FigureSubject(bare, None, "workers", "S000", "tabblk2010").source
     assert FigureSubject(release, None, "workers", "S000", "cty").level == "cty"
     with pytest.raises(PublicReleaseError, match="there is no level 'tract'; there are: st"):
         FigureSubject(release, None, "workers", "S000", "tract")
