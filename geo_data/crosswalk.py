@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geo_data.arguments import path_of, texts_of
 from geo_data.code_index import has_repeats
 from geo_data.errors import InputError, refuse_any
-from geo_data.external_zones import fill, find_external_zones
+from geo_data.external_zones import CENSUS_DIGITS, fill, find_external_zones
 from geo_data.geography import Geography, Partition
 from geo_data.groupings import group_places
 from geo_data.polygons import read_centroids
@@ -26,6 +26,7 @@ __all__ = ["read_crosswalk"]
 
 # A level whose codes are a prefix of the block code in this share of the rows is meant to be one in all.
 _PREFIX_SHARE = 0.95
+_NAMED = 3  # zones or units that a message names
 
 
 def read_crosswalk(
@@ -72,16 +73,17 @@ def read_crosswalk(
     Raises
     ------
     InputError
-        A file or column fault (see `read_table`); block codes twice, or of differing lengths though
-        numeric (lost leading zeros); a level or non-nesting area whose codes lost theirs; units that do not
-        nest; coordinates out of range; an external zone that is in the crosswalk, or none that is not.
+        A file or column fault (see `read_table`); block codes twice, or that lost leading zeros; a level or
+        non-nesting area whose codes lost theirs; units that do not nest; coordinates out of range; an
+        external zone that has blocks of the crosswalk, or none that has none.
 
     Notes
     -----
     Repair rule. Where the codes of a level have one fixed length and are a prefix of the block code in at
-    least 95 % of the rows, as in United States Census geography, the level is prefix-coded: every row that
-    disagrees is counted in `Geography.repairs` and its code is derived from the block code. LODES
-    crosswalks need it: in Rhode Island's, 264 rows disagree, two of them even in the state.
+    least 95 % of the rows, as in United States Census geography, and block codes have one length, the level
+    is prefix-coded: every row that disagrees is counted in `Geography.repairs` and its code is derived from
+    the block code, if another row has that code. LODES crosswalks need it: in Rhode Island's, 264 rows
+    disagree, two of them even in the state.
     Levels that are not prefix-coded are taken as they are, and must nest: a unit lies within one unit of
     the next coarser level.
 
@@ -128,7 +130,7 @@ def read_crosswalk(
         places: dict[str, Kind] = {latitude: "number", longitude: "number"}
         frame = read_table(path, {**columns, **places, **asked}, optional=usual)
     named = {level: frame.pop(column) for level, column in names.items() if column in frame}
-    _check_blocks(path, frame[block])
+    _check_blocks(path, frame[block], [frame[level] for level in written])
     for column, limit in ((latitude, 90), (longitude, 180)):
         refuse_any(
             path,
@@ -162,6 +164,11 @@ def read_crosswalk(
         _check_nesting(path, frame, coarse, fine)
 
     areas = find_external_zones(external_zones, frame[block])
+    if covering := _covering(path, frame[block], [frame[level] for level in written], areas):
+        repairs.append(
+            f"external zones {', '.join(covering[:_NAMED])} have first characters of codes of the crosswalk: "
+            "whoever has another code that begins so is taken to live outside"
+        )
     if external_zones and not areas:
         raise InputError(
             path,
@@ -235,6 +242,33 @@ def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, l
     return agree.index(False) if False in agree else longest
 
 
+def _covering(
+    path: str | os.PathLike[str], blocks: pd.Series, levels: Sequence[pd.Series], areas: Sequence[str]
+) -> list[str]:
+    """Return the external zones that cover codes of blocks, where codes have no hierarchy; else refuse."""
+    first = {length: set(blocks.str[:length].unique()) for length in {len(area) for area in areas}}
+    covering = [area for area in areas if area in first[len(area)]]
+    if covering and (
+        blocks.str.fullmatch(f"[0-9]{{{CENSUS_DIGITS}}}").all()
+        or any(_prefixes(blocks, codes) for codes in levels)
+    ):
+        raise InputError(
+            path,
+            f"external zones {', '.join(covering[:_NAMED])} cover blocks of the crosswalk: a code that is "
+            "none of these may be wrong, or of a place outside",
+            fix="name only areas of which the crosswalk has no block, such as other counties of its state",
+        )
+    return covering
+
+
+def _prefixes(blocks: pd.Series, codes: pd.Series) -> bool:
+    """Say whether the blocks' codes begin with those of a level, which may be of several lengths."""
+    codes = codes.astype("str")
+    by_length = codes.groupby(codes.str.len())
+    agree = sum((blocks[own.index].str[:length] == own).sum() for length, own in by_length)
+    return bool(agree >= _PREFIX_SHARE * len(blocks))
+
+
 def _with_external(
     path: str | os.PathLike[str],
     frame: pd.DataFrame,
@@ -290,7 +324,7 @@ def _sorted(frame: pd.DataFrame, levels: Sequence[str], block: str) -> pd.DataFr
     return frame.iloc[order]
 
 
-def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
+def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series, levels: Sequence[pd.Series]) -> None:
     refuse_any(
         path,
         "rows repeat a block that has a row already",
@@ -299,13 +333,31 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
         fix="keep one row per block",
     )
     lengths = blocks.str.len()
-    short = int((lengths < lengths.max()).sum())
-    if short and blocks.str.isdigit().all():
-        raise InputError(
+    if (lengths == lengths.max()).all():
+        return
+    numeric = blocks.str.isdigit()
+    numbers, others = lengths[numeric], lengths[~numeric]
+    longest = numbers.max()
+    refuse_any(
+        path,
+        "codes are the same number as another, but for leading zeros: one block, or two?",
+        blocks[numeric].str.lstrip("0").duplicated(),
+        column=str(blocks.name),
+        fix="keep one row per block, or write the codes as text of one length",
+    )
+    # Zones that are counted from 1 have numbers of any length. Others lost zeros if some still have them,
+    # codes with letters have one length, it is that of census blocks, or levels begin as blocks would.
+    if (
+        blocks[numeric].str.match("0.").any()
+        or (others.min() == others.max() == longest and numbers.min() > 1)
+        or longest == CENSUS_DIGITS
+        or any(_padded_length(blocks.str.zfill(longest), codes) for codes in levels)
+    ):
+        refuse_any(
             path,
             "numeric codes are shorter than the others: lost leading zeros",
+            (numbers < longest).sum(),
             column=str(blocks.name),
-            count=short,
             fix="write the codes as text of one length, with leading zeros",
         )
 
@@ -318,22 +370,34 @@ def _repair(
     longest = int(lengths.max())
     if (lengths == longest).all():
         prefix = blocks.str[:longest]
-        agree = prefix == codes
-        if agree.mean() >= _PREFIX_SHARE:
-            return prefix, ~agree
-    if codes.str.isdigit().all():
-        # Not a prefix as it stands: would it be one with the zeros that a spreadsheet drops?
-        for length in (longest, longest + 1):
-            padded = blocks.str[:length] == codes.str.zfill(length)
-            if padded.mean() >= _PREFIX_SHARE:
-                raise InputError(
-                    path,
-                    "codes lost their leading zeros",
-                    column=level,
-                    count=int((lengths < length).sum()),
-                    fix="write the codes as text, with leading zeros",
-                )
+        wrong = prefix != codes
+        if not wrong.any():
+            return codes, wrong
+        # Codes of several lengths lost something, or are no prefixes.
+        of_blocks = blocks.str.len()
+        if 1 - wrong.mean() >= _PREFIX_SHARE and (of_blocks == of_blocks.max()).all():
+            # What no other row has is no unit: the block is one that is nowhere.
+            wrong[wrong] = prefix[wrong].isin(codes[~wrong].unique())
+            return codes.mask(wrong, prefix), wrong
+    length = _padded_length(blocks, codes)
+    if length and (lengths < length).any():
+        raise InputError(
+            path,
+            "codes lost their leading zeros",
+            column=level,
+            count=int((lengths < length).sum()),
+            fix="write the codes as text, with leading zeros",
+        )
     return codes, pd.Series(False, codes.index)
+
+
+def _padded_length(blocks: pd.Series, codes: pd.Series) -> int | None:
+    """Return the length at which codes, filled with zeros, are a prefix of blocks'; None where at none."""
+    longest = int(codes.str.len().max())
+    for length in (longest, longest + 1):  # the second where all lost one, as a spreadsheet drops them
+        if (blocks.str[:length] == codes.str.zfill(length)).mean() >= _PREFIX_SHARE:
+            return length
+    return None
 
 
 def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: str, fine: str) -> None:

@@ -130,6 +130,52 @@ def test_units_that_lost_leading_zeros(write, read_geography, refused):
         read_geography(path)
 
 
+def crosswalk_of(write, codes, levels=None):
+    """Read blocks with these codes, in units of one level or none."""
+    units = levels or ["x"] * len(codes)
+    rows = [f"{code},{unit},46.{i},6.{i}\n" for i, (code, unit) in enumerate(zip(codes, units, strict=True))]
+    return read_crosswalk(
+        write("".join(["zone,unit,lat,lon\n", *rows])),
+        block="zone",
+        levels=["unit"] if levels else [],
+        latitude="lat",
+        longitude="lon",
+    )
+
+
+@pytest.mark.parametrize("codes", [["1", "22", "261", "6810"], ["301", "2004"], ["7", "12", "12A", "13B"]])
+def test_numbers_of_any_length(write, codes):
+    assert crosswalk_of(write, codes).blocks.tolist() == sorted(codes)
+
+
+@pytest.mark.parametrize(
+    ("codes", "levels", "match", "count"),
+    [
+        (["1004", "1005", "10006", "2A004"], None, "lost leading zeros", 2),
+        (["1004", "10006"], ["01", "10"], "lost leading zeros", 1),
+        (["90010201001000", "250010101001000"], None, "lost leading zeros", 1),
+        (["1", "0001", "0002"], None, "same number as another, but for leading zeros", 1),
+        (["1004", "01006"], None, "lost leading zeros", 1),
+    ],
+)
+def test_numbers_that_lost_zeros(write, refused, tmp_path, codes, levels, match, count):
+    with refused(tmp_path / "table.csv", match, column="zone", count=count):
+        crosswalk_of(write, codes, levels)
+
+
+def test_units_with_letters_that_lost_zeros(write, refused, tmp_path):
+    with refused(tmp_path / "table.csv", "lost their leading zeros", column="unit", count=1):
+        crosswalk_of(write, ["01004", "2A004"], ["1", "2A"])
+
+
+@pytest.mark.parametrize("code", ["NO PLACE", "NO FIXED PLACE"])
+def test_what_is_in_no_unit_is_not_put_into_one(write, code):
+    codes = [f"{1 + i // 20:04}{i:04}" for i in range(40)]
+    geography = crosswalk_of(write, [*codes, code], [*(block[:4] for block in codes), "9999"])
+    assert geography.codes("unit").tolist() == ["0001", "0002", "9999"]
+    assert geography.repairs == ()
+
+
 def test_blocks_that_came_as_floats(write, read_geography, refused):
     rows = us_rows()
     rows[0][0] += ".0"

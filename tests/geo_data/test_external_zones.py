@@ -114,11 +114,21 @@ def test_what_was_inside_stays_as_it_was(wide: Geography, demo_geography: Geogra
 
 def test_an_area_of_the_crosswalk_is_refused(demo_region: dict[str, Path], refused: Refused) -> None:
     path = demo_region["crosswalk"]
-    own = str(read(path, ()).blocks[0])
-    with refused(path, "external zones are areas of the crosswalk", count=1):
-        read(path, (own,))
     with refused(path, "or of one another", count=1):
         read(path, ("25", "25"))
+    for length in (1, 2, 5, 15):  # an unknown code that begins so may be a wrong one
+        with refused(path, "cover blocks of the crosswalk"):
+            read(path, ("25", str(read(path, ()).blocks[0])[:length]))
+
+
+def test_a_zone_may_cover_codes_without_a_hierarchy(write: Callable[..., Path], refused: Refused) -> None:
+    rows = [f"E0200{i:04},{district},53.{i},-1.{i}\n" for i, district in enumerate(["E08", "E09", "W06"])]
+    path = write("".join(["zone,lad,lat,lon\n", *rows]))
+    columns = {"block": "zone", "latitude": "lat", "longitude": "lon"}
+    geography = read_crosswalk(path, levels=["lad"], external_zones=["E", "W"], **columns)
+    assert [line.split(" have")[0] for line in geography.repairs] == ["external zones E"]
+    with refused(path, "external zones are areas of the crosswalk", count=1):
+        read_crosswalk(path, levels=[], external_zones=["E02000001"], **columns)
 
 
 @given(
