@@ -21,7 +21,10 @@ from numpy.typing import NDArray
 
 from synth._arrays import integers
 
-__all__ = ["FULL", "Policy", "implies", "parts_of_reach"]
+__all__ = ["FORMER_PARTITION", "FULL", "Policy", "implies", "parts_of_reach"]
+
+FORMER_PARTITION = "partition "
+"""How names of partitions began that have the codes of units only: different ones may have one name."""
 
 Int32 = NDArray[np.int32]
 
@@ -34,9 +37,9 @@ class Policy:
     ----------
     name : str
         The policy with what it is about, so that two releases have the same name where, and only where, they
-        have the same neighbours: "full"; "partition " with a level and all above it, each with a digest of
-        its units; "distance ", kilometres, a colon and a digest of the places of all blocks; or "attribute "
-        with each secret attribute and a digest of its categories.
+        have the same neighbours: "full"; "parts " with a level and all above it, each with a digest of
+        every block with its unit; "distance ", kilometres, a colon and a digest of the places of all blocks;
+        or "attribute " with each secret attribute and a digest of its categories.
     parts : ndarray of int32, shape (n_parts,)
         First block of each part, rising from 0. One part is all blocks.
     reach : ndarray of int32, shape (n_blocks,), optional
@@ -201,8 +204,10 @@ def implies(policy: str, other: str) -> bool:
     Parameters
     ----------
     policy, other : str
-        `Policy.name` of each.
+        `Policy.name` of each. Of a partition's former name nobody knows which it is, so none implies it.
     """
+    if FORMER_PARTITION in (policy[: len(FORMER_PARTITION)], other[: len(FORMER_PARTITION)]):
+        return False
     if policy.startswith("distance ") and other.startswith("distance "):
         (km, places), (other_km, others) = (
             name.removeprefix("distance ").split(":") for name in (policy, other)
@@ -215,5 +220,5 @@ def implies(policy: str, other: str) -> bool:
     return (
         policy in (FULL.name, other)
         or policy.startswith(kind)
-        or (policy.startswith("partition ") and other.startswith(f"{policy}/"))
+        or (policy.startswith("parts ") and other.startswith(f"{policy}/"))
     )

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 import synth
@@ -20,12 +22,13 @@ from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import quoted_policy
 from pipelines.planning.measured import MeasuredGroups, TableChoice, table_in_words
-from synth.policy import parts_of_reach
+from synth.policy import FORMER_PARTITION, parts_of_reach
 
-__all__ = ["Choices", "ReleasePlan", "batches", "policy_of", "record_range"]
+__all__ = ["Choices", "ReleasePlan", "batches", "partition_name", "policy_of", "record_range"]
 
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
+_HASHED_BLOCKS = 100_000
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,42 @@ def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.P
         raise ValueError(f"privacy.policy: the geography has no level {level!r}")
     if geography.n_units(level) == 1:
         raise ValueError(f'privacy.policy: there is one {level} only, and one part is policy = "full"')
+    return synth.Policy(partition_name(level, geography), geography.starts(level))
+
+
+def partition_name(level: str, geography: Geography, *, former: bool = False) -> str:
+    """Return the name of the policy whose parts are the units of a level (`synth.Policy`).
+
+    Parameters
+    ----------
+    level : str
+    geography : Geography
+    former : bool
+        The name that it once had, which does not say which block is in which unit.
+    """
+    kind, digest = (FORMER_PARTITION, _digest_of_codes) if former else ("parts ", _digest_of_blocks)
     above = geography.levels[: geography.levels.index(level) + 1]
-    texts = ("\n".join(map(str, geography.codes(name))) for name in above)
-    digests = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts)
-    name = "/".join(f"{name}:{digest}" for name, digest in zip(above, digests, strict=True))
-    return synth.Policy(f"partition {name}", geography.starts(level))
+    return kind + "/".join(f"{name}:{digest(geography, name)[:16]}" for name in above)
+
+
+def _digest_of_codes(geography: Geography, level: str) -> str:
+    return hashlib.sha256("\n".join(map(str, geography.codes(level))).encode()).hexdigest()
+
+
+def _digest_of_blocks(geography: Geography, level: str) -> str:
+    """Return a digest of all blocks with their units, by code: the same whatever other levels there are."""
+    blocks, of_block = geography.block_codes, pa.array(geography.units_of_blocks(level))
+    units, digest = pa.array(geography.codes(level), blocks.type), hashlib.sha256()
+    if not pc.all(pc.less(blocks[:-1], blocks[1:])).as_py():
+        order = pc.array_sort_indices(blocks)
+        blocks, of_block = blocks.take(order), of_block.take(order)
+    for start in range(0, len(blocks), _HASHED_BLOCKS):  # a nation has millions
+        own = slice(start, start + _HASHED_BLOCKS)
+        lines = pc.binary_join_element_wise(blocks[own], units.take(of_block[own]), "\t")
+        text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+        digest.update(b"\n" if start else b"")
+        digest.update(text[0].as_buffer())
+    return digest.hexdigest()
 
 
 def _policy_of_distance(text: str, geography: Geography) -> synth.Policy:

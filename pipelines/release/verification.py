@@ -21,7 +21,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT, check_tables, read_document
-from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.plan import ReleasePlan, partition_name
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
@@ -31,6 +31,7 @@ from pipelines.release.certificate import (
     AttributeCertificate,
     Certificate,
     PolicyCertificate,
+    PolicyField,
     guarantee_fields,
     randomness_fields,
     reasons_against_release,
@@ -405,7 +406,12 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
 def _check_guarantee(
     plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate, stated: dict[str, Any]
 ) -> str:
-    expected = certificate.model_copy(update=guarantee_fields(plan, guarantee))
+    fields = guarantee_fields(plan, guarantee)
+    if isinstance(policy := fields.get("policy"), PolicyField):  # some releases have its former name
+        former = partition_name(policy.partition, plan.geography, former=True)
+        if isinstance(certificate, PolicyCertificate) and certificate.policy.name == former:
+            fields["policy"] = policy.model_copy(update={"name": former})
+    expected = certificate.model_copy(update=fields)
     today = dump_certificate(expected, stated["format"])
     said = [in_wording(today, wording) for wording in CERTIFICATE_WORDINGS[stated["format"]]]
     for name, value in today.items():

@@ -805,6 +805,7 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
 def policy_of(plan: Plan) -> tuple[Document, dict[str, str]]:
     """Return what a certificate says of a policy (Lemmas 37, 39, 41), and letters for names in its words."""
     blocks, levels, parts = plan.tables["blocks"], plan.document["geography"]["levels"], len({*plan.parts})
+    earlier = dict[str, list[str]]()
     if plan.near:
         kind, km, steps = "distance", plan.near.km, plan.near.steps
         places = zip(plan.codes, *(blocks[name] for name in DEGREES))
@@ -816,16 +817,23 @@ def policy_of(plan: Plan) -> tuple[Document, dict[str, str]]:
         lines = {quote(name, safe=""): [name, *of] for name, of in plan.secret.items()}
         names = {"A": " and ".join(f'"{name}"' for name in plan.secret)}
     elif plan.level:
-        kind, numbers = "partition", {"partition": plan.level, "parts": parts}
-        lines = {n: [*dict.fromkeys(blocks[n])] for n in levels[: levels.index(plan.level) + 1]}
+        kind, numbers = "parts", {"partition": plan.level, "parts": parts}
+        above = levels[: levels.index(plan.level) + 1]
+        lines = {n: ["\t".join(pair) for pair in sorted(zip(plan.codes, blocks[n]))] for n in above}
+        earlier = {n: [*dict.fromkeys(blocks[n])] for n in above}  # a name that some releases have
         names = {"L": f'"{plan.level}"'}
     else:
         return {}, {}
-    digests = {name: hashlib.sha256("\n".join(own).encode()).hexdigest() for name, own in lines.items()}
     letters = {letter: re.escape(json.dumps(name)[1:-1]) for letter, name in names.items()}
     words = {name: said("policy", name, **letters) for name in ("words", "symbols")}
-    name = f"{kind} {'/'.join(f'{name}:{digest[:16]}' for name, digest in digests.items())}"
-    return {"policy": {"name": name, **numbers, **words}}, letters
+    known = [policy_name(kind, lines), *([policy_name("partition", earlier)] if earlier else [])]
+    return {"policy": {"name": known.__contains__, **numbers, **words}}, letters
+
+
+def policy_name(kind: str, lines: dict[str, list[str]]) -> str:
+    """Return the name of a policy, by what the digest of each part of it is about."""
+    digests = {name: hashlib.sha256("\n".join(own).encode()).hexdigest() for name, own in lines.items()}
+    return f"{kind} {'/'.join(f'{name}:{digest[:16]}' for name, digest in digests.items())}"
 
 
 def pool_classes(plan: Plan) -> list[PoolClass]:

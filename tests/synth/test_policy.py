@@ -22,7 +22,7 @@ from .noise_reference import mass
 from .reference import Urn
 
 # Five blocks in two parts; one cell of the second part has two blocks.
-POLICY = Policy("partition area:0", np.array([0, 2], np.int32))
+POLICY = Policy("parts area:0", np.array([0, 2], np.int32))
 CUTS = [[0, 1], [2, 3]]
 BLOCKS = 5
 Homes = tuple[int, ...]
@@ -86,15 +86,17 @@ def test_a_plan_has_one_policy() -> None:
 # --- the whole truth: all homes of all jobs, and all outputs of all pools
 
 
-def counts(homes: Homes, cuts: list[int]) -> tuple[int, ...]:
+def counts(homes: Homes, cuts: list[int], every: list[list[int]] = CUTS) -> tuple[int, ...]:
     """Jobs of a part in its cells."""
-    stop = next((own[0] for own in CUTS if own[0] > cuts[0]), BLOCKS)
+    stop = next((own[0] for own in every if own[0] > cuts[0]), BLOCKS)
     inside = [home for home in homes if cuts[0] <= home < stop]
     cells = np.searchsorted(cuts, inside, "right") - 1
     return tuple(np.bincount(cells, minlength=len(cuts)).tolist())
 
 
-def resampling(plan: Plan, edit: Callable[[int, int], int] = lambda pool, n: n) -> Law:
+def resampling(
+    plan: Plan, edit: Callable[[int, int], int] = lambda pool, n: n, every: list[list[int]] = CUTS
+) -> Law:
     """P(draws of all pools | homes), by the reference and the plan's own numbers; `edit` plants a fault."""
     parameters = plan.parameters
     assert isinstance(parameters, DirichletParameters)
@@ -102,10 +104,10 @@ def resampling(plan: Plan, edit: Callable[[int, int], int] = lambda pool, n: n) 
 
     def law(homes: Homes) -> dict[Output, Fraction]:
         found: dict[Output, Fraction] = {(): Fraction(1)}
-        for pool, cuts in enumerate(CUTS):
+        for pool, cuts in enumerate(every):
             own = parameters.classes[plan.pool_class[pool]]
             prior = (Fraction(own.prior[0], parameters.denominator),) * len(cuts)
-            h = counts(homes, cuts)
+            h = counts(homes, cuts, every)
             urn = Urn(sum(h), edit(pool, sum(h)), prior, (retention,) * len(cuts))
             drawn = urn.distribution(h)
             found = {(*s, t): p * q for s, p in found.items() for t, q in drawn.items() if p * q}
@@ -218,7 +220,7 @@ def test_noise_of_several_tables_holds_for_all_neighbours_of_the_policy() -> Non
 
 
 def test_a_policy_implies_those_whose_parts_divide_its_own() -> None:
-    county, tract, others = "partition st:1/cty:2", "partition st:1/cty:2/trct:3", "partition st:1/cty:4"
+    county, tract, others = "parts st:1/cty:2", "parts st:1/cty:2/trct:3", "parts st:1/cty:4"
     rising = ["full", county, tract]
     for (i, one), (j, other) in itertools.product(enumerate(rising), repeat=2):
         assert implies(one, other) == (i <= j)
@@ -226,4 +228,25 @@ def test_a_policy_implies_those_whose_parts_divide_its_own() -> None:
     for one in (county, tract):
         assert not implies(one, others)
         assert not implies(others, one)
-    assert not implies("partition st:1/cty:2", "partition st:1/cty:22")
+    assert not implies("parts st:1/cty:2", "parts st:1/cty:22")
+
+
+def test_the_sum_of_partitions_between_which_a_block_moved_is_infinite() -> None:
+    """Each release keeps its epsilon; of both together no epsilon holds for the homes in the block."""
+    moved, cuts = Policy("parts area:1", np.array([0, 3], np.int32)), [[0, 1, 2], [3]]
+    laws = {}
+    for policy, every in ((POLICY, CUTS), (moved, cuts)):
+        plan = Dirichlet().calibrate(
+            pools((1, 1)), domains(policy, every), (Fraction(1),), Fraction(1), Fraction(0)
+        )
+        laws[policy.name] = resampling(plan, every=every)
+        assert Dirichlet().certify(plan).epsilon <= 1
+    assert not implies(POLICY.name, moved.name)
+    assert not implies(moved.name, POLICY.name)
+    homes = (1, 4)  # and the second, which may stand for 2 and 3 under the first policy, moves to 2
+    assert (1, 2) in neighbours(homes, POLICY)
+    here, there = laws[POLICY.name](homes), laws[POLICY.name]((1, 2))
+    odds = exp_up(Fraction(1))
+    assert here.keys() == there.keys()
+    assert all(p <= odds * there[s] and there[s] <= odds * p for s, p in here.items())
+    assert laws[moved.name](homes).keys().isdisjoint(laws[moved.name]((1, 2)))  # any output tells which

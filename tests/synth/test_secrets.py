@@ -201,7 +201,7 @@ def test_a_plan_has_one_policy_of_attributes() -> None:
 def test_a_policy_of_attributes_implies_those_of_homes_and_of_fewer_attributes() -> None:
     """And so it is for all pairs of inputs: the neighbours of what is implied are neighbours of the other."""
     both, age, pay = "attribute age:1/pay:2", "attribute age:1", "attribute pay:2"
-    homes = ["full", "partition st:1/cty:2", "distance 16:0"]
+    homes = ["full", "parts st:1/cty:2", "distance 16:0"]
     for other in (*homes, age, pay, both):
         assert implies(both, other)
         assert implies(age, other) == (other in (*homes, age))

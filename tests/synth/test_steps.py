@@ -183,6 +183,6 @@ def test_a_longer_distance_implies_shorter_ones_between_the_same_places() -> Non
     for (i, one), (j, other) in itertools.product(enumerate(rising), repeat=2):
         assert implies(one, other) == (i <= j)
     for one in rising[1:]:
-        for other in ("distance 1:ac", "partition st:1"):
+        for other in ("distance 1:ac", "parts st:1"):
             assert not implies(one, other)
-        assert not implies("partition st:1", one)
+        assert not implies("parts st:1", one)

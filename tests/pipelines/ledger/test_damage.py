@@ -28,7 +28,7 @@ def pay(ledger: Ledger, data_set: str = "jobs", **more: Any) -> Debit:
 def story(path: Path) -> Ledger:
     """A ledger of eight entries, of every kind."""
     ledger = Ledger(path)
-    first, second = pay(ledger), pay(ledger, "wages", policy="partition st:1")
+    first, second = pay(ledger), pay(ledger, "wages", policy="parts st:1")
     ledger.outcome(first.id, "failed", "no space")
     ledger.resume(first.id, PLAN)
     ledger.outcome(first.id, "finished")

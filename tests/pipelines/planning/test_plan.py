@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -17,11 +18,14 @@ import pytest
 import geo_data
 from helpers import edit_json
 from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
+from pipelines.planning import plan
 from pipelines.planning.form import PLAN_FORMAT
+from pipelines.planning.plan import partition_name
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.guide import pools_in_words
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
+from synth.policy import implies
 
 Configs = Callable[..., ReleaseConfig]
 Jobs = Callable[..., dict[str, object]]
@@ -437,3 +441,36 @@ def test_a_level_named_like_our_own_columns_is_refused(small_config: Configs) ->
 
 def test_job_source_reads_nothing_yet(small_config: Configs, small_geography: geo_data.Geography) -> None:
     job_source(small_config(jobs=Path("/nowhere/jobs.csv")), small_geography)
+
+
+# --- the name of a partition
+
+
+def partition(blocks: str, former: bool = False, **units: str) -> str:
+    """The name of the partition by the last of some levels; a block and a unit have a letter each."""
+    places = np.zeros(len(blocks))
+    columns = {level: pa.chunked_array([[*codes]]).dictionary_encode() for level, codes in units.items()}
+    geography = geo_data.ordered_geography("block", pa.chunked_array([[*blocks]]), columns, places, places)
+    return partition_name([*units][-1], geography, former=former)
+
+
+def test_the_name_of_a_partition_covers_every_block_with_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    county, ward = partition("abcde", cty="AABBB"), partition("abcde", cty="AABBB", ward="PPQQR")
+    assert implies(county, ward)
+    assert not implies(ward, county)
+    others = [
+        partition("abcde", cty="AABBB", ward="PPQRR"),  # d moved
+        partition("abcde", cty="AAABB", ward="PPPQR"),
+        partition("abcdf", cty="AABBB", ward="PPQQR"),  # another block
+        partition("abcde", cty="AABBB", ward="PPQQS"),  # coded anew
+    ]
+    assert len({ward, *others}) == 5
+    assert not any(implies(one, other) for one, other in itertools.permutations([ward, *others], 2))
+    # What it was: of the codes alone, so that none of them can be told from another.
+    former = partition("abcde", former=True, cty="AABBB", ward="PPQQR")
+    assert former == partition("abcde", former=True, cty="AAABB", ward="PPPQR")
+    assert not any(implies(*pair) for pair in [(former, former), ("full", former), (former, ward)])
+    # Blocks are in the order of their codes, whatever order other levels give them.
+    assert partition("abdce", cty="AABBB") == county
+    monkeypatch.setattr(plan, "_HASHED_BLOCKS", 2)
+    assert partition("abcde", cty="AABBB", ward="PPQQR") == ward

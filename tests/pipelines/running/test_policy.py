@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +28,7 @@ from pipelines.ledger.ledger import Budget, Ledger
 from pipelines.planning import search
 from pipelines.planning.form import plan_hash
 from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices
+from pipelines.planning.plan import Choices, partition_name
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.storage import load_plan
 from pipelines.release.certificate import POLICY_FORMAT, PolicyCertificate, certificate_schema
@@ -188,12 +189,17 @@ def test_a_policy_that_is_changed_is_refused_both_ways(
         document["format"] = "odsynth certificate 2"
         del document["policy"]
 
+    former = partition_name("cty", release.plan.geography, former=True)
+    forgery = Path(shutil.copytree(release.public, tmp_path / "former"))
+    other(lambda d: d["policy"].update(name=former))(forgery)  # the name that earlier releases have
+    assert [check.name for check in verify(forgery)][-1] == "for release"
+    assert alone(forgery) is None
     refuse_each(
         release.public,
         tmp_path,
         [
             (other(lambda d: d["policy"].update(partition="trct")), "guarantee"),
-            (other(lambda d: d["policy"].update(name="partition st:0/cty:1")), "guarantee"),
+            (other(lambda d: d["policy"].update(name="parts st:0/cty:1")), "guarantee"),
             (other(lambda d: d["policy"].update(parts=3)), "guarantee"),
             (other(lambda d: d["policy"].update(words="Nothing is public.")), "guarantee"),
             (other(lambda d: d["definition"].update(neighbours="Any.")), "guarantee"),
@@ -262,7 +268,7 @@ def test_a_ledger_adds_up_what_composes_and_nothing_else(paid_config: Configs, b
     Ledger(book).debit(**given, **cost)
     made = run(config)
     name = made.plan.policy.name
-    finer, other = f"{name}/trct:0", "partition st:0123456789abcdef/cty:0123456789abcdef"
+    finer, other = f"{name}/trct:0", "parts st:0123456789abcdef/cty:0123456789abcdef"
     entries = Ledger(book).entries()
     assert [entry.policy for entry in entries if entry.kind == "debit"] == [None, name]
     for paid, policy in ((True, finer), (False, other), (True, "full"), (False, f"{name}/trct:1")):

@@ -258,7 +258,7 @@ def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Pat
         words = document["policy"]["words"].replace("is protected too", "is public")
         document["policy"].update(words=words)
 
-    partition = {"name": "partition st:0", "partition": "trct", "parts": 6, "words": "", "symbols": ""}
+    partition = {"name": "parts st:0", "partition": "trct", "parts": 6, "words": "", "symbols": ""}
     refuse_each(
         release.public,
         tmp_path,
@@ -328,7 +328,7 @@ def test_what_tune_tries_and_recommends_has_the_same_secret_attributes(made: Mad
 def test_a_ledger_adds_up_what_composes_and_nothing_else(made: Made, tmp_path: Path) -> None:
     """After full and counties, secret attributes add up: as homes by county. Other attributes do not."""
     book, age = Ledger(tmp_path / "ledger.sqlite"), made["geometric"][1].plan.policy.name
-    both, county = made["several"][1].plan.policy.name, "partition st:0/cty:0"
+    both, county = made["several"][1].plan.policy.name, "parts st:0/cty:0"
     given: dict[str, Any] = {
         "data_set": "jobs",
         "budget": Budget(Fraction(20), Fraction("1e-4")),

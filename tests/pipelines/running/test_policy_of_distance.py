@@ -134,7 +134,7 @@ def test_a_distance_that_is_changed_is_refused_both_ways(made: dict[str, Release
             public, lambda p: p["configuration"]["privacy"].update(policy=policy)
         )
 
-    by_tract = {"name": "partition st:0", "partition": "trct", "parts": 6, "words": "", "symbols": ""}
+    by_tract = {"name": "parts st:0", "partition": "trct", "parts": 6, "words": "", "symbols": ""}
 
     def smaller(document: dict[str, Any]) -> None:
         document["run"]["epsilon"] = "4"
