@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["STATES", "State"]
+__all__ = ["POSTAL_CODES", "STATES", "State"]
 
 
 class State(NamedTuple):
@@ -75,3 +75,10 @@ STATES = {
     "78": State("Virgin Islands", 106_405, 18.1, -64.8),
 }
 """By FIPS code."""
+
+_POSTAL = """
+    al ak az ar ca co ct de dc fl ga hi id il in ia ks ky la me md ma mi mn ms mo
+    mt ne nv nh nj nm ny nc nd oh ok or pa ri sc sd tn tx ut vt va wa wv wi wy as gu mp pr vi
+"""
+POSTAL_CODES = dict(zip(_POSTAL.split(), STATES, strict=True))
+"""FIPS codes by the two letters with which names of LODES files begin."""

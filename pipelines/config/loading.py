@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 import synth
 from geo_data.arguments import PathLike, path_of, texts_of
+from geo_data.od_files import od_name
 from pipelines.config.fields import absolute
 from pipelines.config.problems import STORED, describe, problems_across, usable_mechanisms
 from pipelines.config.sections import (
@@ -135,6 +136,26 @@ class ReleaseConfig(Section):
             return values
         known = {} if "retention_min" in plan else ONTHEMAP_PRIVACY
         return values | {"privacy": known | privacy} if known | privacy else values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_jobs(cls, values: Any) -> Any:
+        """Take a LODES table whose name is of another job type for one of other jobs, unless it is said."""
+        release, tables = values.get("release"), values.get("auxiliary")
+        if not (isinstance(release, dict) and isinstance(tables, list)):
+            return values
+        job_type = release.get("job_type", "JT00")
+        return values | {
+            "auxiliary": [
+                {"same_jobs": False, **table}
+                if isinstance(table, dict)
+                and table.get("format") == "lodes"
+                and (name := od_name(str(table.get("file"))))
+                and name.job_type != job_type
+                else table
+                for table in tables
+            ]
+        }
 
     @property
     def mechanisms(self) -> tuple[str, ...]:

@@ -342,7 +342,7 @@ class LodesTable(Section):
     destination_level : str
         Level (or kind of non-nesting area) to which workplaces are added up.
     same_jobs : bool
-        As for `format = "flows"`.
+        As for `format = "flows"`; left out, it is false where the name of the file has another job type.
     """
 
     format: Literal["lodes"]

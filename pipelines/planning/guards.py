@@ -1,18 +1,34 @@
-"""What is checked of the confidential files before their content is."""
+"""What is checked of input files before their content is."""
 
 from __future__ import annotations
 
 import filecmp
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from geo_data.errors import refuse_any
+from geo_data.external_zones import CENSUS_DIGITS
+from geo_data.geography import Geography
+from geo_data.od_files import OdName, od_name
+from geo_data.states import POSTAL_CODES, STATES
 from pipelines.config.fields import expand
-from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.config.loading import ConfigError, LodesTable, ReleaseConfig
 from pipelines.config.sections import Section
 
-__all__ = ["public_files", "refuse_as_public", "refuse_copies", "refuse_open_files"]
+__all__ = [
+    "public_files",
+    "refuse_as_public",
+    "refuse_copies",
+    "refuse_open_files",
+    "refuse_other_names",
+    "refuse_other_states",
+]
 
 
 def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> None:
@@ -63,6 +79,95 @@ def public_files(config: ReleaseConfig) -> Iterator[tuple[str, Path]]:
 def _same(path: Path, other: Path) -> bool:
     """Say whether two files are one, or have the same bytes; those of different sizes are not read."""
     return path.samefile(other) or filecmp.cmp(path, other, shallow=False)
+
+
+def refuse_other_names(config: ReleaseConfig) -> None:
+    """Refuse files whose names, where they have the form of LODES, contradict the configuration.
+
+    An auxiliary table may be of another year or kind of job; its aux file must be that of its main file.
+
+    Raises
+    ------
+    ConfigError
+        Names each difference.
+    """
+    problems: dict[str, list[str]] = {}
+    for key, path, found, expected in _named_files(config):
+        other = [
+            f"{field.replace('_', ' ')} {has}, not {wanted}"
+            for field, has, wanted in zip(OdName._fields, found, expected, strict=True)
+            if has != wanted
+        ]
+        if other:
+            problems.setdefault(key, []).append(f"{path.name} is by its name of {', '.join(other)}")
+    lines = [
+        f"{key}: {first}{f' ({len(more)} more files differ, too)' if more else ''}; name the files of these "
+        "jobs, or correct the configuration"
+        for key, (first, *more) in problems.items()
+    ]
+    lines += [
+        f"auxiliary #{i}.same_jobs: {table.file.name} is by its name of job type {name.job_type}, not "
+        f"{config.release.job_type}, and counts other jobs; write same_jobs = false"
+        for i, table in enumerate(config.auxiliary, start=1)
+        if getattr(table, "same_jobs", False)
+        and (name := od_name(table.file))
+        and name.job_type != config.release.job_type
+    ]
+    if lines:
+        raise ConfigError(lines)
+
+
+def _named_files(config: ReleaseConfig) -> Iterator[tuple[str, Path, OdName, OdName]]:
+    """Yield the files with names of the form of LODES: what each says, and what it should say."""
+    release, jobs = config.release, config.jobs
+    keys: dict[str, tuple[Path | None, str]] = {"jobs.file": (jobs.file, "main")}
+    keys["jobs.aux"] = getattr(jobs, "aux", None), "aux"
+    if config.workplaces:  # of any part and year
+        keys["workplaces.file"] = config.workplaces.file, ""
+    for key, (named, part) in keys.items():
+        for path in expand(named) if named else ():
+            if name := od_name(path):
+                # Any other text may stand for several states.
+                states = {name.state, release.state} <= POSTAL_CODES.keys()
+                expected = OdName(
+                    release.state if states else name.state,
+                    part or name.part,
+                    release.job_type,
+                    release.year if part else name.year,
+                )
+                yield key, path, name, expected
+    for i, table in enumerate(config.auxiliary, start=1):
+        if isinstance(table, LodesTable):
+            main = od_name(table.file)
+            if main:
+                yield f"auxiliary #{i}.file", table.file, main, main._replace(part="main")
+            if table.aux and (name := od_name(table.aux)):
+                yield f"auxiliary #{i}.aux", table.aux, name, (main or name)._replace(part="aux")
+
+
+def refuse_other_states(config: ReleaseConfig, geography: Geography) -> None:
+    """Refuse a release, a crosswalk or jobs that are named after a state without a block in the geography.
+
+    Raises
+    ------
+    ConfigError
+    """
+    own = geography.block_codes.filter(pa.array(~geography.is_external(np.arange(geography.n_blocks))))
+    states = set(pc.unique(pc.utf8_slice_codeunits(own, 0, 2)).to_pylist())
+    if not states <= STATES.keys() or pc.any(pc.not_equal(pc.utf8_length(own), CENSUS_DIGITS)).as_py():
+        return
+    named = [("release.state", config.release.state)]
+    if crosswalk := re.fullmatch(r"([a-z]{2})_xwalk\..*", config.geography.file.name, re.IGNORECASE):
+        named.append(("geography.file", crosswalk[1].lower()))
+    named += [(key, name.state) for key, _, name, _ in _named_files(config) if key.startswith("jobs.")]
+    lines = [
+        f"{key}: {state} is {STATES[code].name}, and the blocks of the crosswalk are of "
+        f"{', '.join(STATES[other].name for other in sorted(states))}; correct the name, or name other files"
+        for key, state in dict.fromkeys(named)
+        if (code := POSTAL_CODES.get(state)) and code not in states
+    ]
+    if lines:
+        raise ConfigError(lines)
 
 
 def refuse_open_files(config: ReleaseConfig) -> None:

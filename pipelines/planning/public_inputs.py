@@ -22,7 +22,12 @@ from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
 from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
-from pipelines.planning.guards import refuse_as_public, refuse_open_files
+from pipelines.planning.guards import (
+    refuse_as_public,
+    refuse_open_files,
+    refuse_other_names,
+    refuse_other_states,
+)
 from pipelines.planning.plan import policy_of
 from pipelines.planning.polygon_tables import read_polygon_tables
 
@@ -114,12 +119,14 @@ def read_public_inputs(
     geo_data.InputError
         If a public input is unusable.
     ConfigError
-        If a public input is a confidential file.
+        If a public input is a confidential file, or the name of a file contradicts the configuration.
     """
     expect(config, ReleaseConfig, "config", "load_config")
     refuse_as_public(config)
+    refuse_other_names(config)
     with count_rows() as rows:
         geography = read_geography(config)
+    refuse_other_states(config, geography)
     _check_codes(config, geography)
     files = config.jobs.files if config.workplaces is None else expand(config.workplaces.file)
     with count_job_files(files, count):

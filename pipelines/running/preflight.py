@@ -16,7 +16,7 @@ import geo_data
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import read_document
-from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files
+from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files, refuse_other_names
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
@@ -72,6 +72,8 @@ def check_ready(
     if confidential:
         found += _missing([*config.jobs.files])
         checks.append(refuse_open_files)
+    if public or confidential:
+        checks.append(refuse_other_names)
     for check in checks:
         try:
             check(config)

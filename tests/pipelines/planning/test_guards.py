@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import geo_data
 from pipelines import ConfigError, ReleaseConfig, Sweep, read_public_inputs, tune
 from pipelines.planning import public_inputs
+from pipelines.planning.guards import refuse_other_names, refuse_other_states
 
 Configs = Callable[..., ReleaseConfig]
 
@@ -83,3 +86,79 @@ def test_a_file_of_equal_size_may_be_public(
     jobs[4:8] = b"\x01\x02\x03\x04"  # the time of the gzip member
     (tmp_path / "earlier.csv.gz").write_bytes(jobs)
     assert read_public_inputs(small_config(lodes_table(tmp_path / "earlier.csv.gz"))).model.tables
+
+
+LODES = {"release.state": "ri", "jobs.population": None}
+ZONES = {"geography.external_zones": ["25"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"jobs.file": "ri_od_main_JT05_2018.csv.gz"},
+            ["jobs.file: ri_od_main_JT05_2018.csv.gz .* job type JT05, not JT00, year 2018, not 2019;"],
+        ),
+        ({"jobs.file": "ct_od_main_JT00_2019.parquet"}, ["jobs.file: .* of state ct, not ri;"]),
+        (
+            {"jobs.file": "ri_od_aux_JT00_2019.csv", "jobs.aux": "RI_OD_MAIN_JT00_2019.csv"},
+            ["jobs.file: .* of part aux, not main;", "jobs.aux: .* of part main, not aux;"],
+        ),
+        (lodes_table(Path("ri_od_aux_JT00_2018.csv")), ["auxiliary #3.file: .* of part aux, not main;"]),
+        (
+            lodes_table(Path("ri_od_main_JT00_2018.csv"), aux="ri_od_aux_JT01_2017.csv"),
+            ["auxiliary #3.aux: .* of job type JT01, not JT00, year 2017, not 2018;"],
+        ),
+        (
+            lodes_table(Path("ri_od_main_JT01_2018.csv")) | {"auxiliary.2.same_jobs": True},
+            ["auxiliary #3.same_jobs: .* of job type JT01, not JT00, and counts other jobs; write same_jobs"],
+        ),
+    ],
+)
+def test_names_of_files_do_not_contradict_the_configuration(
+    small_config: Configs, change: dict[str, object], said: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        refuse_other_names(small_config(LODES, ZONES, {"jobs.aux": "others.csv"}, change))
+    assert len(caught.value.problems) == len(said)
+    for line, pattern in zip(caught.value.problems, said, strict=True):
+        assert re.match(pattern, line)
+
+
+def test_names_may_differ_on_purpose(small_config: Configs) -> None:
+    """Files of several states, an earlier year as a public table, and names of no form."""
+    table = lodes_table(Path("ri_od_main_JT00_2018.csv"), aux="ri_od_aux_JT00_2018.csv")
+    refuse_other_names(small_config(LODES, ZONES, {"jobs.aux": "ri_od_aux_JT00_2019.csv.gz"}, table))
+    refuse_other_names(small_config({"jobs.file": "ct_od_main_JT00_2019.csv"}))  # of the state "demo"
+
+
+def test_one_pattern_is_not_of_all_years(small_config: Configs, tmp_path: Path) -> None:
+    """Nor of all job types: most jobs would be counted several times."""
+    for name in ("JT00_2019", "JT00_2018", "JT01_2019"):
+        (tmp_path / f"ri_od_main_{name}.csv").touch()
+    with pytest.raises(ConfigError, match=r"main_JT00_2018.csv is by its name of year .* \(1 more files"):
+        refuse_other_names(small_config(LODES, ZONES, {"jobs.file": tmp_path / "ri*.csv", "jobs.aux": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("job_type", "same"), [("JT00", True), ("JT01", False)], ids=["of this type", "of another"]
+)
+def test_a_table_of_another_job_type_does_not_count_the_same_jobs(
+    small_config: Configs, job_type: str, same: bool
+) -> None:
+    config = small_config(lodes_table(Path(f"ri_od_main_{job_type}_2018.csv")))
+    assert config.auxiliary[2].same_jobs is same
+
+
+def test_a_state_has_blocks_in_the_crosswalk(small_config: Configs, tmp_path: Path) -> None:
+    crosswalk = tmp_path / "ma_xwalk.csv"
+    crosswalk.write_text("block,lat,lon\n440010301001000,41.7,-71.3\n440010301001001,41.8,-71.3\n")
+    geography = geo_data.read_crosswalk(
+        crosswalk, block="block", levels=(), latitude="lat", longitude="lon", external_zones=("25",)
+    )
+    with pytest.raises(
+        ConfigError, match=r"release.state: ct is Connecticut.* of Rhode Island;.*\n.*file: ma is Massach"
+    ):
+        refuse_other_states(small_config({"release.state": "ct", "geography.file": crosswalk}), geography)
+    for state in ("ri", "new_england"):
+        refuse_other_states(small_config({"release.state": state}), geography)
