@@ -13,6 +13,7 @@ import pandas as pd
 from geo_data.arguments import expect, path_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
+from geo_data.spelling import misspelled
 from geo_data.tables import Kind, read_table
 
 __all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
@@ -273,28 +274,16 @@ def locate_units(
     Raises
     ------
     InputError
-        Where codes are no units of the level only because they lost their leading zeros.
+        Where codes are no units of the level only because of how they are spelled: without leading zeros.
     ValueError
         If there is no such level.
     """
     index, distinct = pd.factorize(codes)
     texts = pd.Series(distinct, dtype="str")
-    numbers = geography.locate_unit(level, texts)
-    length = max(len(code) for code in geography.codes(level))
     # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
-    short = texts[
-        (geography.unit_number(level, texts) < 0) & texts.str.isdigit() & (texts.str.len() < length)
-    ]
-    lost = short.index[geography.locate_unit(level, short.str.zfill(length)) >= 0]
-    if len(lost):
-        refuse_any(
-            path,
-            f"rows have {level} codes that lost their leading zeros",
-            pd.Series(np.isin(index, lost), codes.index),
-            column=column,
-            fix="keep geocodes as text in the program that wrote the file",
-        )
-    return numbers[index]
+    for which, rule, fix in misspelled(geography, level, texts):
+        refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
+    return geography.locate_unit(level, texts)[index]
 
 
 def _joined(path: str | os.PathLike[str], geography: Geography, level: str, parts: pd.DataFrame) -> pd.Series:
@@ -312,7 +301,7 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
             fix="keep geocodes as text in the program that wrote the file",
         )
     joined = parts.iloc[:, 0].str.cat(parts.iloc[:, 1:]).rename(" + ".join(parts.columns))
-    length = max(len(code) for code in geography.codes(level))
+    length = geography.longest(level)
     refuse_any(
         path,
         f"rows have joined codes that are not of {length} characters, as {level} codes are: lost leading "

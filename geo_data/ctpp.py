@@ -135,7 +135,7 @@ def _flows(
     levels: tuple[str, str],
 ) -> Flows:
     codes = rows["GEOID"].str[len(summary) + len(_COMPONENT) :]
-    first, second = (max(len(code) for code in geography.codes(level)) for level in levels)
+    first, second = map(geography.longest, levels)
     wrong = codes.str.len() != first + second
     if wrong.any():
         two = (

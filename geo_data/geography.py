@@ -162,6 +162,10 @@ class Geography:
         """Return the number of units of `level`."""
         return len(self._codes[self._position(level)])
 
+    def longest(self, level: str) -> int:
+        """Return how many characters the longest code of `level` has."""
+        return self._index(level).longest
+
     def number(self, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> Int32:
         """Return the block numbers of block codes.
 
@@ -271,7 +275,7 @@ class Geography:
         """Block number of each external zone, int32 of shape (len(external_zones),)."""
         if not self.external_zones:  # without making the index
             return np.zeros(0, np.int32)
-        length = self._index(self.block_level).longest
+        length = self.longest(self.block_level)
         return self.number([fill(area, length) for area in self.external_zones])
 
     @cached_property
@@ -319,7 +323,7 @@ class Geography:
         numbers = self.unit_number(level, codes)
         texts = pd.Series(codes, dtype="str")
         # A code that lost its leading zero would begin like that of another area.
-        length = self._index(level).longest
+        length = self.longest(level)
         whole = ((texts.str.len() == length) | texts.isin(self.external_zones)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
         part = self.non_nesting_areas.get(level)

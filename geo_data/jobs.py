@@ -15,8 +15,9 @@ import pandas as pd
 
 from geo_data.arguments import paths_of
 from geo_data.errors import InputError, refuse_any
-from geo_data.external_zones import CENSUS_DIGITS
+from geo_data.external_zones import CENSUS_DIGITS, longest_prefix
 from geo_data.geography import Geography
+from geo_data.spelling import misspelled
 from synth.policy import FULL, Policy
 
 __all__ = [
@@ -299,7 +300,7 @@ def locate_blocks(
     Raises
     ------
     InputError
-        Where codes lost their leading zeros, come from another block vintage, or are not in the
+        Where codes are spelled otherwise, of larger areas, of another block vintage, or not in the
         geography; with the count of rows and no code.
     """
     index, distinct = pd.factorize(codes)
@@ -316,15 +317,26 @@ def locate_blocks(
     def rows(which: npt.NDArray[np.bool_]) -> pd.Series:
         return pd.Series(which[index], codes.index)
 
+    for which, rule, fix in misspelled(geography, geography.block_level, texts):
+        refuse_any(path, rule, rows(which), column=column, fix=fix)
     lengths = {len(code) for code in geography.blocks}
-    short = unknown & texts.str.isdigit().to_numpy() & (texts.str.len() < min(lengths)).to_numpy()
-    if len(lengths) == 1 and short.any():
+    other = unknown & ~texts.str.len().isin(lengths).to_numpy()
+    if len(lengths) == 1 and other.any():
+        blocks = pd.Series(geography.blocks, dtype="str")
+        parts = [texts.isin(set(blocks.str[:n])) for n in texts[other].str.len().unique()]
         refuse_any(
             path,
-            f"rows have numeric codes of less than {min(lengths)} digits: lost leading zeros",
-            rows(short),
+            f"rows have codes of areas that have several {geography.block_level} codes: block groups, say",
+            rows(other & np.any(parts, axis=0)),
             column=column,
-            fix="keep geocodes as text in the program that wrote the file",
+            fix="give the code of the block",
+        )
+        refuse_any(
+            path,
+            f"rows have codes that are not of {max(lengths)} characters, and begin as an external zone does",
+            rows(other & external & (longest_prefix(texts, geography.external_zones) >= 0)),
+            column=column,
+            fix="write whole codes, with leading zeros, or the zone's alone",
         )
     vintage = re.search("20[12]0", geography.block_level)
     if vintage and lengths == {CENSUS_DIGITS}:

@@ -18,6 +18,7 @@ from geo_data.arguments import expect, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
+from geo_data.spelling import misspelled
 from geo_data.unit_names import clean_names
 
 __all__ = ["Polygons", "read_centroids", "read_polygons"]
@@ -223,16 +224,8 @@ def _polygons_of(path: Path, frame: gpd.GeoDataFrame) -> gpd.GeoSeries:
 
 def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geography, level: str) -> None:
     """Refuse codes that are not meant for these units, or name one twice."""
-    unknown = codes[unit < 0].astype("str")
-    length = max(map(len, geography.codes(level)))
-    short = unknown[unknown.str.isdigit() & (unknown.str.len() < length)]
-    refuse_any(
-        path,
-        "codes lost their leading zeros",
-        (geography.unit_number(level, short.str.zfill(length)) >= 0).sum(),
-        column=str(codes.name),
-        fix="write codes as text, with their leading zeros",
-    )
+    for which, rule, fix in misspelled(geography, level, codes.astype("str")):
+        refuse_any(path, rule, which.sum(), column=str(codes.name), fix=fix)
     known = unit[unit >= 0]
     refuse_any(
         path,

@@ -78,6 +78,7 @@ def test_parquet_gives_the_same(demo_region, demo_geography, tmp_path):
         (",03001,5,1\n", "missing or blank", "h_county", 1),
         ("3001,03001,5,1\n3001,03003,5,1\n", "lost their leading zeros", "h_county", 2),
         ("03001,3003,5,1\n03001,03003,5,1\n", "lost their leading zeros", "w_county", 1),
+        ("0500000US03001,03001,5,1\n", "begin with a summary level", "h_county", 1),
         ("03001.0,03001,5,1\n", "decimal numbers", "h_county", 1),
         ("99001,99001,5,1\n", "no row has origin and destination in the geography (cty to cty)", None, None),
     ],

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from geo_data import read_crosswalk
+from geo_data.spelling import misspelled
 
 HEADER = "tabblk2010,st,cty,trct,bgrp,blklatdd,blklondd\n"
 
@@ -145,7 +146,12 @@ def crosswalk_of(write, codes, levels=None):
 
 @pytest.mark.parametrize("codes", [["1", "22", "261", "6810"], ["301", "2004"], ["7", "12", "12A", "13B"]])
 def test_numbers_of_any_length(write, codes):
-    assert crosswalk_of(write, codes).blocks.tolist() == sorted(codes)
+    geography = crosswalk_of(write, codes)
+    assert geography.blocks.tolist() == sorted(codes)
+    spelled = pd.Series([code.zfill(5) for code in codes])
+    ((which, rule, _),) = misspelled(geography, "zone", spelled)
+    assert which.tolist() == spelled.str.isdigit().tolist()
+    assert "leading zeros, which the zone codes of the geography do not have" in rule
 
 
 @pytest.mark.parametrize(

@@ -158,10 +158,17 @@ def test_a_home_that_lost_its_leading_zero_is_not_put_into_another_state(
     wide: Geography, write: Callable[..., Path], refused: Refused
 ) -> None:
     own = str(wide.blocks[inside(wide)[0]])
+    main = write(lodes((own, own)))
     short = "25" + "0" * 12  # 14 digits: state 02, not 25
     aux = write(lodes((own, short), (own, "250173000000001")), "aux.csv")
-    with refused(aux, "lost leading zeros", column="h_geocode", count=1):
-        LodesJobs(write(lodes((own, own))), wide, aux).records()
+    with refused(aux, "not of 15 characters, and begin as an external zone", column="h_geocode", count=1):
+        LodesJobs(main, wide, aux).records()
+    lost = write(lodes((own, "90010101011001")), "lost.csv")  # of state 09, which is a zone
+    with refused(lost, "lost their leading zeros", column="h_geocode", count=1):
+        LodesJobs(main, wide, lost).records()
+    elsewhere = write(lodes((own, "35204567")), "elsewhere.csv")  # of another country
+    with refused(elsewhere, "not in the geography", column="h_geocode", count=1):
+        LodesJobs(main, wide, elsewhere).records()
 
 
 def test_weights_of_unknown_areas_are_even(wide: Geography) -> None:

@@ -266,11 +266,20 @@ class TestGeocodes:
         with refused(path, "rows are not in the geography", column=column, count=2):
             self.read(position, path, demo_geography)
 
-    def test_lost_leading_zeros(self, rows, demo_geography, write, refused, position, column):
+    @pytest.mark.parametrize(
+        ("spell", "match"),
+        [
+            (lambda code: code.lstrip("0"), "lost their leading zeros"),
+            (lambda code: "1000000US" + code, "begin with a summary level"),
+            (lambda code: code[:12], "codes of areas that have several tabblk2010 codes"),
+            (lambda code: code[:14], "codes of areas that have several tabblk2010 codes"),
+        ],
+    )
+    def test_spelled_otherwise(self, rows, demo_geography, write, refused, position, column, spell, match):
         for row in rows:
-            row[position] = row[position].lstrip("0")
+            row[position] = spell(row[position])
         path = write(text_of(rows))
-        with refused(path, "less than 15 digits: lost leading zeros", column=column, count=len(rows)):
+        with refused(path, match, column=column, count=len(rows)):
             self.read(position, path, demo_geography)
 
     def test_floats(self, rows, demo_geography, write, refused, canary, position, column):

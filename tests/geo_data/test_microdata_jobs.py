@@ -170,7 +170,7 @@ def test_no_job_is_left_out_because_of_its_home(frame, read):
 def test_geocodes_that_lost_zeros(frame, read, refused, column):
     frame[column] = frame[column].str.lstrip("0")
     jobs = read(frame)
-    with refused(jobs.path, "lost leading zeros", column=column, count=300):
+    with refused(jobs.path, "lost their leading zeros", column=column, count=300):
         jobs.records()
 
 

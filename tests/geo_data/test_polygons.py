@@ -184,13 +184,23 @@ def test_shapes_that_cannot_be_meant_are_refused(
         shapes_of(bare)
 
 
-def test_lost_leading_zeros_are_told(
-    tmp_path: Path, demo_region: dict[str, Path], demo_geography: Geography, refused: Refused
+@pytest.mark.parametrize(
+    ("pattern", "put", "match"),
+    [("^0", "", "lost their leading zeros"), ("^", "1400000US", "begin with a summary level")],
+)
+def test_codes_that_are_spelled_otherwise_are_told(
+    tmp_path: Path,
+    demo_region: dict[str, Path],
+    demo_geography: Geography,
+    refused: Refused,
+    pattern: str,
+    put: str,
+    match: str,
 ) -> None:
     frame = gpd.read_file(demo_region["tracts"])
     path = tmp_path / "tracts.geojson"
-    frame.assign(GEOID=frame["GEOID"].str.lstrip("0")).to_file(path)
-    with refused(path, "codes lost their leading zeros", column="GEOID", count=len(frame)):
+    frame.assign(GEOID=frame["GEOID"].str.replace(pattern, put, regex=True)).to_file(path)
+    with refused(path, match, column="GEOID", count=len(frame)):
         read_polygons(path, demo_geography, level="trct", code="GEOID")
 
 
