@@ -36,6 +36,7 @@ from pipelines.release.certificate import guarantee_fields
 
 VERIFIER = Path(__file__).resolve().parent.parent / "pipelines" / "release" / "verify.py"
 Histogram = tuple[int, ...]
+BLOCKS = 100
 
 
 def load_verifier() -> ModuleType:
@@ -89,10 +90,11 @@ def _numeric(chance: random.Random, *, tiny: bool, large: bool) -> tuple[synth.P
     if large:
         most_cells, most_jobs = 25, 10**6
     sizes = [chance.randint(1, most_cells) for _ in range(1 if tiny else chance.randint(1, 3))]
+    sizes[0] = max(1 + geometric, sizes[0])  # of noise in one cell, no number of a certificate is above 0
     domains = synth.Domains(
-        100,
+        BLOCKS,
         np.cumsum([0, *sizes]),
-        np.concatenate([sorted([0, *chance.sample(range(1, 100), k - 1)]) for k in sizes]),
+        np.concatenate([sorted([0, *chance.sample(range(1, BLOCKS), k - 1)]) for k in sizes]),
         np.array([chance.randrange(len(retention)) for _ in range(sum(sizes))], np.uint8),
     )
     own = [chance.randrange(len(sizes)) for _ in range(1 if tiny else chance.randint(1, 5))]
@@ -146,7 +148,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
             "cuts": [domains.cuts[a:b].tolist() for a, b in cells],
             "stratum": [domains.stratum[a:b].tolist() for a, b in cells],
         },
-        "blocks": {"block": ["0"]},
+        "blocks": {"block": [*map(str, range(BLOCKS))]},
         "slots": {},
     }
     document = {

@@ -104,7 +104,7 @@ class GeometricClass(ClassGuarantee):
 
     @property
     def losses(self) -> dict[str, Fraction]:
-        """All of epsilon is spent on noise; nothing, where no edge of the policy leaves a cell."""
+        """All of epsilon is spent on noise; nothing, where no neighbours are in different cells."""
         return {"noise_loss": self.epsilon}
 
 
@@ -133,8 +133,8 @@ class Geometric:
     ) -> Plan:
         """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
 
-        Under a policy of edges, no one of which may change all tables, shares are of the sum of all losses,
-        which is then larger than epsilon.
+        Where no neighbours differ in all tables, shares are of the sum of all losses, which is then larger
+        than epsilon (`synth.steps`).
 
         Parameters
         ----------
@@ -163,13 +163,16 @@ class Geometric:
         tables = tuple(table for table, _ in further)
         if min(shares) <= 0:
             raise ValueError("every measured table has a share of epsilon above 0, together 1")
+        changed = largest_sum(changed_together([domains, *(table.domains for table in tables)]), shares)
+        if record_range is not None:  # one record more changes every table, at half of the loss
+            changed = max(changed, Fraction(1, 2))
+        shares = [share / (changed or 1) for share in shares]
         if epsilon * min(shares) < _SMALLEST_EPSILON:
             raise BudgetTooSmallError(
                 f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
                 lambda: _SMALLEST_EPSILON / min(shares),
             )
-        changed = largest_sum(changed_together([domains, *(table.domains for table in tables)]), shares)
-        first, *others = (_smallest(epsilon * share / (changed or 1)) for share in shares)
+        first, *others = (_smallest(epsilon * share) for share in shares)
         parameters = replace(first, further=tuple(others))
         pool_class = np.zeros(pools.n_pools, np.int32)
         plan = Plan(
@@ -185,7 +188,8 @@ class Geometric:
     def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
-        Lemma 33 of docs/privacy.md.
+        Lemma 33 of docs/privacy.md. By the bounds of version 0.1.0 every table counts, unless under a policy
+        of edges.
 
         Raises
         ------
@@ -199,6 +203,8 @@ class Geometric:
         first = Table(pools.n, pools.domain, plan.domains)
         tables = (first, *plan.further)
         sets = changed_together([table.domains for table in tables])
+        if as_first and plan.domains.policy.reach is None:
+            sets = frozenset({(True,) * len(tables)})
         for table, ratio, changed in zip(tables, parameters.ratios, zip(*sets, strict=True), strict=True):
             row = GeometricClass(
                 pools=table.n.size,
@@ -214,11 +220,11 @@ class Geometric:
             rows.append(row)
         # A record is in one group of every table, so what those lose that it changes together adds up.
         loss = largest_sum(sets, [row.epsilon for row in rows])
-        guarantee = Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows))
-        if plan.record_range is None:
-            return guarantee
-        alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
-        return replace(guarantee, presence=Presence(alone, zero, alone, zero))
+        presence = None
+        if plan.record_range is not None:  # a release costs no less than what it tells of one record more
+            alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
+            loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
+        return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of noise among the workers that noisy counts hold (not a bound).
@@ -236,7 +242,7 @@ class Geometric:
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
         each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
         if not any(map(all, changed_together([plan.domains, *(table.domains for table in plan.further)]))):
-            added = ", added up over tables that one step of the policy changes together,"
+            added = ", added up over tables that neighbours can differ in together,"
         return (
             f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
             f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",

@@ -1,7 +1,8 @@
 """Which measured tables one edge of a policy changes at once, and so what two neighbours cost in all of them.
 
-An edge joins two blocks. A table tells them apart where they lie in different cells of it, and where no edge
-leaves a cell it tells nothing of neighbours. docs/privacy.md has the proofs, under "Policies".
+An edge joins two blocks that may stand for each other: without a policy of edges, any two of a part. A table
+tells them apart where they lie in different cells of it, and where no edge leaves a cell it tells nothing of
+neighbours. docs/privacy.md has the proofs, under "Policies".
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ def changed_together(tables: Sequence[Domains]) -> Sets:
     Returns
     -------
     frozenset of tuple of bool
-        For each set, whether each table is in it: every set that is in no other, and some that are. Without
-        a policy of edges, all tables.
+        For each set, whether each table is in it: every set that is in no other, and some that are.
     """
-    reach = tables[0].policy.reach
-    if reach is None:
-        return frozenset({(True,) * len(tables)})
-    # Of the edges from a block to later ones, that to the last changes all that the others change.
-    changed = np.empty((reach.size, len(tables)), np.bool_)
+    policy = tables[0].policy
+    changed = np.empty((policy.n_parts if policy.reach is None else policy.reach.size, len(tables)), np.bool_)
     for number, domains in enumerate(tables):
-        cuts = np.unique(domains.cuts)
-        before, after = (np.searchsorted(cuts, at, side="right") for at in (np.arange(reach.size), reach))
+        if policy.reach is None:  # the edge between the ends of a part changes all that others in it change
+            changed[:, number] = np.bincount(domains.part, domains.n_cells > 1, policy.n_parts) > 0
+            continue
+        # Of the edges from a block to later ones, that to the last changes all that the others change.
+        cuts, blocks = np.unique(domains.cuts), np.arange(policy.reach.size)
+        before, after = (np.searchsorted(cuts, at, side="right") for at in (blocks, policy.reach))
         changed[:, number] = before < after
     return frozenset(map(tuple, np.unique(changed, axis=0).tolist()))
 

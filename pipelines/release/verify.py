@@ -738,14 +738,20 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     asked, allowed = Fraction(document["epsilon"]), Fraction(document["delta"])
     # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26, 33 and 40).
     classes = pool_classes(plan) if dirichlet else []
-    rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan))]
+    noise = [] if dirichlet else ratios_of(plan)
+    noises, sets = [2 * log(up(1 / p)) for p in noise], changed(plan)
+    if (
+        noises
+        and not plan.near
+        and Decimal(stated["run"]["epsilon"]) > FACTOR * noise_loss(plan, noises, sets)
+    ):
+        sets = [(True,) * len(noises)]  # earlier versions counted every table: a larger bound is as true
+    rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
     together: Callable[..., Decimal] = max if dirichlet else sum
     losses = {name: together(one[name] for one in reached) for name in rows[0] if "loss" in name}
-    each = [one["epsilon"] for one in reached]
-    added = each if dirichlet else [sum(itertools.compress(each, of), ZERO) for of in changed(plan)]
     delta = min(ONE, runs * sum((one["pools"] * one["delta"] for one in reached), ZERO))
-    epsilon = runs * max(added)
+    epsilon = runs * max(one["epsilon"] for one in reached) if dirichlet else noise_loss(plan, noises, sets)
     pure = max((runs * pure_loss(c) for c in classes), default=epsilon)
     if pure < epsilon and not first:
         epsilon, delta = pure, ZERO
@@ -771,13 +777,14 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     records, source = rf"\b{plan.records}(?= [a-z])", plan.config["release"]["implicate_source"]
     words = said(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
     user = {"records": plan.records, "statement": said("user_level", N=records)}
-    person, half, presence = of_records(*own, plan.records) | user, Decimal(1 if dirichlet else 2), None
+    person, presence = of_records(*own, plan.records) | user, None
     if plan.protected:  # Lemmas 28 and 29
+        run, one = ((epsilon, delta), own) if dirichlet else ((runs * sum(noises, ZERO) / 2, ZERO),) * 2
         presence = {
             "statement": said("presence", N=records),
-            "run": of_records(epsilon / half, delta),
-            "record_level": of_records(own[0] / half, own[1]),
-            "user_level": of_records(own[0] / half, own[1], plan.records),
+            "run": of_records(*run),
+            "record_level": of_records(*one),
+            "user_level": of_records(*one, plan.records),
         }
     levels: Document = {"person": person | {"curve": points}}
     if not first:
@@ -872,9 +879,27 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
         }
 
 
-def table_rows(plan: Plan) -> Iterator[Document]:
-    """Yield what is true of each measured table of geometric noise (Lemmas 20 and 33)."""
-    parameters, pools, slots = plan.document["parameters"], plan.tables["pools"], plan.tables["slots"]
+def ratios_of(plan: Plan) -> list[Fraction]:
+    """Return the ratio of the noise of each measured table."""
+    parameters, tables = plan.document["parameters"], plan.document["choices"].get("tables", [])
+    numbers = [(of["numerator"], of["denominator"]) for of in (parameters, *parameters.get("further", []))]
+    fits = all(type(p) is int and type(q) is int and 0 < p < q for p, q in numbers)
+    need(fits, "plan.json: a ratio is not between 0 and 1")
+    need(len(numbers) == 1 + len(tables), "plan.json: parameters.further are not those of choices.tables")
+    return [Fraction(p, q) for p, q in numbers]
+
+
+def noise_loss(plan: Plan, noises: list[Decimal], sets: list[tuple[bool, ...]]) -> Decimal:
+    """Return what neighbours lose in tables that they change together, or by one record more (Lemma 40)."""
+    alone = sum(noises, ZERO) / 2 if plan.protected else ZERO
+    return plan.runs * max(alone, *(sum(itertools.compress(noises, of), ZERO) for of in sets))
+
+
+def table_rows(
+    plan: Plan, ratios: list[Fraction], noises: list[Decimal], sets: list[tuple[bool, ...]]
+) -> Iterator[Document]:
+    """Yield what is true of each measured table of geometric noise (Lemmas 20, 33 and 40)."""
+    pools, slots = plan.tables["pools"], plan.tables["slots"]
     need({*pools["class"]} == {0}, "plan: a pool is of a class that there is not")
     tables = [(pools["n"], max(pools["m"]), max(len(plan.cuts[domain]) for domain in pools["domain"]))]
     for table in plan.document["choices"].get("tables", []):
@@ -885,24 +910,25 @@ def table_rows(plan: Plan) -> Iterator[Document]:
             jobs[(area.get(work), *kind)] += count  # without a level of work, wherever they are
         cells = Counter(part for part, _ in {*zip(plan.parts, blocks[table["home"]])})
         tables.append(([*jobs.values()], max(jobs.values()), plan.copies * max(cells.values())))
-    noises = [parameters, *parameters.get("further", [])]
-    need(len(noises) == len(tables), "plan.json: parameters.further are not those of choices.tables")
-    for (n, most, size), noise, own in zip(tables, noises, zip(*changed(plan))):
-        p, q = noise["numerator"], noise["denominator"]
-        need(type(p) is int and type(q) is int and 0 < p < q, "plan.json: a ratio is not between 0 and 1")
-        loss = 2 * log(up(Fraction(q, p))) if any(own) else ZERO
+    for (n, most, size), noise, ratio, own in zip(tables, noises, ratios, zip(*sets)):
+        loss = noise if any(own) else ZERO
         limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [size]}
         bounds = {"epsilon": loss, "delta": ZERO, plan.record_delta: ZERO}
-        yield {**limits, **bounds, "ratio": [str(Fraction(p, q))], "noise_loss": loss}
+        yield {**limits, **bounds, "ratio": [str(ratio)], "noise_loss": loss}
 
 
 def changed(plan: Plan) -> list[tuple[bool, ...]]:
-    """Return of edges from each block to the last one it reaches which tables they change (Lemma 40)."""
-    homes = [plan.tables["blocks"][table["home"]] for table in plan.document["choices"].get("tables", [])]
-    if not plan.near:
-        return [(True,) * (1 + len(homes))]
-    cuts = [sorted({*itertools.chain(*plan.cuts)}), *map(starts, homes)]
-    ends = enumerate(plan.near.reach)
+    """Return of edges from each block to the last one it reaches which tables they change (Lemma 40).
+
+    Without a distance that is the last of its part; of several copies of all blocks, any of another.
+    """
+    blocks = plan.tables["blocks"]
+    homes = [starts(blocks[table["home"]]) for table in plan.document["choices"].get("tables", [])]
+    homes = [[copy * len(plan.codes) + at for copy in range(plan.copies) for at in own] for own in homes]
+    cuts = [sorted({*itertools.chain(*plan.cuts)}), *homes]
+    begins = sorted({*plan.parts})
+    last = [b - 1 for b in (*begins[1:], plan.copies * len(plan.codes))]
+    ends = enumerate(plan.near.reach) if plan.near else zip(begins, last)
     return [*{tuple(bisect_right(own, a) < bisect_right(own, b) for own in cuts) for a, b in ends}]
 
 

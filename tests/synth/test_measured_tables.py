@@ -110,6 +110,31 @@ def test_presence_adds_up_too() -> None:
     assert len(every) == 3
 
 
+@pytest.mark.parametrize("share", [Fraction(1, 10), Fraction(9, 10)])
+def test_of_a_table_with_one_cell_only_one_record_more_is_protected(share: Fraction) -> None:
+    """It tells nothing of homes, and shares only what the number of records costs."""
+    one = table([2, 2, 4], 1)
+    pools = Pools(np.array([5, 3]), np.array([5, 3]), np.array([0, 1], np.int32))
+    for domains, of_homes in ((cells(4, 9), True), (cells(1, 1), False)):
+        further = [(one, share)]
+        plan = MECHANISM.calibrate(pools, domains, ONE, Fraction(2), NOTHING, further=further)
+        guarantee = MECHANISM.certify(plan)
+        assert [row.epsilon > 0 for row in guarantee.classes] == [of_homes, False]
+        assert guarantee.meets(plan)
+        assert (guarantee.epsilon > 2 - Fraction(1, 10**6)) == of_homes
+        assert (guarantee.epsilon > 0) == of_homes
+        everybody = RecordRange(Fraction(1), Fraction(1))
+        plan = MECHANISM.calibrate(
+            pools, domains, ONE, Fraction(2), NOTHING, record_range=everybody, further=further
+        )
+        guarantee = MECHANISM.certify(plan)
+        assert guarantee.presence is not None
+        ratios = plan.parameters.ratios  # type: ignore[attr-defined]
+        assert guarantee.presence.epsilon == sum(map(presence_loss, ratios)) <= guarantee.epsilon
+        assert guarantee.meets(plan)
+        assert guarantee.epsilon > 2 - Fraction(1, 10**6)
+
+
 def test_numbers_of_several_tables_are_written_and_read() -> None:
     for shares in ((), *SHARES):
         numbers = plan_of(shares).parameters

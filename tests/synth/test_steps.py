@@ -45,6 +45,12 @@ def apart(cuts: tuple[int, ...], a: int, b: int) -> bool:
     return bool(first != second)
 
 
+def partition(parts: tuple[int, ...]) -> tuple[Policy, Edges]:
+    """A partition, and its edges: between any two blocks of a part."""
+    policy = Policy("full" if len(parts) == 1 else "partition st:1", np.array(parts, np.int32))
+    return policy, frozenset((a, b) for a, b in PAIRS if not apart(parts, a, b))
+
+
 def test_what_edges_change_is_found_for_all_small_graphs_and_cells() -> None:
     """Of every graph and every division into cells, and every pair of these for some graphs."""
     sizes, rng = (Fraction(3), Fraction(5)), np.random.default_rng(5)
@@ -66,6 +72,15 @@ def test_what_edges_change_is_found_for_all_small_graphs_and_cells() -> None:
                 )
                 pooled = Domains(BLOCKS, offsets, both, np.zeros(both.size, np.uint8), policy)
                 assert ((True,) in changed_together([pooled])) == any(map(any, true))
+
+
+def test_what_neighbours_of_a_partition_change_is_found_for_all_parts_and_cells() -> None:
+    sizes = (Fraction(3), Fraction(5))
+    for parts, first, second in itertools.product(CUTS, repeat=3):
+        policy, edges = partition(parts)
+        sets = changed_together([domains(policy, first), domains(policy, second)])
+        true = {(apart(first, a, b), apart(second, a, b)) for a, b in edges} | {(False, False)}
+        assert largest_sum(sets, sizes) == max(largest_sum(frozenset({one}), sizes) for one in true)
 
 
 def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
@@ -117,25 +132,31 @@ def largest_odds(plan: Plan, cuts: list[tuple[int, ...]], a: int, b: int) -> Fra
     return most
 
 
-def cases() -> Iterator[tuple[Edges, list[tuple[int, ...]]]]:
+def cases() -> Iterator[tuple[Policy, Edges, list[tuple[int, ...]]]]:
     path: Edges = frozenset((i, i + 1) for i in range(BLOCKS - 1))
     two = frozenset({(0, 1), (2, 3), (3, 4)})
     torn: Edges = frozenset({(0, 2), (1, 3)})  # two components between each other, and a block alone
-    for edges in (path, two, torn, frozenset(PAIRS)):
-        yield edges, [(0, 1, 2, 3, 4), (0, 2)]  # a hierarchy
-        yield edges, [(0, 2, 3), (0, 1, 4)]  # two that no edge of a path changes together
-        yield edges, [(0, 1), (0, 4), (0, 2, 3)]
-        yield edges, [(0, 1, 2, 3, 4)]  # a flat histogram
+    policies = [(policy_of(edges), edges) for edges in (path, two, torn, frozenset(PAIRS))]
+    for policy, edges in [*policies, *map(partition, ((0,), (0, 2), (0, 3, 4), (0, 1, 2, 3, 4)))]:
+        yield policy, edges, [(0, 1, 2, 3, 4), (0, 2)]  # a hierarchy
+        yield policy, edges, [(0, 2), (0, 1, 2, 3, 4)]
+        yield policy, edges, [(0, 2, 3), (0, 1, 4)]  # two that no edge of a path changes together
+        yield policy, edges, [(0, 1), (0, 4), (0, 2, 3)]
+        yield policy, edges, [(0, 2), (0,)]
+        yield policy, edges, [(0, 1, 2, 3, 4)]  # a flat histogram
 
 
 def test_noise_holds_for_every_edge_is_reached_and_adds_up_along_ways() -> None:
     saved = set()
-    for edges, cuts in cases():
-        policy = policy_of(edges)
+    for policy, edges, cuts in cases():
         plan = plan_of(policy, cuts)
         guarantee = Geometric().certify(plan)
         one_step = exp_up(guarantee.epsilon)
         found = {pair: largest_odds(plan, cuts, *pair) for pair in PAIRS}
+        assert guarantee.meets(plan)
+        if not any(apart(own, *pair) for own in cuts for pair in edges):
+            assert (guarantee.epsilon, {found[pair] for pair in edges} - {1}) == (0, set()), "nothing is lost"
+            continue
         assert max(found[pair] for pair in edges) <= one_step, (edges, cuts)
         assert max(found[pair] for pair in edges) > one_step * (1 - Fraction(1, 10**6)), "it is reached"
         assert Fraction(2) * (1 - Fraction(1, 10**6)) < guarantee.epsilon <= 2, "all of epsilon is used"
@@ -156,11 +177,12 @@ def test_noise_holds_for_every_edge_is_reached_and_adds_up_along_ways() -> None:
                 ),
             )
         )
-        assert guarantee.epsilon <= full.epsilon == sum(map(noise_loss, plan.parameters.ratios))  # type: ignore[attr-defined]
+        of_tables = zip(map(noise_loss, plan.parameters.ratios), cuts, strict=True)  # type: ignore[attr-defined]
+        assert guarantee.epsilon <= full.epsilon == sum(loss for loss, own in of_tables if own != (0,))
         assert (guarantee.epsilon == full.epsilon) or len(cuts) > 1, "a flat histogram saves nothing"
         if guarantee.epsilon < full.epsilon:
             saved.add((len(edges), len(cuts)))
-    assert len(saved) >= 3
+    assert len(saved) >= 5
 
 
 ALL = tuple(itertools.product(range(BLOCKS), repeat=2))

@@ -31,7 +31,12 @@ from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, partition_name
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.storage import load_plan
-from pipelines.release.certificate import POLICY_FORMAT, PolicyCertificate, certificate_schema
+from pipelines.release.certificate import (
+    POLICY_FORMAT,
+    PolicyCertificate,
+    certificate_schema,
+    guarantee_fields,
+)
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary
 from pipelines.storage.checksums import sha256_of
@@ -345,3 +350,47 @@ def test_what_is_made_of_a_release_knows_its_policy(
     said = pipelines.attackers(release.public, tmp_path / "attackers").text()
     assert 'two homes (in the same "cty")' in " ".join(said.split())
     assert '"cty" of the home; homes are drawn pool by pool' in " ".join(said.split())
+
+
+@pytest.mark.parametrize("case", ["another table", "no table", "one record more"])
+def test_a_table_that_no_neighbours_change_costs_nothing(
+    case: str,
+    config_text: Callable[..., str],
+    microdata_jobs: Callable[..., Any],
+    tmp_path: Path,
+    clean_source: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table of the parts of homes; and of the whole region, under "full" and where totals are protected."""
+    changes, table = microdata_jobs("parquet") | NOISE, SMALL
+    if case == "another table":
+        changes, table = changes | COUNTIES, replace(SMALL, home="cty")
+    else:
+        changes, table = changes | {"plan.cell_level": "st"}, replace(SMALL, home="st")
+    if case == "one record more":
+        jobs = pd.read_parquet(changes["jobs"]["file"]).groupby(["toil", "sector", "age"]).size()
+        jobs.reset_index(name="n").to_csv(tmp_path / "workplaces.csv", index=False)
+        changes |= {"workplaces": {"file": str(tmp_path / "workplaces.csv"), "count": "n"}}
+    chosen = replace(TWO_TABLES, cell_level=changes["plan.cell_level"], tables=(table,))
+    monkeypatch.setattr(search, "choose", lambda *_: chosen)
+    config = pipelines.parse_config(config_text(changes), tmp_path, "policy.toml")
+    release = run(config)
+    guarantee, numeric = release.plan.certify(), release.plan.numeric
+    assert [row.epsilon > 0 for row in guarantee.classes] == [case == "another table", False]
+    nothing = case == "no table"
+    assert (
+        (guarantee.epsilon == 0)
+        if nothing
+        else (0 <= numeric.epsilon - guarantee.epsilon < Fraction(1, 10**9))
+    )
+    public = release.public
+    assert [check.name for check in verify(public)][-1] == "for release"
+    assert alone(public) is None
+    # Earlier versions counted every table.
+    before = guarantee_fields(release.plan, release.plan.certify_as_first())
+    stated = release.certificate.model_copy(update=before)
+    assert Fraction(stated.run.epsilon) > guarantee.epsilon
+    if case == "no table":  # it met what was requested
+        forge(public, stated.model_dump(mode="json"))
+        assert [check.name for check in verify(public)][-1] == "for release"
+        assert alone(public) is None
