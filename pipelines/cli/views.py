@@ -115,9 +115,7 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.argument("public", type=FOLDER)
 @click.option("--format", "formats", multiple=True, required=True, type=click.Choice(list(FORMATS)))
 @click.option("--to", type=PATH, help="Folder; by default `exports` beside the public one.")
-@click.option(
-    "--home-level", help="Level of homes; by default the finest with polygons that is no noise."
-)
+@click.option("--home-level", help="Level of homes; by default the finest with polygons that is no noise.")
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
 @click.option(
     "--intervals",

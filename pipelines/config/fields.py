@@ -119,7 +119,10 @@ def _path(value: object, info: ValidationInfo) -> Path:
     refuse_url(value)
     if value.startswith("~"):
         raise ValueError(f"{shown(value)}: ~ is not expanded here; write the whole path")
-    return absolute((info.context or {}).get("folder", Path()), value)
+    path = absolute((info.context or {}).get("folder", Path()), value)
+    if not path.name:
+        raise ValueError(f"{shown(value)} is the whole file system; name a file or folder in it")
+    return path
 
 
 def _store(value: object) -> str:

@@ -212,8 +212,16 @@ class ReleaseConfig(Section):
         Returns
         -------
         ReleaseConfig
+
+        Raises
+        ------
+        ConfigError
+            If it is the whole file system.
         """
-        release = self.release.model_copy(update={"out": absolute(Path.cwd(), path_of(out, "out"))})
+        folder = absolute(Path.cwd(), path_of(out, "out"))
+        if not folder.name:
+            raise ConfigError(f"{folder}: a release is a folder of its own. Choose one in it with --out")
+        release = self.release.model_copy(update={"out": folder})
         return self.model_copy(update={"release": release})
 
 

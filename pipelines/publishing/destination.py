@@ -22,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-
 from geo_data.arguments import PathLike, text_of
 from pipelines.storage.documents import parse_json
 from pipelines.storage.durable import sync, whole_file, write_whole
-from pipelines.storage.errors import ShownError, shown_address, shown_message
+from pipelines.storage.errors import ShownError, refuse_no_folder, shown_address, shown_message
 
 __all__ = ["Place", "PublishError", "open_place"]
 
@@ -176,6 +176,7 @@ class Place:
         if not self.local:
             self.fs.makedirs(folder, exist_ok=True)
             return
+        refuse_no_folder(Path(folder), PublishError)
         for each in (*reversed(Path(folder).parents), Path(folder)):
             if not each.is_dir():
                 each.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ from pipelines.release.layout import file_names, not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
-from pipelines.storage.errors import ShownError, blame
+from pipelines.storage.errors import ShownError, blame, refuse_no_folder
 
 __all__ = [
     "PublicRelease",
@@ -527,13 +528,15 @@ def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
     Raises
     ------
     PublicReleaseError
-        If the target is the public folder or lies in it; with `new`, if it is there.
+        If the target is the public folder or lies in it; if a file has the name of a folder above it; with
+        `new`, if it is there.
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise PublicReleaseError(
             f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
         )
-    if new and target.exists():
+    refuse_no_folder(target.parent, PublicReleaseError)
+    if new and os.path.lexists(target):
         raise PublicReleaseError(f"{target}: is there already. Remove it, or choose another folder")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,6 +65,7 @@ from pipelines.release.verifier import VERIFIER, check_verifier
 from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
+from pipelines.storage.durable import private_folder
 
 __all__ = ["Check", "VerificationError", "contradictions", "quoted_configuration", "verify"]
 
@@ -176,10 +177,10 @@ def _verify(
         computed = _run("guarantee", plan.certify_as_first)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
-    with TemporaryDirectory() as scratch:
+    with private_folder(Path(gettempdir()), sweep=False) as scratch:
         measured, others = _run(
             "measurements",
-            lambda: (None, []) if first else _read_measurements(folder, plan, factors, Path(scratch)),
+            lambda: (None, []) if first else _read_measurements(folder, plan, factors, scratch),
         )
         if measured is not None:
             yield Check("measurements", measured.words)

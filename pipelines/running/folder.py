@@ -41,8 +41,9 @@ from pipelines.planning.form import rename_first_keys
 from pipelines.release.certificate import Certificate, Software, this_software
 from pipelines.release.formats import parse_certificate
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
+from pipelines.storage.errors import refuse_no_folder, what_is_at
 
-__all__ = ["BusyError", "RunFolder", "RunState", "other_version"]
+__all__ = ["BusyError", "RunFolder", "RunState", "other_version", "refuse_existing"]
 
 _FORMAT, _FIRST_FORMAT = "odsynth run 2", "odsynth run 1"  # of version 0.1.0: other names of keys
 
@@ -108,6 +109,20 @@ def other_version(place: Path, begun: Software | None) -> ConfigError:
     )
 
 
+def refuse_existing(out: Path) -> None:
+    """Refuse an output folder whose name is taken; the error names what is there.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if os.path.lexists(out):
+        fix = "keep it, and" if RunFolder(out).checked else "move it away, or"
+        raise ConfigError(
+            f"{out}: the output folder exists: it is {what_is_at(out)}. Fix: {fix} choose another with --out"
+        )
+
+
 class RunFolder:
     """Paths inside the private folder of a run.
 
@@ -157,6 +172,7 @@ class RunFolder:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             for folder in (self.folder, self.confidential):
+                refuse_no_folder(folder, ConfigError)
                 folder.mkdir(mode=0o700, exist_ok=True)
             self._must_be_ours()
             with self._locked():
@@ -291,8 +307,13 @@ class RunFolder:
         for folder in (self.folder, self.confidential):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                fix = "remove it"
+                if self.begun:
+                    fix = "if the run in it is yours, chmod -R go= and resume it; if it is not, remove it"
                 raise ConfigError(
-                    f"{folder}: this must be a folder of yours that nobody else can use; remove it"
+                    f"{folder}: this must be a folder of yours that nobody else can use; it is "
+                    f"{what_is_at(folder)}, of user {found.st_uid} and mode {stat.S_IMODE(found.st_mode):o}. "
+                    f"Fix: {fix}"
                 )
 
     def _clear(self) -> None:

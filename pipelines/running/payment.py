@@ -34,6 +34,7 @@ __all__ = [
     "cost_of",
     "debit_of",
     "debits_of",
+    "is_finished",
     "left_in",
     "most_cost_of",
     "pay",
@@ -265,6 +266,21 @@ def debit_of(state: RunState) -> str | None:
     return next((entry.hash for entry in Ledger(settings.file).entries() if entry.release == name), None)
 
 
+def is_finished(state: RunState) -> bool:
+    """Say whether the ledger has it that the release of a run is finished.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted.
+    """
+    settings, debit = state.config.ledger, state.debit or debit_of(state)
+    if settings is None or debit is None:
+        return False
+    entries = Ledger(settings.file).entries()
+    return any(entry.kind == "finished" and entry.debit == debit for entry in entries)
+
+
 def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
 
@@ -301,5 +317,5 @@ def record_outcome(state: RunState, events: EventLog) -> Iterator[None]:
             if ledger and state.debit:
                 ledger.outcome(state.debit, "failed", type(error).__name__)
         raise
-    if ledger and state.debit:
+    if ledger and state.debit and not is_finished(state):
         ledger.outcome(state.debit, "finished")

@@ -26,7 +26,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
 from pipelines.release.verification import contradictions, quoted_configuration
 from pipelines.release.verifier import VERIFIER
-from pipelines.running.folder import RunFolder
+from pipelines.running.folder import RunFolder, refuse_existing
 from pipelines.running.payment import check_ledger
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.durable import scratch_file
@@ -65,7 +65,7 @@ def check_ready(
     found: list[ShownError] = []
     checks = [_check_out, _check_key, check_ledger]
     if new:
-        checks.insert(0, _refuse_existing)
+        checks.insert(0, lambda config: refuse_existing(config.release.out))
     if public:
         found += _missing([path for _, path in public_files(config)])
         checks.append(refuse_as_public)
@@ -166,12 +166,6 @@ def _missing(paths: list[Path]) -> Iterator[ShownError]:
             yield geo_data.InputError(path, "there is no such file", fix=fix)
         elif not os.access(path, os.R_OK):
             yield geo_data.InputError(path, "the file cannot be read", fix="check its permissions")
-
-
-def _refuse_existing(config: ReleaseConfig) -> None:
-    out = config.release.out
-    if out.exists() or out.is_symlink():
-        raise ConfigError(f"{out}: the output folder exists. Remove it, or choose another with --out")
 
 
 def _check_key(config: ReleaseConfig) -> None:

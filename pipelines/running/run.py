@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
+from pipelines.config.fields import absolute
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import Ledger, LedgerError
+from pipelines.ledger.ledger import LedgerError
 from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import refuse_as_public, refuse_copies
@@ -37,12 +38,20 @@ from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
 from pipelines.running.executor import sample_release, try_workers, trying_on
-from pipelines.running.folder import RunFolder, RunState, other_version
-from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
+from pipelines.running.folder import RunFolder, RunState, other_version, refuse_existing
+from pipelines.running.payment import (
+    check_payable,
+    debit_of,
+    is_finished,
+    pay,
+    record_outcome,
+    run_name,
+)
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
+from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
 
 __all__ = ["Release", "certify", "make_release", "resume", "run"]
@@ -186,7 +195,7 @@ def run(
     staging = RunFolder.of(out)
     try:
         with staging.fresh():
-            _refuse_existing(out)  # now that nobody else makes it
+            refuse_existing(out)  # now that nobody else makes it
             try_workers(scheduler, config.run.confidential_store, staging)
             made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress, scheduler)
             progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
@@ -229,7 +238,8 @@ def resume(
 ) -> Release:
     """Continue an interrupted run, with the result that it would have had, at no further cost.
 
-    Batches that are finished are not drawn again; no input is read.
+    Batches that are finished are not drawn again; no input is read. A release that is finished is returned as
+    it is.
 
     Parameters
     ----------
@@ -245,18 +255,27 @@ def resume(
     Raises
     ------
     ConfigError
-        If there is nothing to continue, or another version of the program began it.
+        If there is nothing to continue, another version of the program began it, or it is an older copy of
+        the folder of a finished run.
     """
-    out = path_of(out, "out")
+    out = absolute(Path.cwd(), path_of(out, "out"))
     staging, done = RunFolder.of(out), RunFolder(out)
-    if not staging.begun and done.checked and (state := done.load()).debit is not None:
+    if not staging.begun and done.checked:
+        state = done.load()
         out.chmod(0o755)
         sync(out.parent)
-        with record_outcome(state, EventLog(done.events)):  # killed between the last rename and the ledger
+        with record_outcome(state, EventLog(done.events)):  # killed after the last rename
             return Release.of(out, state.certificate, load_plan(out / "public" / "plan"))
-    _refuse_existing(out)
+    refuse_existing(out)
     progress = Progress(report, count)
     with staging.again() as state:
+        finished_before = is_finished(state)
+        if finished_before and not staging.checked:
+            raise ConfigError(
+                f"{staging.folder}: by the ledger this release is finished, so this is an older copy of its "
+                "folder, from which nothing is drawn again. Fix: keep the release that was made, and drop "
+                "this copy with odsynth runs --wipe"
+            )
         if not staging.checked:
             try_workers(scheduler, state.config.run.confidential_store, staging)
         check_ready(state.config.with_out(out), public=False, confidential=False)
@@ -278,7 +297,9 @@ def resume(
             check_space(state.config.with_out(out), plan)
         progress.events = EventLog(staging.events)
         progress.events.write("resumed", version=certificate.software.version)
-        with record_outcome(pay(state, staging, progress.say), progress.events):
+        if not finished_before:  # else a copy of a folder that needs only to be put in place: the same bytes
+            state = pay(state, staging, progress.say)
+        with record_outcome(state, progress.events):
             if staging.checked:
                 _put_in_place(staging, out)
                 return finished
@@ -316,19 +337,10 @@ def make_release(
     if (staging := RunFolder.of(out)).begun and staging.load().config.release == config.release:
         resume(out, report=report, count=count, scheduler=scheduler)
     elif RunFolder(out).checked and (state := RunFolder(out).load()).config.release == config.release:
-        settings = state.config.ledger
-        if settings is None or state.debit is None:
-            return
-        entries = Ledger(settings.file).entries()
-        if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
+        if state.debit is not None and not is_finished(state):
             resume(out, report=report, count=count, scheduler=scheduler)  # killed before the ledger was told
     else:
         run(config, plan=plan, report=report, count=count, scheduler=scheduler)
-
-
-def _refuse_existing(out: Path) -> None:
-    if out.exists() or out.is_symlink():
-        raise ConfigError(f"{out}: the output folder exists. Remove it, or choose another with --out")
 
 
 def _write_plan(
@@ -412,8 +424,11 @@ def _finish(
 def _put_in_place(staging: RunFolder, out: Path) -> None:
     """Remove what a checked release does not need, and rename it."""
     staging.tidy()
-    if out.exists():
-        raise ConfigError(f"{out}: the output folder appeared during the run; nothing was replaced")
+    if os.path.lexists(out):
+        raise ConfigError(
+            f"{out}: the output folder appeared during the run; it is {what_is_at(out)}, and nothing was "
+            "replaced. Fix: move it away, then odsynth resume"
+        )
     staging.folder.rename(out)
     out.chmod(0o755)
     sync(out.parent)  # before the ledger says that it is finished

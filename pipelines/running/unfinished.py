@@ -11,7 +11,7 @@ from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.running.payment import debit_of
+from pipelines.running.payment import debit_of, is_finished
 from pipelines.running.store import NOTE, kept_in, take_back
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
@@ -109,7 +109,9 @@ def wipe_run(run: UnfinishedRun) -> None:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")
     state = staging.load() if run.begun and not run.problem else None
     staging.wipe(begun=run.begun, first=_clear_store)
-    if state is not None and state.config.ledger is not None and (debit := state.debit or debit_of(state)):
+    if state is None or state.config.ledger is None or is_finished(state):
+        return
+    if debit := state.debit or debit_of(state):
         Ledger(state.config.ledger.file).outcome(debit, "abandoned", "its private folder was wiped")
 
 

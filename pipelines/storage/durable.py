@@ -86,17 +86,18 @@ def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
     if sweep:
         _sweep(folder)
     while True:
-        made = tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=folder, ignore_cleanup_errors=True)
-        with made as name, ExitStack() as held:
+        made = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
+        with ExitStack() as held:
+            held.callback(shutil.rmtree, made, ignore_errors=True)  # TemporaryDirectory tries without end
             try:
-                ours = held.enter_context(hold_lock(Path(name, _LOCK)))
+                ours = held.enter_context(hold_lock(made / _LOCK))
             except FileNotFoundError:
                 ours = False
             except OSError:  # without locks nothing is swept either
                 ours = True
             if ours:  # and not taken for a killed one's, in the moment before it was locked
                 try:
-                    yield Path(name)
+                    yield made
                 except OSError as error:
                     if error.errno not in NO_ROOM or error.filename is not None:
                         raise

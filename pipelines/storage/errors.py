@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from synth import ShownError
 
-__all__ = ["MEMORY_ERRORS", "ShownError", "blame", "private_message", "shown_address", "shown_message"]
+__all__ = [
+    "MEMORY_ERRORS",
+    "ShownError",
+    "blame",
+    "private_message",
+    "refuse_no_folder",
+    "shown_address",
+    "shown_message",
+    "what_is_at",
+]
 
 _ADDRESS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)?(.*)", re.DOTALL)
 MEMORY_ERRORS = (MemoryError, SystemError)
@@ -51,6 +62,23 @@ def shown_address(address: object) -> str:
     kind, rest = _ADDRESS.fullmatch(str(address)).groups("")  # type: ignore[union-attr]  # matches any text
     before, mark, query = rest.partition("?")
     return kind + ("..." if mark and "@" in query else before.rpartition("@")[2])
+
+
+def what_is_at(path: Path) -> str:
+    """Say what has a name: a link and where it leads, a file, a release or another folder."""
+    if path.is_symlink():
+        return f"a symbolic link to {os.readlink(path)}"
+    if not path.is_dir():
+        return "a file" if path.is_file() else "neither a file nor a folder"
+    ours = os.path.isfile(path / "public" / "certificate.json")  # False, too, where nobody may look
+    return "a release of odsynth" if ours else "a folder that holds no release of odsynth"
+
+
+def refuse_no_folder(folder: Path, kind: type[ShownError]) -> None:
+    """Refuse a folder that cannot be made because something else has its name, or the name of one above."""
+    for path in (*reversed(folder.parents), folder):
+        if os.path.lexists(path) and not path.is_dir():
+            raise kind(f"{path}: {what_is_at(path)} is where a folder must be. Fix: choose another place")
 
 
 @contextmanager

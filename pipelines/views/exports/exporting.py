@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.storage.durable import private_folder, whole_folder
+from pipelines.storage.errors import refuse_no_folder
 from pipelines.views import choices
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
@@ -162,7 +164,8 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
         cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
         raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
     check_target(to, release.folder)
-    present = [to / name for name in names if (to / name).exists()]
+    refuse_no_folder(to, ExportError)
+    present = [to / name for name in names if os.path.lexists(to / name)]
     if present:
         raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")
 

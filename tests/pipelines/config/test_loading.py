@@ -259,6 +259,8 @@ def test_another_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert other.release.out == tmp_path / "elsewhere"
     assert other.canonical() == config.canonical()
     assert config.release.out.name == "test"
+    with pytest.raises(ConfigError, match="a folder of its own"):
+        config.with_out("/")
 
 
 def test_byte_order_mark_is_harmless(tmp_path: Path) -> None:
@@ -427,6 +429,8 @@ geography.file = " "
     geography.file: " " is not a path; write it as text
 geography.file = "~/x.csv"
     geography.file: "~/x.csv": ~ is not expanded here; write the whole path
+release.out = "/"
+    release.out: "/" is the whole file system; name a file or folder in it
 geography.levels = "st"
     geography.levels: "st" is not a list; write for example ["a", "b"], or [] for none
 geography.levels = ["st", 5]

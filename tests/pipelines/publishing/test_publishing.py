@@ -453,6 +453,13 @@ def test_files_put_into_a_version_are_found(out: Path, destination: str) -> None
 
 
 @storage
+def test_what_stands_where_a_folder_must_be_is_named(out: Path, web: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, named in (("file/below", "file: a file"), ("link", "link: a symbolic link to nowhere")):
+        assert f"{named} is where" in refused(lambda name=name: publish(out, tmp_path / name))
+
+
 def test_a_folder_that_is_there_already_is_left_alone(out: Path, web: Path) -> None:
     folder = web / NAME / "1"
     shutil.copytree(out / "public", folder)

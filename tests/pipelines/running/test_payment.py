@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,18 @@ from typing import Any
 import pytest
 
 import synth
-from pipelines import ConfigError, Ledger, LedgerError, Release, debits_of, plan, resume, run
+from pipelines import (
+    ConfigError,
+    Ledger,
+    LedgerError,
+    Release,
+    debits_of,
+    plan,
+    resume,
+    run,
+    unfinished_runs,
+    wipe_run,
+)
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
@@ -22,7 +34,7 @@ from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import cost_of, left_in, most_cost_of, read_ledger
 
-from .helpers import Configs, interrupted, left_over
+from .helpers import Configs, everything, failing, interrupted, left_over
 
 
 def test_a_release_is_paid_once_with_what_its_certificate_says(
@@ -246,13 +258,13 @@ def test_the_debit_comes_before_the_first_draw_and_stays(
     Ledger(book).verify(witness=debits_of([release.out]))
 
 
-@pytest.mark.parametrize("moment", ["debit", "note", "finished"])
+@pytest.mark.parametrize("moment", ["debit", "note", "finished", "end"])
 def test_a_crash_beside_the_ledger_costs_nothing(
     moment: str, paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the debit; while it is noted in the run's folder; between the last rename and the ledger."""
+    """After the debit; while it is noted in the run's folder; before and after the ledger has the end."""
     config = paid_config()
-    debit, save = Ledger.debit, RunFolder.save
+    debit, outcome, save = Ledger.debit, Ledger.outcome, RunFolder.save
 
     class Killed(BaseException):
         pass
@@ -260,6 +272,8 @@ def test_a_crash_beside_the_ledger_costs_nothing(
     def killed(self: Ledger, *arguments: object, **named: object) -> None:
         if moment == "debit":
             debit(self, **named)  # type: ignore[arg-type]
+        if moment == "end":
+            outcome(self, *arguments)  # type: ignore[arg-type]
         raise Killed
 
     def saved(self: RunFolder, state: RunState, key: synth.RunKey | None = None) -> None:
@@ -276,10 +290,35 @@ def test_a_crash_beside_the_ledger_costs_nothing(
             run(config)
     release = resume(config.release.out)
     assert release.out.exists()
-    account = Ledger(book).accounts()[0]
+    account, entries = Ledger(book).accounts()[0], Ledger(book).entries()
     assert (account.debits, account.unfinished) == (1, 0)
-    with pytest.raises((ConfigError, LedgerError)):
-        resume(config.release.out)
+    assert resume(config.release.out).certificate == release.certificate
+    assert Ledger(book).entries() == entries
+
+
+def test_a_copy_of_a_run_whose_release_is_finished_draws_nothing(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a backup of its folder, or a disk that lost the last rename, may bring one back."""
+    config = paid_config()
+    out, earlier, checked = (config.release.out.with_name(name) for name in ("release", "earlier", "checked"))
+    interrupted(config)
+    shutil.copytree(RunFolder.of(out).folder, RunFolder.of(earlier).folder)
+    with pytest.MonkeyPatch.context() as patch:
+        failing(releasing, "_put_in_place", KeyboardInterrupt(), patch)
+        with pytest.raises(KeyboardInterrupt):
+            resume(out)
+    shutil.copytree(RunFolder.of(out).folder, RunFolder.of(checked).folder)
+    release = resume(out)
+    entries = Ledger(book).entries()
+    monkeypatch.setattr(releasing, "sample_release", pytest.fail)
+    assert everything(resume(checked).public) == everything(release.public)
+    with pytest.raises(ConfigError, match="older copy"):
+        resume(earlier)
+    (run_left,) = unfinished_runs(earlier)
+    wipe_run(run_left)
+    assert not RunFolder.of(earlier).folder.exists()
+    assert Ledger(book).entries() == entries
 
 
 def test_a_run_that_stops_before_its_debit_leaves_nothing(paid_config: Configs, book: Path) -> None:

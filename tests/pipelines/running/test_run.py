@@ -277,14 +277,24 @@ def test_operating_system_keys_differ(small_config: Configs, clean_source: objec
 
 
 def test_an_existing_output_is_refused_and_not_touched(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, small_release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releasing, "make_plan", pytest.fail)  # refused before anything is read
-    for kind in ("folder", "empty folder", "file", "link", "dangling link"):
+    kinds = {
+        "folder": "a folder that holds no release of odsynth. Fix: move it away",
+        "empty folder": "a folder that holds no release",
+        "file": "a file. Fix: move it away",
+        "link": "a symbolic link to ",
+        "dangling link": "a symbolic link to ",
+        "release": "a release of odsynth. Fix: keep it",
+    }
+    for kind, named in kinds.items():
         config = small_config()
         out = config.release.out
         target = out.parent / "elsewhere"
         target.mkdir()
+        if kind == "release":
+            shutil.copytree(small_release.out, out)
         if "folder" in kind:
             out.mkdir()
         if kind in ("folder", "file"):
@@ -294,7 +304,8 @@ def test_an_existing_output_is_refused_and_not_touched(
         before = left_over(config)
         with pytest.raises(ConfigError, match="the output folder exists") as caught:
             run(config)
-        assert str(out) in str(caught.value)
+        assert f"{out}: " in str(caught.value)
+        assert named in str(caught.value)
         assert "--out" in str(caught.value)
         assert left_over(config) == before
         if kind == "folder":
@@ -521,6 +532,10 @@ def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, 
             run(config)
         shutil.rmtree(staging.folder)
     (tmp_path / "victim").write_text("mine")
+    staging.folder.symlink_to(tmp_path / "victim")
+    with pytest.raises(ConfigError, match=r"a symbolic link to .*victim is where a folder must be"):
+        run(config)
+    staging.folder.unlink()
     staging.folder.mkdir(mode=0o700)
     staging.confidential.mkdir(mode=0o700)
     (staging.confidential / "lock").symlink_to(tmp_path / "victim")

@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 
 import pipelines
-from pipelines.storage.durable import erase, hold_lock, sync_tree, whole_file, whole_folder, write_whole
+from pipelines.storage.durable import (
+    erase,
+    hold_lock,
+    private_folder,
+    sync_tree,
+    whole_file,
+    whole_folder,
+    write_whole,
+)
 
 Whole = Callable[..., AbstractContextManager[Path]]
 both = pytest.mark.parametrize("whole", [whole_file, whole_folder])
@@ -41,6 +49,18 @@ def test_a_disk_that_is_full_is_named(whole: Whole, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left on device") as caught, whole(tmp_path / "target"):
         raise OSError(errno.ENOSPC, "as of a library that knows no name")
     assert caught.value.filename == str(tmp_path)
+
+
+def test_a_folder_that_cannot_be_removed_hides_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", refuse)
+        with pytest.raises(ValueError, match="first"), private_folder(tmp_path):
+            raise ValueError("first")
 
 
 @both

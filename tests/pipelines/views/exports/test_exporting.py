@@ -72,6 +72,8 @@ def test_nothing_is_overwritten(public: Path, tmp_path: Path) -> None:
         export(public, ["flowmap", "csv"], tmp_path, home_level="cty")
     assert {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()} == before
     assert all_files(tmp_path) == ["csv", *sorted(f"csv/{path.name}" for path in before)]
+    with pytest.raises(ExportError, match=r"README\.txt: a file is where a folder must be"):
+        export(public, ["csv"], tmp_path / "csv" / "README.txt", home_level="cty")
 
 
 def test_what_is_not_there_is_refused(public: Path, tmp_path: Path) -> None:
