@@ -9,12 +9,13 @@ import geo_data
 import synth
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.ledger import Account
+from pipelines.ledger.terms import Terms
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.utility import mean_commute, total_variation
 from pipelines.release.certificate import Certificate, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import composes, left_in, read_ledger
+from pipelines.running.payment import left_in, read_ledger, terms_of, why_not_added
 from pipelines.running.report import PlanReport, noise_words, paid_for
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
@@ -85,19 +86,29 @@ def _paid(release: Release) -> str:
 
 
 def ledger_account(account: Account) -> str:
-    """Describe what has been spent of a budget; spent rounded up, left rounded down."""
+    """Describe what has been spent of a budget, and a line for each release; spent up, left down."""
     budget = account.budget
     epsilon, delta = (
         synth.decimal_down(max(limit - spent, Fraction(0)))
         for limit, spent in ((budget.epsilon, account.epsilon), (budget.delta, account.delta))
     )
     period = f", {budget.period}" if budget.period else ""
-    return (
+    lines = [
         f"{account.data_set}{period}: {account.debits} release(s), {account.unfinished} unfinished; "
         f"spent epsilon {synth.decimal_up(account.epsilon)}, delta {synth.decimal_up(account.delta)}; "
         f"left epsilon {epsilon}, delta {delta}"
-        + ("" if account.policy == synth.FULL.name else f"; a guarantee under the policy {account.policy}")
-    )
+    ]
+    if account.releases:
+        nothing = "nothing that has a name: the releases do not add up"
+        lines.append(f"  the sum is a guarantee of: {account.terms.words if account.terms else nothing}")
+    for entry, state in account.releases:
+        cost = (synth.decimal_up(amount or Fraction(0)) for amount in (entry.epsilon, entry.delta))
+        what = f"{entry.release}{f', {entry.period}' if entry.period else ''}"
+        lines.append(
+            f"  {entry.time[:19]}Z  {what}: epsilon {next(cost)}, delta {next(cost)}; "
+            f"{Terms.of(entry.policy).words}; {state}"
+        )
+    return "\n".join(lines)
 
 
 def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> tuple[str, bool]:
@@ -106,19 +117,15 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
     left = left_in(entries, settings)
     cost = paid_for(guarantee_fields(plan, guarantee))
     fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
-    adds_up = composes(entries, settings, plan.policy.name)
+    why_not = why_not_added(entries, settings, terms_of(plan))
     period = f", {settings.period}" if settings.period else ""
     words = [
         f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "
         f"delta {synth.decimal_down(left[1])}",
         *([] if fits else ["THIS RELEASE COSTS MORE, and run will refuse it"]),
-        *(
-            []
-            if adds_up
-            else ["ITS POLICY DOES NOT ADD UP with those of what was spent, and run will refuse it"]
-        ),
+        *([f"THIS RELEASE DOES NOT ADD UP, and run will refuse it: {why_not}"] if why_not else []),
     ]
-    return "; ".join(words), not (fits and adds_up)
+    return "; ".join(words), not fits or bool(why_not)
 
 
 def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:

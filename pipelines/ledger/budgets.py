@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import reduce
 
 import synth
 from pipelines.ledger.chain import Entry, LedgerError
+from pipelines.ledger.terms import Terms, conflict
 from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
 __all__ = [
@@ -21,14 +21,13 @@ __all__ = [
     "budgets_of_debit",
     "check_budget",
     "check_hash",
-    "check_policies",
+    "check_terms",
     "debits_of",
     "exact_amount",
     "last_budgets",
     "left_of",
     "line_of_text",
     "period_label",
-    "policy_of_sum",
     "spent_of",
     "utc_text",
 ]
@@ -37,7 +36,7 @@ _LONGEST_AMOUNT = 1000
 
 
 class PolicyError(LedgerError):
-    """The release is made under a policy that does not add up with those of others."""
+    """The release is made on terms on which its cost does not add up with those of others."""
 
 
 class OverBudgetError(LedgerError):
@@ -91,8 +90,12 @@ class Account:
         Releases that were paid from it.
     unfinished : int
         Those of them that have not finished.
-    policy : str
-        Whose guarantee the sum is: the policy of a release that protects least; "full" of no release.
+    terms : Terms or None
+        What the sum is a guarantee of; None if that is nothing with a name, as of some that earlier versions
+        added up.
+    releases : tuple of (Entry, str)
+        The debits, each with what became of its release: "unfinished", "resumed", "failed", "abandoned" or
+        "finished".
     """
 
     data_set: str
@@ -101,21 +104,21 @@ class Account:
     delta: Fraction
     debits: int
     unfinished: int
-    policy: str = synth.FULL.name
+    terms: Terms | None = None
+    releases: tuple[tuple[Entry, str], ...] = ()
 
 
 def accounts_of(entries: list[Entry]) -> list[Account]:
     """Return what was spent of every budget that was entered, by data set and period."""
-    finished = {entry.debit for entry in entries if entry.kind == "finished"}
+    states = {entry.debit: entry.kind for entry in entries}  # the last that was entered
     result = []
     for (data_set, period), budget in last_budgets(entries).items():
         paid = debits_of(entries, data_set, period)
-        unfinished = sum(entry.hash not in finished for entry in paid)
+        releases = tuple((entry, states.get(entry.hash, "unfinished")) for entry in paid)
+        unfinished = sum(state != "finished" for _, state in releases)
         spent = spent_of(entries, data_set, period)
-        policy = policy_of_sum(paid)
-        result.append(
-            Account(data_set, budget, *spent, debits=len(paid), unfinished=unfinished, policy=policy)
-        )
+        terms = Terms.of_sum(_terms_of(paid)) if paid else None
+        result.append(Account(data_set, budget, *spent, len(paid), unfinished, terms, releases))
     return sorted(result, key=lambda account: (account.data_set, account.budget.period or ""))
 
 
@@ -172,27 +175,25 @@ def budgets_of_debit(
     return [budget] if total is None else [budget, total]
 
 
-def check_policies(entries: list[Entry], data_set: str, budgets: list[Budget], policy: str) -> None:
-    """Refuse a debit whose policy, or an earlier one, protects neither more nor less than another.
-
-    The sum of several is a guarantee of the policy that all others imply; there is one where any two compare.
-    """
+def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], terms: Terms) -> None:
+    """Refuse a debit whose cost, with those that a budget counts already, adds up to no guarantee."""
     for limit in budgets:
-        for entry in debits_of(entries, data_set, limit.period):
-            other = entry.policy or synth.FULL.name
-            if not synth.implies(policy, other) and not synth.implies(other, policy):
-                raise PolicyError(
-                    f"{data_set}: entry {entry.entry} was debited under the policy {other!r}, and this "
-                    f"release is made under {policy!r}: neither protects all that the other does, so that "
-                    "what they cost does not add up. Fix: release under the same policy, under one whose "
-                    "parts divide those of the other, or under full"
-                )
+        paid = debits_of(entries, data_set, limit.period)
+        every = [terms, *_terms_of(paid)]
+        if Terms.of_sum(every) is not None:
+            continue
+        last = next(k for k in range(2, len(every) + 1) if Terms.of_sum(every[:k]) is None)
+        pairs = ((k, every[k], every[last - 1]) for k in range(last - 1))
+        first, one, other = next(pair for pair in pairs if Terms.of_sum(pair[1:]) is None)
+        whose = f"entry {paid[first - 1].entry}" if first else "this release"
+        raise PolicyError(
+            f"{data_set}: what {whose} and entry {paid[last - 2].entry} cost does not add up. "
+            f"{conflict(one, other)}"
+        )
 
 
-def policy_of_sum(entries: list[Entry]) -> str:
-    """Return the policy that the sum of some debits is a guarantee of: the one that all others imply."""
-    policies = [entry.policy or synth.FULL.name for entry in entries]
-    return reduce(lambda found, other: other if synth.implies(found, other) else found, policies or ["full"])
+def _terms_of(debits: list[Entry]) -> list[Terms]:
+    return [Terms.of(entry.policy) for entry in debits]
 
 
 def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> tuple[Fraction, Fraction]:

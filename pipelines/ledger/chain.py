@@ -38,7 +38,7 @@ __all__ = [
 
 GENESIS = "odsynth ledger 1"
 _APPLICATION_ID = 0x6F64736C  # "odsl"
-_VERSION = 2  # the first has no policies; a ledger of it is given them with the first debit that names one
+_VERSION = 2  # the first has no terms; a ledger of it is given them with the first debit that names some
 _BUSY_SECONDS = 60.0
 _AMOUNTS = {"epsilon", "delta"}
 _RESTORE = (
@@ -110,7 +110,7 @@ class Entry:
     plan_sha256, release : str or None
         Of a debit: the hash of the plan, and the name of the release.
     policy : str or None
-        Of a debit: the policy of the release (`synth.Policy`); none is "full".
+        Of a debit: what it is a guarantee of (`pipelines.ledger.terms`); none is "full" of jobs of whomever.
     debit : str or None
         Of what became of a release: the hash of its debit.
     detail : str or None

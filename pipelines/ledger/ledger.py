@@ -27,7 +27,7 @@ from pipelines.ledger.budgets import (
     budgets_of_debit,
     check_budget,
     check_hash,
-    check_policies,
+    check_terms,
     exact_amount,
     last_budgets,
     line_of_text,
@@ -47,6 +47,7 @@ from pipelines.ledger.chain import (
     reading,
     writing,
 )
+from pipelines.ledger.terms import Terms
 
 __all__ = [
     "Account",
@@ -82,7 +83,7 @@ class Debit:
     plan_sha256 : str
     release : str
     policy : str or None
-        None is "full".
+        The text of its terms (`Terms`); None is "full".
     """
 
     id: str
@@ -174,7 +175,8 @@ class Ledger:
             What the configuration allows over all periods, where `budget` is for one. One that differs from
             the last is entered too.
         policy : str
-            That it is made under (`synth.Policy`).
+            The text of its terms (`Terms`): what it is a guarantee of. A policy alone (`synth.Policy`), as
+            earlier versions entered, does not say whose jobs it is about.
         witness : iterable of str
             Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
             exist: a new one would not know them.
@@ -188,7 +190,7 @@ class Ledger:
         Raises
         ------
         PolicyError
-            If its policy and that of an earlier release do not compare: their costs do not add up.
+            If its cost and those of earlier releases add up to no guarantee.
         OverBudgetError
             If what is spent and this exceed `budget`; or `total`, in place of which stands the budget for
             ever of the same data set that was last entered, if there is one.
@@ -247,14 +249,14 @@ class Ledger:
             time = self._time(entries, now)
             entered = last_budgets(entries)
             binding = budgets_of_debit(entries, data_set, budget, total)
-            check_policies(entries, data_set, binding, policy)
+            check_terms(entries, data_set, binding, Terms.of(policy))
             for limit in binding:
                 check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
             for limit in binding:
                 if entered.get((data_set, limit.period)) != limit:
                     allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
                     append(connection, entries, allowed)
-            # As debits were before there were policies, where it is "full".
+            # As earlier versions did, where nothing but "full" is said.
             under = None if policy == synth.FULL.name else line_of_text(policy, "policy", _LONGEST_DETAIL)
             entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release, under)
             paid = append(connection, entries, entry)

@@ -20,6 +20,7 @@ import synth
 from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
+from pipelines.ledger.terms import ANYWHERE
 from pipelines.planning.form import quoted_policy
 from pipelines.planning.measured import MeasuredGroups, TableChoice, table_in_words
 from synth.policy import FORMER_PARTITION, parts_of_reach
@@ -124,7 +125,9 @@ def _digest_of_codes(geography: Geography, level: str) -> str:
 def _digest_of_blocks(geography: Geography, level: str) -> str:
     """Return a digest of all blocks with their units, by code: the same whatever other levels there are."""
     blocks, of_block = geography.block_codes, pa.array(geography.units_of_blocks(level))
-    units, digest = pa.array(geography.codes(level), blocks.type), hashlib.sha256()
+    own_unit = level == geography.block_level
+    units = blocks if own_unit else pa.array(geography.codes(level), blocks.type)
+    digest = hashlib.sha256()
     if not pc.all(pc.less(blocks[:-1], blocks[1:])).as_py():
         order = pc.array_sort_indices(blocks)
         blocks, of_block = blocks.take(order), of_block.take(order)
@@ -313,6 +316,17 @@ class ReleasePlan:
     def population(self) -> Literal["residents"] | None:
         """Whose jobs are released, where that depends on homes: those of residents of the geography."""
         return "residents" if self.configuration["jobs"].get("population") == "residents" else None
+
+    @property
+    def homes(self) -> str:
+        """Which homes may stand for each other under its policy, in a ledger: "anywhere", or "inside DIGEST".
+
+        Jobs of residents are of this geography's, and that they are is public, but where the number of
+        records is protected.
+        """
+        if self.population is None or self.numeric.record_range is not None:
+            return ANYWHERE
+        return f"inside {_digest_of_blocks(self.geography, self.geography.block_level)[:16]}"
 
     @property
     def says_whose_jobs(self) -> bool:

@@ -15,13 +15,15 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import (
     PolicyError,
     budgets_of_debit,
-    check_policies,
+    check_terms,
     left_of,
     line_of_text,
 )
 from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
-from pipelines.release.certificate import EpsilonDelta, PolicyCertificate, Requested, UserLevel
+from pipelines.ledger.terms import Terms
+from pipelines.planning.plan import ReleasePlan
+from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
@@ -30,7 +32,6 @@ __all__ = [
     "check_affordable",
     "check_ledger",
     "check_payable",
-    "composes",
     "cost_of",
     "debit_of",
     "debits_of",
@@ -41,6 +42,8 @@ __all__ = [
     "read_ledger",
     "record_outcome",
     "run_name",
+    "terms_of",
+    "why_not_added",
 ]
 
 
@@ -53,14 +56,20 @@ def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, F
     return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
 
 
-def composes(entries: list[Entry], settings: LedgerSettings, policy: str) -> bool:
-    """Say whether a release under a policy adds up with those that were debited (`check_policies`)."""
+def why_not_added(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> str:
+    """Say why a release on such terms does not add up with those that were debited; nothing if it does."""
     data_set = line_of_text(settings.data_set, "data set")
     try:
-        check_policies(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), policy)
-    except PolicyError:
-        return False
-    return True
+        check_terms(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), terms)
+    except PolicyError as error:
+        return str(error)
+    return ""
+
+
+def terms_of(plan: ReleasePlan) -> Terms:
+    """Return what the debit of a release with such a plan is a guarantee of."""
+    records = int(plan.configuration["jobs"].get("records_per_worker", 1))
+    return Terms(plan.policy.name, plan.homes, records)
 
 
 def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entry]:
@@ -103,7 +112,7 @@ def check_ledger(config: ReleaseConfig) -> None:
         If the ledger cannot be trusted or written to, its folder is not there, or a name cannot be entered.
     """
     if config.ledger is not None:
-        with suppress(OverBudgetError):  # which depends on the plan
+        with suppress(OverBudgetError, PolicyError):  # which depend on the plan
             check_affordable(config, (Fraction(0), Fraction(0)))
 
 
@@ -125,8 +134,14 @@ def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> 
         Ledger(config.ledger.file).rehearse(**_debit(config, run_name(config, "0" * 16), cost, "0" * 64))
 
 
-def check_payable(state: RunState) -> None:
+def check_payable(state: RunState, plan: ReleasePlan) -> None:
     """Refuse a run whose debit the ledger would refuse; nothing is left in it.
+
+    Parameters
+    ----------
+    state : RunState
+    plan : ReleasePlan
+        Of the run.
 
     Raises
     ------
@@ -134,15 +149,15 @@ def check_payable(state: RunState) -> None:
         As by `pay`.
     """
     if state.config.ledger is not None:
-        Ledger(state.config.ledger.file).rehearse(**_debit_of_run(state))
+        Ledger(state.config.ledger.file).rehearse(**_debit_of_run(state, plan))
 
 
-def _debit_of_run(state: RunState) -> dict[str, Any]:
+def _debit_of_run(state: RunState, plan: ReleasePlan) -> dict[str, Any]:
     certificate = state.certificate
     paid = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
     cost = synth.exact(paid.epsilon), synth.exact(paid.delta)
-    policy = certificate.policy.name if isinstance(certificate, PolicyCertificate) else synth.FULL.name
-    return _debit(state.config, state.name, cost, certificate.plan_sha256) | {"policy": policy}
+    debit = _debit(state.config, state.name, cost, certificate.plan_sha256)
+    return debit | {"policy": str(terms_of(plan))}
 
 
 def _debit(
@@ -209,12 +224,14 @@ def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:
     return EpsilonDelta(epsilon=synth.decimal_up(epsilon), delta=synth.decimal_up(delta))
 
 
-def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:
+def pay(state: RunState, plan: ReleasePlan, staging: RunFolder, say: Callable[[str], None]) -> RunState:
     """Pay for a release before its first draw, or see that it has been paid for.
 
     Parameters
     ----------
     state : RunState
+    plan : ReleasePlan
+        Of the run.
     staging : RunFolder
         Where the debit is noted.
     say : callable
@@ -245,7 +262,7 @@ def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunS
             f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
             "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
         )
-    debit = ledger.debit(**_debit_of_run(state))
+    debit = ledger.debit(**_debit_of_run(state, plan))
     state = replace(state, debit=debit.id)
     staging.save(state)
     return state

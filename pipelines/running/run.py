@@ -201,7 +201,7 @@ def run(
             progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
-            check_payable(state)
+            check_payable(state, made)
             check_space(config, made)
             if config.workplaces is not None:
                 progress.say(_PROTECTED_TOTALS)
@@ -213,7 +213,7 @@ def run(
             try_workers(scheduler, config.run.confidential_store, staging)  # others may have come
             staging.save(state, key)
             try:
-                state = pay(state, staging, progress.say)
+                state = pay(state, made, staging, progress.say)
             except BaseException as error:
                 if isinstance(error, LedgerError) or debit_of(state) is None:
                     staging.abandon()  # the ledger refused, or was never asked
@@ -292,13 +292,13 @@ def resume(
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
         if debit_of(state) is None:  # stopped just before it was paid
-            check_payable(state)
+            check_payable(state, plan)
         if not staging.checked:
             check_space(state.config.with_out(out), plan)
         progress.events = EventLog(staging.events)
         progress.events.write("resumed", version=certificate.software.version)
         if not finished_before:  # else a copy of a folder that needs only to be put in place: the same bytes
-            state = pay(state, staging, progress.say)
+            state = pay(state, plan, staging, progress.say)
         with record_outcome(state, progress.events):
             if staging.checked:
                 _put_in_place(staging, out)

@@ -250,3 +250,26 @@ def test_the_sum_of_partitions_between_which_a_block_moved_is_infinite() -> None
     assert here.keys() == there.keys()
     assert all(p <= odds * there[s] and there[s] <= odds * p for s, p in here.items())
     assert laws[moved.name](homes).keys().isdisjoint(laws[moved.name]((1, 2)))  # any output tells which
+
+
+def test_the_sum_of_all_jobs_and_those_of_residents_is_of_homes_on_one_side() -> None:
+    """Residents live in the first part, and their release is the first pool. Who moves out is found out."""
+    every = [[0, 1, 2, 3]]
+    whole = Dirichlet().calibrate(pools((2,)), domains(FULL, every), (Fraction(1),), Fraction(1), Fraction(0))
+    divided = Dirichlet().calibrate(pools((1, 1)), domains(), (Fraction(1),), Fraction(1), Fraction(0))
+    of_all, of_parts = resampling(whole, every=every), resampling(divided)
+
+    def both(homes: Homes) -> dict[Output, Fraction]:
+        found: dict[Output, Fraction] = defaultdict(Fraction)
+        for (s, p), (t, q) in itertools.product(of_all(homes).items(), of_parts(homes).items()):
+            found[(*s, t[0])] += p * q
+        return found
+
+    homes, odds = (0, 3), exp_up(Fraction(2))
+    here = both(homes)
+    for other in ((1, 3), (0, 4), (0, 2)):  # inside, and outside
+        there = both(other)
+        assert here.keys() == there.keys()
+        assert all(p <= odds * there[s] and there[s] <= odds * p for s, p in here.items())
+    for other in ((2, 3), (0, 1)):  # out of the geography, and into it
+        assert here.keys().isdisjoint(both(other))

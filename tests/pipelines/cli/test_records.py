@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.server
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -33,6 +34,11 @@ def test_the_ledger_is_shown_checked_and_exported(
     shown = invoke("ledger", "show", book).stdout
     assert shown.startswith("jobs, 2026: 1 release(s), 0 unfinished; spent epsilon 8.")
     assert "left epsilon 1.4" in shown
+    of_sum, release = shown.splitlines()[1:]
+    assert "homes inside " in of_sum
+    assert re.search(
+        r"20\d\d-\d\d-\d\dT.*, 2026: epsilon 8\..*, delta .*; homes inside .*; finished$", release
+    )
     checked = invoke("ledger", "verify", book, "--release", tmp_path / "release")
     assert checked.stdout.startswith("ok  3 entries, head ")
     debit = done.stdout.partition("Ledger      debit ")[2].split()[0]

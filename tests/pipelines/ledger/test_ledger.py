@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.ledger import Account, Budget, Debit, Ledger, LedgerError, OverBudgetError
+from pipelines.ledger.budgets import PolicyError
+from pipelines.ledger.ledger import Budget, Debit, Ledger, LedgerError, OverBudgetError
+from pipelines.ledger.terms import ANYWHERE, Terms
 
 PLAN, OTHER_PLAN = "a" * 64, "b" * 64
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -151,7 +153,9 @@ def test_a_change_of_budget_is_entered(ledger: Ledger) -> None:
     kinds = [(entry.kind, entry.epsilon) for entry in ledger.entries()]
     paid = ("debit", 1)
     assert kinds == [("budget", 10), paid, paid, ("budget", 20), paid, ("budget", 10), paid]
-    assert ledger.accounts() == [Account("jobs", TEN, Fraction(4), Fraction("4e-6"), 4, 4)]
+    (account,) = ledger.accounts()
+    assert (account.budget, account.epsilon, account.delta) == (TEN, 4, Fraction("4e-6"))
+    assert [state for _, state in account.releases] == ["unfinished"] * account.debits == ["unfinished"] * 4
     assert ledger.remaining("jobs", Budget(Fraction(3), Fraction(0))) == (0, 0)
 
 
@@ -263,3 +267,57 @@ def test_export_is_the_chain(ledger: Ledger) -> None:
     assert (lines[1]["epsilon"], lines[3]["epsilon"]) == ("1", "1/3")
     with pytest.raises(LedgerError, match="jsonl or csv"):
         ledger.export("xml")  # type: ignore[arg-type]
+
+
+# --- what costs are a guarantee of
+
+HERE, THERE = "inside " + "a" * 16, "inside " + "b" * 16
+FORMER = "partition st:1"
+
+
+@pytest.mark.parametrize(
+    ("paid", "total"),
+    [
+        ([Terms("full", ANYWHERE, 2), Terms("full", HERE, 3)], Terms("full", HERE, 2)),
+        ([Terms("full", HERE), Terms("parts st:1", ANYWHERE)], Terms("parts st:1", HERE)),
+        ([Terms("full", HERE), Terms("full", THERE)], "geography, with jobs.population"),
+        ([Terms(), Terms("full", HERE, 2)], Terms()),  # nobody knows whose jobs the first was about
+        ([Terms(), Terms("full", HERE), Terms("full", THERE)], "geography, with jobs.population"),
+        ([Terms(FORMER)], Terms(FORMER)),
+        ([Terms(FORMER), Terms(FORMER)], r"privacy\.policy: the name of a partition"),
+        ([Terms(FORMER), Terms("full", ANYWHERE)], r"privacy\.policy: the name of a partition"),
+        ([Terms("parts st:1/cty:2"), Terms("parts st:1/cty:3/trct:1")], "geography: the units of 'cty'"),
+        ([Terms("parts st:1/cty:2"), Terms("parts st:1/ward:2")], r"privacy\.policy: one is under"),
+        ([Terms("distance 4:a"), Terms("distance 4:b")], "geography: the blocks"),
+        ([Terms("distance 4:a"), Terms("parts st:1")], r"privacy\.policy: one is under"),
+        (
+            [Terms("attribute a%20b:1/c:2"), Terms("attribute a%20b:3/c:2")],
+            r"privacy\.policy\.attribute\.a b: ",
+        ),
+        ([Terms("attribute age:1"), Terms("attribute pay:1")], r"privacy\.policy\.attribute\.age: "),
+        ([Terms("attribute age:1"), Terms("full"), Terms("attribute age:2")], Terms()),
+        ([Terms("attribute age:1"), Terms("attribute age:2")], r"privacy\.policy\.attribute\.age: "),
+    ],
+)
+def test_costs_are_added_up_only_where_they_are_a_guarantee(
+    ledger: Ledger, paid: list[Terms], total: Terms | str
+) -> None:
+    for terms in paid[: None if isinstance(total, Terms) else -1]:
+        assert Terms.of(pay(ledger, policy=str(terms)).policy) == terms
+    if isinstance(total, str):
+        before = ledger.entries()
+        with pytest.raises(PolicyError, match=rf"does not add up\. {total}.*Fix: "):
+            pay(ledger, policy=str(paid[-1]))
+        assert ledger.entries() == before
+        return
+    (account,) = ledger.accounts()
+    assert account.terms == total
+
+
+def test_a_budget_for_ever_finds_periods_that_do_not_add_up(ledger: Ledger) -> None:
+    """Each of them compares with the new release; together they are a guarantee of nothing."""
+    for period in ("2026", "2027"):
+        pay(ledger, budget=Budget(Fraction(10), Fraction(1, 2), period), policy=f"parts st:{period}")
+    pay(ledger, budget=Budget(Fraction(10), Fraction(1, 2), "2028"))
+    with pytest.raises(PolicyError, match="entry 2 and entry 4 cost does not add up"):
+        pay(ledger)

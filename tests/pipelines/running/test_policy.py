@@ -25,6 +25,7 @@ from pipelines import ConfigError, Release, plan, resume, run, verify
 from pipelines.cli.summary import budget_line, ledger_account
 from pipelines.ledger.budgets import PolicyError
 from pipelines.ledger.ledger import Budget, Ledger
+from pipelines.ledger.terms import Terms
 from pipelines.planning import search
 from pipelines.planning.form import plan_hash
 from pipelines.planning.measured import TableChoice
@@ -275,19 +276,21 @@ def test_a_ledger_adds_up_what_composes_and_nothing_else(paid_config: Configs, b
     name = made.plan.policy.name
     finer, other = f"{name}/trct:0", "parts st:0123456789abcdef/cty:0123456789abcdef"
     entries = Ledger(book).entries()
-    assert [entry.policy for entry in entries if entry.kind == "debit"] == [None, name]
+    records = f"{made.plan.homes}; records 1"
+    debits = [entry.policy for entry in entries if entry.kind == "debit"]
+    assert debits == [None, f"{name}; homes {records}"]
     for paid, policy in ((True, finer), (False, other), (True, "full"), (False, f"{name}/trct:1")):
         if paid:
             assert Ledger(book).debit(**given, **cost, policy=policy).policy in (policy, None)
             continue
         entries = Ledger(book).entries()
         for pay in (Ledger(book).debit, Ledger(book).rehearse):
-            with pytest.raises(PolicyError, match=r"was debited under the policy .* Fix: "):
+            with pytest.raises(PolicyError, match=r"this release and entry \d cost does not add up.* Fix: "):
                 pay(**given, **cost, policy=policy)
         assert Ledger(book).entries() == entries
     (account,) = Ledger(book).accounts()
-    assert account.policy == finer
-    assert f"under the policy {finer}" in ledger_account(account)
+    assert account.terms == Terms(finer)  # the first does not say whose jobs it was about
+    assert f"guarantee of: {account.terms.words}" in ledger_account(account)
     settings, numeric = config.ledger, made.plan.numeric
     assert settings is not None
     for policy, composes in ((name, True), (other, False)):

@@ -23,6 +23,7 @@ from helpers import alone, forge, forging, plan_again, refuse_each
 from pipelines import ConfigError, PublicReleaseError, Release, load_config, plan, run, verify
 from pipelines.ledger.budgets import PolicyError
 from pipelines.ledger.ledger import Budget, Ledger
+from pipelines.ledger.terms import Terms
 from pipelines.planning import search
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices
@@ -340,7 +341,7 @@ def test_a_ledger_adds_up_what_composes_and_nothing_else(made: Made, tmp_path: P
     for policy, sum_of in ((both, both), (age, age), ("full", "full"), (county, county), (both, county)):
         book.debit(**given, policy=policy)
         (account,) = book.accounts()
-        assert account.policy == sum_of
+        assert account.terms == Terms(sum_of)
     book = Ledger(tmp_path / "other.sqlite")
     book.debit(**given, policy=age)
     for pay in (book.debit, book.rehearse):

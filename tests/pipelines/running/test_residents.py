@@ -7,16 +7,19 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import geo_data
 import pipelines
 from helpers import edit_json, forge, plan_again, refused
 from pipelines import ConfigError, Release, plan, run, verify
+from pipelines.ledger.terms import ANYWHERE, Terms
 from pipelines.planning.form import document_text, read_document
 from pipelines.planning.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
@@ -28,6 +31,7 @@ from pipelines.release.readme import release_readme
 from pipelines.release.records import RECORDS
 from pipelines.release.verifier import VERIFIER
 from pipelines.release.wordings import in_wording
+from pipelines.running.payment import terms_of
 from pipelines.views.maps.page import certificate_words
 
 from .helpers import Configs, left_over
@@ -43,6 +47,20 @@ def one_line(text: str) -> str:
 
 
 # --- what is said
+
+
+def test_what_is_debited_says_whose_jobs_and_how_many_records(
+    small_release: Release, zoned_release: Release
+) -> None:
+    """Membership of the geography is public, so its blocks are a part of what a debit is a guarantee of."""
+    plan, geography = small_release.plan, small_release.plan.geography
+    other = replace(geography, block_codes=pa.array([f"{code}0" for code in geography.blocks]))
+    terms = terms_of(plan)
+    assert re.fullmatch("inside [0-9a-f]{16}", terms.homes or "")
+    assert Terms.of_sum([terms, terms_of(replace(plan, geography=other))]) is None
+    assert terms_of(zoned_release.plan).homes == ANYWHERE
+    several = {**plan.configuration, "jobs": {**plan.configuration["jobs"], "records_per_worker": 3}}
+    assert terms_of(replace(plan, configuration=several)).records == 3
 
 
 def test_everything_that_describes_the_release_says_it(small_release: Release, small_config: Configs) -> None:

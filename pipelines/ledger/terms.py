@@ -1,0 +1,112 @@
+"""Terms: what the cost of a release, or a sum of costs, is a guarantee of. Lemma 38 of docs/privacy.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import synth
+from synth.policy import FORMER_PARTITION
+
+__all__ = ["ANYWHERE", "Terms", "conflict"]
+
+ANYWHERE = "anywhere"
+_TEXT = re.compile(r"(.+); homes (anywhere|inside [0-9a-f]{16}); records ([1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a debit is a guarantee of.
+
+    Attributes
+    ----------
+    policy : str
+        Name of the policy of homes (`synth.Policy`).
+    homes : str or None
+        "anywhere"; or "inside " and a digest of the blocks of a geography, where jobs of its residents are
+        released, so that nothing is promised of a home inside and one outside. None of debits by earlier
+        versions, which do not say it.
+    records : int
+        Of a person with at most so many.
+    """
+
+    policy: str = synth.FULL.name
+    homes: str | None = None
+    records: int = 1
+
+    @classmethod
+    def of(cls, text: str | None) -> Terms:
+        """Return the terms that a debit names; of an earlier version the policy, or "full" if it has none."""
+        if (found := _TEXT.fullmatch(text or "")) is None:
+            return cls(text or synth.FULL.name)
+        return cls(found[1], found[2], int(found[3]))
+
+    @classmethod
+    def of_sum(cls, every: Sequence[Terms]) -> Terms | None:
+        """Return what the sum of costs on such terms is a guarantee of; None if that is nothing with a name.
+
+        The policy is one that all others imply. Of homes that lie inside the geography of each release all
+        costs are bounds; whose jobs a debit was about that does not say so, nobody knows.
+        """
+        if len(every) == 1:
+            return every[0]
+        policies = dict.fromkeys(terms.policy for terms in every)
+        common = (name for name in policies if all(synth.implies(other, name) for other in policies))
+        homes = {terms.homes for terms in every}
+        inside = homes - {ANYWHERE, None}
+        if len(inside) > 1 or (policy := next(common, None)) is None:
+            return None
+        where = None if None in homes else next(iter(inside), ANYWHERE)
+        return cls(policy, where, min(terms.records for terms in every))
+
+    def __str__(self) -> str:
+        return f"{self.policy}; homes {self.homes}; records {self.records}" if self.homes else self.policy
+
+    @property
+    def words(self) -> str:
+        """The same for people."""
+        homes = self.homes or "inside the geography of each release (earlier versions did not say whose jobs)"
+        policy = "" if self.policy == synth.FULL.name else f" under the policy {self.policy}"
+        return f"homes {homes}{policy}, at most {self.records:,} job record(s) a person"
+
+
+def conflict(one: Terms, other: Terms) -> str:
+    """Say why costs on two terms do not add up, by the key of the configuration, and what to do."""
+    neither = "neither protects all that the other does"
+    if FORMER_PARTITION in (one.policy[: len(FORMER_PARTITION)], other.policy[: len(FORMER_PARTITION)]):
+        return (
+            "privacy.policy: the name of a partition that an earlier version entered does not say which "
+            "block is in which unit, so that two partitions may have it. Fix: compare plan/blocks.parquet "
+            "of the releases, and carry over to a new ledger what they spent (docs/ledger.md)"
+        )
+    if len({one.homes, other.homes} - {ANYWHERE, None}) > 1:
+        return (
+            "geography, with jobs.population: both are of jobs of residents, of other blocks, and "
+            f"{neither}. Fix: keep the blocks of the first release, or release jobs of workers who live "
+            "anywhere (geography.external_zones)"
+        )
+    (kind, _, first), (other_kind, _, second) = (terms.policy.partition(" ") for terms in (one, other))
+    digests, others = (
+        {part.rpartition(":")[0]: part for part in name.split("/")} for name in (first, second)
+    )
+    changed = next((name for name, digest in digests.items() if others.get(name, digest) != digest), None)
+    if kind == other_kind == "attribute":
+        changed = changed or min(digests.keys() ^ others.keys())
+        return (
+            f"privacy.policy.attribute.{unquote(changed)}: its categories are other ones, or it is secret in "
+            f"one release only, and {neither}. Fix: list from the first release on the same attributes, each "
+            "with every category that may ever come; or release under full"
+        )
+    if kind == other_kind and (changed is not None or kind == "distance"):
+        what = "blocks" if kind == "distance" else f"units of {changed!r}"
+        return (
+            f"geography: the {what} are other ones, or have other places or blocks, and {neither}. Fix: keep "
+            "the crosswalk (and groupings) of the first release, with every place that may ever come; or "
+            "release under full"
+        )
+    return (
+        f"privacy.policy: one is under {one.policy!r}, one under {other.policy!r}, and {neither}. Fix: "
+        "release under the same policy, or under full"
+    )
