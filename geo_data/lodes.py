@@ -219,7 +219,8 @@ class LodesJobs:
             return
         seen: list[npt.NDArray[np.uint64]] = []
         for path in files:
-            frame = read_table(path, {"w_geocode": "code", "h_geocode": "code"})
+            geocodes: dict[str, Kind] = {"w_geocode": "code", "h_geocode": "home"}
+            frame = read_table(path, geocodes, confidential=geocodes)
             work = self.geography.locate_unit(self.geography.block_level, frame["w_geocode"])
             pairs = frame[(work >= 0) & shared[work]]
             # Homes as they are written: in an external zone there are many.
@@ -255,7 +256,8 @@ class LodesJobs:
     def _records(
         self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool, others: bool
     ) -> JobRecords:
-        frame = self._read(path, "w_geocode", "h_geocode", groups=by if self.checked else LODES_CATEGORIES)
+        groups = by if self.checked else LODES_CATEGORIES
+        frame = self._read(path, "w_geocode", "h_geocode", groups=groups, others=others)
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
         home = self._homes(path, frame, external=external)
         # Codes that are written alike have one number; in an external zone, many codes have.
@@ -292,7 +294,11 @@ class LodesJobs:
         return home
 
     def _read(
-        self, path: str | os.PathLike[str], *geocodes: str, groups: Iterable[str] = LODES_CATEGORIES
+        self,
+        path: str | os.PathLike[str],
+        *geocodes: str,
+        groups: Iterable[str] = LODES_CATEGORIES,
+        others: bool = False,
     ) -> pd.DataFrame:
         """Read geocode columns and the counts of some groups, and check that these agree in every row."""
         kinds: dict[str, Kind] = {"w_geocode": "code", "h_geocode": "home"}
@@ -300,7 +306,10 @@ class LodesJobs:
         categories = {group: LODES_CATEGORIES[group] for group in groups}
         columns |= dict.fromkeys(("S000", *itertools.chain(*categories.values())), "count")
         schema = LODES_COLUMNS if self.homes else None
-        frame = read_table(path, columns, schema=schema, sha256=self.sha256)
+        # To refuse two spellings of what is confidential would tell of it; with `others`, work blocks are.
+        hidden = geocodes if others else ("h_geocode",)
+        confidential = hidden if self.homes else None
+        frame = read_table(path, columns, schema=schema, sha256=self.sha256, confidential=confidential)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
             raise InputError(
                 path,

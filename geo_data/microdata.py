@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from geo_data.arguments import expect, texts_of
 from geo_data.errors import InputError, refuse_any
@@ -28,6 +29,7 @@ from geo_data.jobs import (
     narrow,
     refuse_no_jobs,
 )
+from geo_data.spellings import refuse_spellings, spellings
 from geo_data.tables import Kind, read_table
 from synth.policy import FULL, Policy
 
@@ -140,6 +142,11 @@ class MicrodataJobs:
         slots = join_slots(parts)
         for name, categories in slots.categories.items():
             self._refuse_many(name, categories)
+            # Of several files: each has one spelling, but may have another one than the others.
+            public = self.home is None
+            refuse_spellings(
+                files_of(self.path)[0], name, pa.array(categories, pa.large_string()), shown=public
+            )
         return slots
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
@@ -201,7 +208,8 @@ class MicrodataJobs:
             # Of several files, every attribute: rows of a worker may differ in one only.
             secret = self.policy.secret
             every = self.attributes if workers and len(files) > 1 else ()
-            frame = self._read(path, tuple(dict.fromkeys((*by, *secret, *every, *workers))), origins=True)
+            labels = tuple(dict.fromkeys((*by, *secret, *every, *workers)))
+            frame = self._read(path, labels, origins=True, others=others)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
                 if len(files) > 1:
@@ -234,7 +242,11 @@ class MicrodataJobs:
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
         )
         # Rows of different jobs may be equal, but not all of a file; few have the pairs of another.
-        same += [self._digest(path) for path, own in zip(files, pairs, strict=False) if pairs.count(own) > 1]
+        same += [
+            self._digest(path, others)
+            for path, own in zip(files, pairs, strict=False)
+            if pairs.count(own) > 1
+        ]
         what = "rows, with the same worker, home, workplace and attributes, are" if workers else "tables are"
         refuse_any(
             files[0],
@@ -244,11 +256,11 @@ class MicrodataJobs:
             fix="name each file once (see what * and ? in jobs.file match)",
         )
 
-    def _digest(self, path: str | os.PathLike[str]) -> npt.NDArray[np.uint64]:
+    def _digest(self, path: str | os.PathLike[str], others: bool) -> npt.NDArray[np.uint64]:
         """Return one hash of all rows of a file that was read before, the same in whatever order they are."""
         labels, sha256 = dict.fromkeys((*self.attributes, *self.policy.secret)), dict[str, str]()
         again = replace(self, sha256=sha256)
-        rows = _hash_rows(again._read(path, tuple(labels), origins=True))
+        rows = _hash_rows(again._read(path, tuple(labels), origins=True, others=others))
         if self.sha256 is not None and self.sha256[str(path)] != sha256[str(path)]:
             raise ValueError("a file changed while it was read")
         return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
@@ -279,11 +291,20 @@ class MicrodataJobs:
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
             return self._code(values)
-        place = pd.Index(categories, dtype="str").get_indexer(values.cat.categories)
+        known, found = (
+            pd.Index(spellings(pa.array(texts, pa.large_string())).to_pandas())
+            for texts in (categories, values.cat.categories)
+        )
+        place = known.get_indexer(found)
         return narrow(np.where(place < 0, len(categories), place)[values.cat.codes], len(categories) + 1)
 
     def _read(
-        self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
+        self,
+        path: str | os.PathLike[str],
+        labels: tuple[str, ...],
+        *,
+        origins: bool = False,
+        others: bool = False,
     ) -> pd.DataFrame:
         """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
@@ -293,9 +314,15 @@ class MicrodataJobs:
         present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
         secret = self.policy.secret
         columns.update({name: "secret" if name in secret else "label" for name in labels})
-        # Identifiers of workers come once each, or nearly so.
+        # To refuse two spellings of what is confidential would tell of it; with `others`, everything is.
+        hidden = columns.keys() - ([] if others else [self.work, *self._public])
         read = partial(
-            read_table, path, present=present, shared=columns.keys() - {self.worker}, sha256=self.sha256
+            read_table,
+            path,
+            present=present,
+            shared=columns.keys() - {self.worker},  # identifiers of workers come once each, or nearly so
+            sha256=self.sha256,
+            confidential=None if self.home is None else hidden,
         )
         if self.count is None:
             return read(columns)

@@ -12,6 +12,8 @@ import geopandas as gpd
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import shapely
 
 from geo_data.arguments import expect, path_of
@@ -19,6 +21,7 @@ from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.spelling import misspelled
+from geo_data.spellings import plain_texts, refuse_spellings
 from geo_data.unit_names import clean_names
 
 __all__ = ["Polygons", "read_centroids", "read_polygons"]
@@ -190,13 +193,12 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
                 count=len(frame),
                 fix="write codes as text, with their leading zeros",
             )
-        refuse_any(
-            path,
-            "codes are missing",
-            (frame[name].isna() | (frame[name].str.strip() == "")).sum(),
-            column=name,
-            fix="fill them in",
-        )
+        texts = pa.array(frame[name], pa.large_string())
+        plain = plain_texts(texts)
+        blank = (pc.fill_null(plain, "").to_pandas() == "").sum()
+        refuse_any(path, "codes are missing", blank, column=name, fix="fill them in")
+        refuse_spellings(path, name, pc.unique(texts), shown=True)
+        frame[name] = plain.to_pandas().array
     return frame
 
 

@@ -6,6 +6,7 @@ Every reader of this package goes through `read_table`. A column is asked for wi
 code      a geocode: text, never a number (a number has lost its leading zeros)
 home      the same of a worker's home, which must not decide whether the row is there
 label     a category or an identifier: text; integers of a Parquet file become text
+secret    the same of a category that must not decide whether the row is there
 count     a whole number up to 10^15, written in the digits 0 to 9 and nothing else
 number    a finite number; "1,234" with thousands separators is accepted
 margin    a margin of error: a number, not negative, also as "+/-56"; NaN where it is
@@ -52,6 +53,7 @@ from geo_data.delimited import (
     refuse_no_file,
 )
 from geo_data.errors import InputError, lines_of, refuse_any
+from geo_data.spellings import plain_texts, refuse_spellings, spellings
 from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
@@ -82,6 +84,7 @@ def read_table(
     optional: Mapping[str, Kind] | None = None,
     shared: Collection[str] = (),
     sha256: dict[str, str] | None = None,
+    confidential: Collection[str] | None = None,
 ) -> pd.DataFrame:
     """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
 
@@ -103,13 +106,16 @@ def read_table(
     sha256 : dict, optional
         The SHA-256 of the file, hexadecimal, is entered under its path: of text, of the bytes as they are
         read.
+    confidential : collection of str, optional
+        Given, the file is confidential, and errors show nothing of it. In these columns all spellings of a
+        code or label (`geo_data.spellings`) are read as one; in others, a file that has several is refused.
 
     Returns
     -------
     DataFrame
         One row per row of the file in its order, the columns in the order asked for: code, label and text as
         pandas ``str``, name, and what is shared, as a categorical of ``str``, count as int64 (>= 0), number
-        as float64 (finite), margin as float64 (>= 0, or NaN).
+        as float64 (finite), margin as float64 (>= 0, or NaN). Codes and labels are plain texts.
         At least one row.
 
     Raises
@@ -117,7 +123,8 @@ def read_table(
     InputError
         File absent, no regular file, empty, truncated, corrupt or not UTF-8; text whose lines are not its
         rows (`geo_data.delimited.CheckedLines`); columns missing, unknown or double; rows with another number
-        of fields than the header; values that are not of the column's kind.
+        of fields than the header; values that are not of the column's kind; a code or label in several
+        spellings.
     """
     path = Path(path)
     refuse_no_file(path)
@@ -142,9 +149,10 @@ def read_table(
     if table.num_rows == 0:
         raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
     note_rows(path, table.num_rows)
-    return pd.DataFrame(
-        {name: _values(path, name, kind, table[name], name in shared) for name, kind in columns.items()}
-    )
+    found = {}
+    for name, kind in columns.items():
+        found[name] = _values(path, name, kind, table[name], name in shared, confidential)
+    return pd.DataFrame(found)
 
 
 def _with(
@@ -292,7 +300,14 @@ def _read_parquet(path: Path, columns: Mapping[str, Kind], shared: Collection[st
     return table
 
 
-def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: bool) -> pd.Series:
+def _values(
+    path: Path,
+    name: str,
+    kind: Kind,
+    column: pa.ChunkedArray,
+    shared: bool,
+    confidential: Collection[str] | None,
+) -> pd.Series:
     """Return a column as its kind, after the checks that the kind promises."""
     type_ = column.type
     if pa.types.is_dictionary(type_):
@@ -348,8 +363,10 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: 
             rows = pc.is_in(column, found)
             return rows if index is None else pc.fill_null(rows.take(index), False)
 
-        blank = distinct.filter(pc.equal(pc.utf8_trim_whitespace(distinct), ""))
-        missing = pc.or_(missing, having(blank)) if len(blank) else missing
+        plain = plain_texts(distinct)
+        if plain is not distinct:
+            blank = distinct.filter(pc.equal(plain, ""))
+            missing = pc.or_(missing, having(blank)) if len(blank) else missing
     if pc.any(missing).as_py():
         _refuse_missing(path, name, missing.to_pandas(), kind)
     if kind == "number" and not is_text:
@@ -363,6 +380,16 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, shared: 
             column=name,
             fix="keep geocodes as text in the program that wrote the file",
         )
+    if is_text and kind != "number":
+        forms = spellings(plain) if kind in ("label", "secret") else plain
+        if forms is not distinct:
+            rows = (pc.index_in(column, distinct) if index is None else index).to_numpy()
+            if name not in (confidential or ()):
+                refuse_spellings(path, name, distinct, rows, shown=confidential is None)
+                forms = plain
+            of_text, found = pd.factorize(forms.to_pandas())
+            texts = pd.Series(pd.Categorical.from_codes(of_text[rows], pd.Index(found, dtype="str")))
+            return texts if shared else texts.astype("str")
     text = column.cast(pa.large_string()).to_pandas().astype("str")
     if index is not None:
         return pd.Series(pd.Categorical.from_codes(index.to_numpy(), pd.Index(text)))

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic_core import ErrorDetails
 
 import synth
 from geo_data.od_files import LODES_CATEGORIES
+from geo_data.spellings import spellings
 from pipelines.config.fields import one_of, shown
 from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
@@ -255,9 +258,12 @@ def _secret_problems(data: Mapping[str, Any], secret: _Table, jobs: _Table) -> I
             f"no proof under it; leave [workplaces] out, {full}"
         )
     attributes = _texts(jobs.get("attributes"))
-    for name in secret:
+    for name, categories in secret.items():
         if name not in attributes:
             yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
+        texts = pa.array(_texts(categories), pa.large_string())
+        if pc.count_distinct(spellings(texts)).as_py() < len(texts):
+            yield f"{where}.{name}: two categories are spellings of one; write each once"
         if name in _listed(_table(data.get("plan")).get("pool_by")):
             yield (
                 f"plan.pool_by: {shown(name)} is secret by privacy.policy, and pools are public; leave it "

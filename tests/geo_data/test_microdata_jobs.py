@@ -127,6 +127,41 @@ def test_rows_per_worker_are_bounded(frame, read, refused):
     assert len(read(frame, records_per_worker=5).records()) == 300
 
 
+@pytest.mark.parametrize("other", ["w1 ", "w1\u00a0", "w\u200b1", "w1\ufeff", "\tw1"])
+def test_spellings_of_an_identifier_are_one_worker(frame, read, refused, other):
+    frame.loc[:1, "worker"] = ["w1", other]
+    jobs = read(frame)
+    with refused(jobs.path, "workers have more than 1 row(s)", column="worker", count=1):
+        jobs.records()
+
+
+def test_homes_in_several_spellings_are_one_home(frame, read):
+    """To refuse them would tell of homes."""
+    found = read(frame).records()
+    spelled = read(frame.assign(lives=frame["lives"] + pd.Series(["", " ", "\u200b"] * 100))).records()
+    assert spelled.home.tolist() == found.home.tolist()
+
+
+def test_spellings_of_a_category_in_two_files(frame, write, demo_geography):
+    paths = [write("", "a.csv"), write("", "b.csv")]
+    for path, pay in zip(paths, ("10", "10.0"), strict=True):
+        frame.assign(pay=pay).to_csv(path, index=False)
+    with pytest.raises(InputError, match="spelled in several ways"):
+        source(paths, demo_geography, attributes=("pay",)).slots()
+
+
+def test_jobs_find_slots_that_are_spelled_otherwise(frame, write, demo_geography):
+    """With a public table of workplaces, whose spellings are its own."""
+    slots = source(write(frame.to_csv(index=False)), demo_geography, attributes=("mode", "pay")).slots()
+    categories = {"mode": slots.categories["mode"], "pay": ("1.0", "10.0", "2.0")}
+    spelled = frame.assign(works=frame["works"] + "\u00a0", mode=frame["mode"] + pd.Series(["", " "] * 150))
+    jobs = source(write(spelled.to_csv(index=False)), demo_geography, attributes=("mode", "pay"))
+    (found,) = jobs.parts(("mode", "pay"), categories, others=True)
+    assert np.array_equal(np.sort(found.work), slots.work)
+    for name in ("mode", "pay"):
+        assert np.array_equal(np.sort(found.attributes[name]), np.sort(slots.attributes[name]))
+
+
 def test_rows_of_workers_are_counted_in_parts():
     rng = np.random.default_rng(1)
     top = np.iinfo(np.uint64).max

@@ -66,6 +66,9 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, refused: Refused) -> Non
     with refused(path, "codes are numbers", column="zone", count=4):
         read_crosswalk(path, block="zone", levels=())
     parquet = tmp_path / "zones.parquet"
+    squares().assign(zone=["E01", "E01\u200b", "E03", "E04"]).to_parquet(parquet)
+    with refused(parquet, r"several ways, which differ in", column="zone", count=1):
+        read_crosswalk(parquet, block="zone", levels=())
     squares().assign(zone=["E01", " ", None, "E04"]).to_parquet(parquet)
     with refused(parquet, "codes are missing", column="zone", count=2):
         read_crosswalk(parquet, block="zone", levels=())

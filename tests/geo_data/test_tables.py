@@ -127,6 +127,49 @@ def test_what_is_shared_is_the_same_and_refused_alike(tmp_path, form, words, kin
     assert (rule in found[0]) if rule else (found[0] == rows)
 
 
+SPELLED = [
+    ("high", "high "),
+    ("high", "high\u00a0"),
+    ("high", "\ufeffhigh"),
+    ("high", "hi\u200bgh"),
+    ("so much", "so \tmuch"),
+    ("caf\u00e9", "cafe\u0301"),
+]
+
+
+@pytest.mark.parametrize("form", ["csv", "dictionary"])
+@pytest.mark.parametrize("shared", [(), ("a",)])
+@pytest.mark.parametrize(("plain", "other"), [*SPELLED, ("1", "1.0")])
+def test_two_spellings_of_a_text(tmp_path, form, shared, plain, other):
+    """Public files name both, confidential ones none; where a refusal would tell of data, both are one."""
+    path, rows = tmp_path / f"t.{form}", [other, "low", plain, other]
+    if form == "csv":
+        pd.DataFrame({"a": rows}).to_csv(path, index=False)
+    else:
+        pa.parquet.write_table(pa.table({"a": dictionaries(rows, [other, "low", plain])}), path)
+    with pytest.raises(InputError, match="1 text is spelled in several ways") as caught:
+        read_table(path, {"a": "label"}, shared=shared)
+    assert ascii(plain) in str(caught.value)
+    assert ascii(other) in str(caught.value)
+    with pytest.raises(InputError, match="1 text is spelled in several ways") as caught:
+        read_table(path, {"a": "label"}, shared=shared, confidential=())
+    assert ascii(other) not in str(caught.value)
+    frame = read_table(path, {"a": "label"}, shared=shared, confidential=("a",))
+    assert frame["a"].tolist() == [plain, "low", plain, plain]
+
+
+@pytest.mark.parametrize(("plain", "other"), SPELLED)
+def test_one_spelling_of_a_text_is_read_plain(write, plain, other):
+    assert read_table(write(f"a\n{other}\n"), {"a": "code"})["a"].tolist() == [plain]
+
+
+def test_spellings_of_no_row_and_numbers_with_fractions_are_no_fault(tmp_path):
+    path, words = tmp_path / "t.parquet", pa.array(["a", "a ", "1.5", "1", "01"])
+    pa.parquet.write_table(pa.table({"a": pa.DictionaryArray.from_arrays([0, 2, 3, 4], words)}), path)
+    for shared in ((), ("a",)):
+        assert read_table(path, {"a": "label"}, shared=shared)["a"].tolist() == ["a", "1.5", "1", "01"]
+
+
 def test_absent_file(tmp_path, refused):
     path = tmp_path / "nothing.csv"
     with refused(path, "there is no such file"):

@@ -294,6 +294,7 @@ def test_what_cannot_be_secret_is_refused_before_anything_is_paid(
         (secret(age=AGES), jobs | {"plan.pool_by": ["age"]}, '"age" is secret by privacy.policy'),
         (secret(age=["old"]), jobs, "list all that a job may have, two or more different texts"),
         (secret(age=["old", "old"]), jobs, "two or more different texts"),
+        (secret(age=["old", "old "]), jobs, "two categories are spellings of one"),
         (secret(age=["old", "\n"]), jobs, "is not a category; write one line of text"),
         (secret(), jobs, "attribute has no attribute"),
         ({"privacy.policy": {"attribute": "age"}}, jobs, "is not a policy; write"),

@@ -1,0 +1,76 @@
+"""Spellings of codes, categories and identifiers: texts that look alike are one."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from geo_data.errors import InputError, lines_of
+
+__all__ = ["plain_texts", "refuse_spellings", "spellings"]
+
+_ODD = "[^!-~]|^$"  # what a text that is plain has nothing of; geocodes are plain, and looked at once
+_INVISIBLE, _BLANKS = r"\p{Cf}+", r"[\p{Z}\p{Cc}]+"
+_WHOLE, _DIGITS = r"^([0-9]+)\.0*$", r"\1"
+
+
+def plain_texts(texts: pa.Array) -> pa.Array:
+    """Return texts in Unicode's form NFC, without invisible characters and blanks at either end.
+
+    Blanks in a row, of any kind, are one space. Where all texts are so already, they are returned themselves.
+    """
+    if not pc.any(pc.match_substring_regex(texts, _ODD)).as_py():
+        return texts
+    visible = pc.replace_substring_regex(texts, _INVISIBLE, "")
+    spaced = pc.replace_substring_regex(visible, _BLANKS, " ")
+    return pc.utf8_normalize(pc.utf8_trim(spaced, " "), "NFC")
+
+
+def spellings(texts: pa.Array) -> pa.Array:
+    """Return for each text the one that stands for all its spellings: plain, and 1 for "1.0"."""
+    plain = plain_texts(texts)
+    whole = pc.any(pc.match_substring_regex(plain, _WHOLE)).as_py()
+    return pc.replace_substring_regex(plain, _WHOLE, _DIGITS) if whole else plain
+
+
+def refuse_spellings(
+    path: str | os.PathLike[str],
+    column: str,
+    texts: pa.Array,
+    rows: npt.NDArray[np.integer] | None = None,
+    *,
+    shown: bool,
+) -> None:
+    """Raise an `InputError` if several of some different texts are spellings of one.
+
+    Parameters
+    ----------
+    path, column : str
+        Named in errors.
+    texts : pyarrow.Array of str
+    rows : ndarray of int, optional
+        The text of each row of the file; those that no row has do not count.
+    shown : bool
+        Name two of them, as those of public files may be.
+    """
+    found = pd.Series(spellings(texts).to_pylist(), dtype="str")
+    used = found if rows is None else found.iloc[np.unique(rows)]
+    several = used[used.duplicated(keep=False)]
+    if several.empty:
+        return
+    pair = several.index[several == several.iloc[0]][:2].tolist()
+    one, other = texts.take(pa.array(pair)).to_pylist()
+    raise InputError(
+        path,
+        "texts are spelled in several ways, which differ in blanks, invisible characters, Unicode form or "
+        '".0" only' + (f": {one!a} and {other!a}" if shown else ""),
+        column=column,
+        count=several.nunique(),
+        where="" if rows is None else lines_of([int(np.argmax(rows == each)) for each in pair], path),
+        fix="write each code and category in one way in all rows and files",
+    )
