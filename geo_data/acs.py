@@ -13,7 +13,7 @@ import pandas as pd
 
 from geo_data.arguments import expect, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
-from geo_data.delimited import note_rows, refuse_no_file
+from geo_data.delimited import NO_COMMAS, OTHER_MARKS, form_of, note_rows
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import margins, numbers
@@ -122,8 +122,8 @@ def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 def _lines(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
     """Return the cells of each line of a sheet, and the number of the line at which they end."""
-    refuse_no_file(path)
-    fault, text = "the file is empty or not CSV in UTF-8", ""
+    form_of(path)
+    fault, fix, text = "the file is not CSV in UTF-8", _SAVE, ""
     lines: list[tuple[int, list[str]]] = []
     if Path(path).stat().st_size > _LARGEST:
         fault = "the file is too large for this table"
@@ -134,13 +134,15 @@ def _lines(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
         fault = "there is a NUL byte, or a carriage return that does not end its line"
     elif text and not text.endswith("\n"):
         fault = "the last line has no line break at its end: the file may have been cut off"
+    elif re.search(rf"{_AREA[0]}[^,\n]*[{OTHER_MARKS}]", text):
+        fault, fix = NO_COMMAS
     else:
         with suppress(csv.Error):
             reader = csv.reader(io.StringIO(text, newline=""), strict=True)
             lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
     # Raised outside of handlers: a chained error would carry the file's content along.
     if not lines:
-        raise InputError(path, fault, fix=_SAVE)
+        raise InputError(path, fault, fix=fix)
     return lines
 
 

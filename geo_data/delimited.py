@@ -29,10 +29,13 @@ from geo_data.errors import InputError, lines_of
 __all__ = [
     "BLOCK",
     "COPY_AGAIN",
+    "NO_COMMAS",
+    "OTHER_MARKS",
     "READ_FAULTS",
     "TRUNCATED",
     "CheckedLines",
     "count_rows",
+    "form_of",
     "lines_of_other_widths",
     "most_bytes",
     "note_rows",
@@ -47,7 +50,21 @@ READ_FAULTS = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 _GZIP = b"\x1f\x8b"
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
-_QUOTE, _COMMA, _RETURN, _FEED = b'",\r\n'
+_QUOTE, _COMMA, _RETURN, _FEED, _EQUALS = b'",\r\n='
+OTHER_MARKS = ";\t|"  # between fields, of other forms of text
+NO_COMMAS = (
+    "the fields are separated by semicolons, tabs or bars, not by commas",
+    "save it as CSV with commas",
+)
+# The first bytes of files that are taken for tables.
+_FORMS = {
+    b"PK\x03\x04": "a workbook (xlsx) or a zip archive",
+    b"\xd0\xcf\x11\xe0": "a workbook (xls)",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zX": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"<": "a page of the web",
+}
 # What comes out of a file: real tables of jobs shrink to a tenth, and to a fiftieth if they say little.
 _RATIO, _ANYWAY = 200, 2**26
 _TOO_LONG = f"a line is longer than {BLOCK:,} bytes"
@@ -99,6 +116,26 @@ def refuse_no_file(path: str | os.PathLike[str]) -> None:
     if not stat.S_ISREG(mode):
         rule = "this is a folder, not a file" if stat.S_ISDIR(mode) else "this is a pipe, socket or device"
         raise InputError(path, rule, fix="write what it gives to a file, and name that file")
+
+
+def form_of(path: str | os.PathLike[str]) -> bytes:
+    """Return the first four bytes of a table, which tell its form.
+
+    Raises
+    ------
+    InputError
+        If it is no regular file, empty, or of a form that is no table.
+    """
+    refuse_no_file(path)
+    with Path(path).open("rb") as file:
+        first = file.read(4)
+    if not first:
+        raise InputError(path, "the file is empty", fix=COPY_AGAIN)
+    for begin, what in _FORMS.items():
+        if first.startswith(begin):
+            fix = "save the sheet as CSV UTF-8, unpack the archive, or download the file again"
+            raise InputError(path, f"the file is {what}, neither CSV nor Parquet", fix=fix)
+    return first
 
 
 def most_bytes(size: int) -> int:
@@ -252,8 +289,14 @@ class CheckedLines(io.RawIOBase):
         begins = np.isin(before, (_COMMA, _FEED, _QUOTE))
         ends = np.isin(characters[closing + 1], (_COMMA, _RETURN, _FEED, _QUOTE))
         if not (begins & ends).all():
-            at = int(np.searchsorted(feeds, opening[np.argmin(begins & ends)]))
-            self._stop(at, "a quotation mark stands inside a field", fix)
+            first = np.argmin(begins & ends)
+            at, rule = int(np.searchsorted(feeds, opening[first])), "a quotation mark stands inside a field"
+            if before[first] == _EQUALS:
+                rule = 'a field is a formula of a spreadsheet (="44")'
+                fix = "write the text alone, without = and quotation marks"
+            elif not (self.lines or at) and characters[closing[first] + 1] in OTHER_MARKS.encode():
+                rule, fix = NO_COMMAS
+            self._stop(at, rule, fix)
             return False
         return True
 

@@ -100,8 +100,8 @@ def refuse_any(
         if broken:
             raise InputError(file, rule, column=column, count=int(broken), fix=fix)
     elif broken.any():
-        where = lines_of(broken.index[broken].unique(), file)
-        raise InputError(file, rule, column=column, count=int(broken.sum()), where=where, fix=fix)
+        rows = broken.index[broken].unique()  # one row may stand for several jobs
+        raise InputError(file, rule, column=column, count=len(rows), where=lines_of(rows, file), fix=fix)
 
 
 def lines_of(numbers: Sequence[int] | pd.Index, file: str | os.PathLike[str] | None = None) -> str:

@@ -29,7 +29,7 @@ from geo_data.jobs import (
     narrow,
     refuse_no_jobs,
 )
-from geo_data.spellings import refuse_spellings, spellings
+from geo_data.plain_texts import refuse_spellings, spellings
 from geo_data.tables import Kind, read_table
 from synth.policy import FULL, Policy
 

@@ -20,8 +20,8 @@ from geo_data.arguments import expect, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
+from geo_data.plain_texts import plain_texts, refuse_spellings
 from geo_data.spelling import misspelled
-from geo_data.spellings import plain_texts, refuse_spellings
 from geo_data.unit_names import clean_names
 
 __all__ = ["Polygons", "read_centroids", "read_polygons"]

@@ -10,7 +10,7 @@ secret    the same of a category that must not decide whether the row is there
 count     a whole number up to 10^15, written in the digits 0 to 9 and nothing else
 number    a finite number; "1,234" with thousands separators is accepted
 margin    a margin of error: a number, not negative, also as "+/-56"; NaN where it is
-          blank or asterisks, which say that it is unknown
+          blank, NA or asterisks, which say that it is unknown
 text      anything, as it stands; "" where it is blank. `numbers` and `margins` read the
           numbers in the rows that are wanted
 name      text that many rows share, such as that of a county: a categorical, missing where
@@ -44,16 +44,18 @@ from geo_data.code_index import in_one_dictionary
 from geo_data.delimited import (
     BLOCK,
     COPY_AGAIN,
+    NO_COMMAS,
+    OTHER_MARKS,
     READ_FAULTS,
     TRUNCATED,
+    form_of,
     lines_of_other_widths,
     most_bytes,
     note_rows,
     open_lines,
-    refuse_no_file,
 )
 from geo_data.errors import InputError, lines_of, refuse_any
-from geo_data.spellings import plain_texts, refuse_spellings, spellings
+from geo_data.plain_texts import plain_texts, refuse_spellings, spellings
 from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
@@ -67,10 +69,14 @@ _PARQUET = b"PAR1"
 _BEGIN = 2**12  # bytes that are read at a time for the first two lines
 _MOST_COLUMNS = 10_000  # of a table; a thousand is many, and each costs time even where nobody reads it
 _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
+_SUPPRESSED = "where a number is suppressed, write an estimate: a row that is left out counts as zero"
 _NO_ROWS = "the file is empty: it has a header and no rows"
 _ENCODING = "the text is not UTF-8"
 _SAVE_UTF8 = "save it as UTF-8"
-_DECIMAL = r"^([0-9]+\.0*|[0-9](\.[0-9]*)?[eE]\+[0-9]+)$"  # what a program of tables makes of a geocode
+# What a program of tables makes of a geocode, and how it writes text that it is to leave alone.
+_DECIMAL = r"^([0-9]+\.0*|[0-9]([.,][0-9]*)?[eE]\+[0-9]+|[0-9][.,][0-9]+[eE][0-9]+)$"
+_FORMULA = "^[='][^='].*"
+_THOUSANDS = r"\s*[+-]?[1-9][0-9]{0,2}\.[0-9]{3}\s*"  # or a number with three decimals
 _PLAIN = r"^[+-]?[0-9]+(\.[0-9]*)?$"  # a number as most programs write it
 _NUMBER = r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*"
 
@@ -108,7 +114,7 @@ def read_table(
         read.
     confidential : collection of str, optional
         Given, the file is confidential, and errors show nothing of it. In these columns all spellings of a
-        code or label (`geo_data.spellings`) are read as one; in others, a file that has several is refused.
+        code or label (`geo_data.plain_texts`) are read as one; in others, a file that has several is refused.
 
     Returns
     -------
@@ -127,13 +133,8 @@ def read_table(
         spellings.
     """
     path = Path(path)
-    refuse_no_file(path)
-    with path.open("rb") as file:
-        magic = file.read(4)
-    if not magic:
-        raise InputError(path, "the file is empty", fix=COPY_AGAIN)
     wanted = dict.fromkeys([*columns, *present])
-    if magic == _PARQUET:
+    if form_of(path) == _PARQUET:
         header = _parquet_header(path)
         _check_header(path, header, wanted, schema)
         columns = _with(columns, optional, header)
@@ -208,6 +209,8 @@ def _check_header(
         rule = f"the file has {len(header):,} columns, and a table at most {_MOST_COLUMNS:,}"
         raise InputError(path, rule, fix="write the columns that are read to a file of their own")
     missing = [name for name in wanted if name not in header]
+    if missing and len(header) == 1 and any(mark in header[0] for mark in OTHER_MARKS):
+        raise InputError(path, NO_COMMAS[0], fix=NO_COMMAS[1])
     if missing:
         # A file without a header would show its first record here, so only a line that has one of the names
         # counts as a header.
@@ -372,14 +375,15 @@ def _values(
     if kind == "number" and not is_text:
         return numbers(path, name, column.cast(pa.float64(), safe=False).to_pandas())
     if kind in ("code", "home"):
-        decimal = distinct.filter(pc.match_substring_regex(distinct, _DECIMAL))
-        refuse_any(
-            path,
-            "geocodes are written as decimal numbers",
-            having(decimal).to_pandas() if len(decimal) else 0,
-            column=name,
-            fix="keep geocodes as text in the program that wrote the file",
-        )
+        for rule, written in (("decimal numbers", _DECIMAL), ("a formula of a spreadsheet", _FORMULA)):
+            found = distinct.filter(pc.match_substring_regex(distinct, written))
+            refuse_any(
+                path,
+                f"geocodes are written as {rule}",
+                having(found).to_pandas() if len(found) else 0,
+                column=name,
+                fix="keep geocodes as text in the program that wrote the file",
+            )
     if is_text and kind != "number":
         forms = spellings(plain) if kind in ("label", "secret") else plain
         if forms is not distinct:
@@ -398,7 +402,9 @@ def _values(
 
 def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "count") -> None:
     rule, fix = "values are missing or blank", "fill them or remove the rows"
-    if kind == "home":  # the number of jobs that remain would tell of those without
+    if kind in ("count", "number"):
+        fix = f"fill them; {_SUPPRESSED}"
+    elif kind == "home":  # the number of jobs that remain would tell of those without
         fix = "fill them, where the home is not known with the code of an external zone that stands for that"
     elif kind == "secret":
         fix = "fill them, where it is not known with a category of the policy that stands for that"
@@ -431,7 +437,12 @@ def _counts(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:
     return pd.Series(np.array(values, np.int64)[codes])
 
 
-def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Series:
+def numbers(
+    path: str | os.PathLike[str],
+    name: str,
+    column: pd.Series,
+    fix: str = f"write plain numbers such as 1234.5; {_SUPPRESSED}",
+) -> pd.Series:
     """Return a column of text or floats as finite numbers.
 
     Parameters
@@ -439,6 +450,8 @@ def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     path, name : str
         File and column, named in errors.
     column : Series of str or float64, shape (n,)
+    fix : str
+        What to do about values that are no numbers.
 
     Returns
     -------
@@ -447,9 +460,19 @@ def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     Raises
     ------
     InputError
-        If values are missing or no finite numbers.
+        If values are missing or no finite numbers; or all that have a point, three digits behind it and no
+        zero before: 1.000 is one, or a thousand.
     """
     if column.dtype == "str":
+        pointed = column[column.str.contains(".", regex=False)]
+        thousands = pointed.str.fullmatch(_THOUSANDS)
+        refuse_any(
+            path,
+            "values are written with a point and three digits behind it, as one or a thousand is (1.000)",
+            thousands if thousands.all() else 0,
+            column=name,
+            fix="write thousands without a mark, and decimals with another number of digits (1.0, say)",
+        )
         # Nearly all numbers are written so, and the expressions of Python take ten times the time.
         if not pc.all(pc.match_substring_regex(pa.array(column), _PLAIN)).as_py():
             # Only true thousands separators: "1,5" is a decimal comma somewhere, and 15 would be wrong.
@@ -458,8 +481,7 @@ def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
                 column = column.where(~separated, column.str.replace(",", "", regex=False))
             column = column.where(column.str.fullmatch(_NUMBER))
         column = pd.to_numeric(column, errors="coerce").astype(np.float64)
-    rule = "values are not finite numbers"
-    refuse_any(path, rule, ~np.isfinite(column), column=name, fix="write plain numbers such as 1234.5")
+    refuse_any(path, "values are not finite numbers", ~np.isfinite(column), column=name, fix=fix)
     return column
 
 
@@ -471,7 +493,7 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     path, name : str
         File and column, named in errors.
     column : Series of str or float64, shape (n,)
-        Text may begin with "+/-"; blank, asterisks or NaN mean unknown.
+        Text may begin with "+/-"; blank, asterisks, NA or NaN mean unknown.
 
     Returns
     -------
@@ -485,11 +507,12 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     """
     if column.dtype == "str":
         column = column.str.strip().str.removeprefix("+/-").str.strip()
-        known = ~column.str.fullmatch(r"\**")
+        known = ~column.str.fullmatch(r"\**|NA|N/A|NaN")
     else:
         known = column.notna()
     result = pd.Series(np.nan, index=column.index)
-    result[known] = numbers(path, name, column[known])
+    unknown = 'write plain numbers such as 1234.5, and nothing, "NA" or asterisks where one is unknown'
+    result[known] = numbers(path, name, column[known], unknown)
     refuse_any(
         path,
         "margins of error are negative",

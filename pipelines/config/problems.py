@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 import synth
 from geo_data.od_files import LODES_CATEGORIES
-from geo_data.spellings import spellings
+from geo_data.plain_texts import spellings
 from pipelines.config.fields import one_of, shown
 from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 

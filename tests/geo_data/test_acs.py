@@ -81,9 +81,10 @@ def test_homes_in_outside_areas(demo_region, write):
 @pytest.mark.parametrize(
     ("text", "match", "column", "count"),
     [
-        ("", "the file is empty or not CSV in UTF-8", None, None),
-        (b"PK\x03\x04\xff\xfe CANARY", "the file is empty or not CSV in UTF-8", None, None),
-        (HEADER + ROWS + '03,"001\n', "the file is empty or not CSV in UTF-8", None, None),
+        ("", "the file is empty", None, None),
+        (b"PK\x03\x04\xff\xfe CANARY", "a workbook (xlsx) or a zip archive", None, None),
+        (HEADER + ROWS + '03,"001\n', "the file is not CSV in UTF-8", None, None),
+        (HEADER.replace(",", ";") + ROWS.replace(",", ";"), "separated by semicolons", None, None),
         (TITLES + ROWS, "no line is the header of the table, with rows below it: State FIPS", None, None),
         (TITLES + HEADER + NOTES, "no line is the header of the table, with rows below it", None, None),
         (
@@ -109,7 +110,7 @@ def test_homes_in_outside_areas(demo_region, write):
         (HEADER + row(OWN, OWN, 5) * 2, "rows repeat a pair", None, 1),
         (HEADER + ABROAD, "no row has origin and destination in the geography (cty to cty)", None, None),
     ],
-    ids=range(22),
+    ids=range(23),
 )
 def test_bad_tables(demo_geography, write, refused, text, match, column, count):
     path = write(text)

@@ -135,6 +135,13 @@ def test_spellings_of_an_identifier_are_one_worker(frame, read, refused, other):
         jobs.records()
 
 
+def test_rows_are_counted_where_they_stand_for_several_jobs(frame, write, demo_geography, refused):
+    frame.loc[3, "lives"] = "9" * 15
+    path = write(frame.assign(jobs="4").to_csv(index=False))
+    with refused(path, "rows are not in the geography", column="lives", count=1):
+        source(path, demo_geography, count="jobs").records()
+
+
 def test_homes_in_several_spellings_are_one_home(frame, read):
     """To refuse them would tell of homes."""
     found = read(frame).records()

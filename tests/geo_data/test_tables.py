@@ -329,7 +329,57 @@ def test_numbers_that_are_none(write, refused, bad):
         read_table(path, {"a": "number"})
 
 
-@pytest.mark.parametrize("code", ["440070001.0", "4.4007e+14", "44007000101."])
+@pytest.mark.parametrize("values", [["1.000", "350"], ["1.000", " 66.532 "], ["-1.000", "12.345"]])
+@pytest.mark.parametrize("kind", ["number", "margin"])
+def test_a_point_that_may_be_one_of_thousands(write, refused, kind, values):
+    path = write("a\n" + "\n".join(values) + "\n")
+    with refused(path, "a point and three digits behind it", column="a", count=sum("." in x for x in values)):
+        read_table(path, {"a": kind})
+
+
+@pytest.mark.parametrize("other", ["0.125", "2.5", "1234.125", '"1,234.125"', ".125", "7."])
+def test_a_point_of_decimals_says_nothing(write, other):
+    path = write(f"a\n1.000\n{other}\n12.345\n")
+    assert read_table(path, {"a": "number"})["a"].tolist()[::2] == [1, 12.345]
+
+
+def test_three_decimals_of_parquet_are_decimals(tmp_path):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"a": [12.345]}), path)
+    assert read_table(path, {"a": "number"})["a"].tolist() == [12.345]
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"id;x\n1;2\n", "semicolons, tabs or bars"),
+        (b'"id"\t"x"\n"1"\t"2"\n', "semicolons, tabs or bars"),
+        (b"PK\x03\x04 CANARY", "a workbook (xlsx) or a zip archive"),
+        (b"<!DOCTYPE html>\nCANARY\n", "a page of the web"),
+        (b'id,x\n="44",CANARY\n', "a formula of a spreadsheet"),
+        (b'id,x\na,"CANARY" ; b\n', "a quotation mark stands inside a field"),
+    ],
+)
+def test_files_of_other_forms_are_named(write, refused, data, rule):
+    path = write(data)
+    with refused(path, rule):
+        read_table(path, {"id": "code", "x": "number"})
+
+
+@pytest.mark.parametrize("code", ['"=""CANARY"""', "'CANARY"])
+def test_codes_that_came_as_formulas(write, refused, code):
+    path = write(f"a\n{code}\n44\n")
+    with refused(path, "written as a formula", column="a", count=1):
+        read_table(path, {"a": "code"})
+
+
+@pytest.mark.parametrize("unknown", ["", "NA", "N/A", "***"])
+def test_margins_that_are_unknown(write, unknown):
+    frame = read_table(write(f"a,b\n+/-5,1\n{unknown},2\n"), {"a": "margin"})
+    assert np.array_equal(frame["a"], [5, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize("code", ["440070001.0", "4.4007e+14", "44007000101.", "4.4E14", '"4,4007E+14"'])
 def test_codes_that_came_as_floats(write, refused, code):
     path = write(f"a\n{code}\n440070001\n")
     with refused(path, "geocodes are written as decimal numbers", column="a", count=1):
