@@ -15,6 +15,7 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.spelling import misspelled
 from geo_data.tables import Kind, read_table
+from geo_data.vintage import other_vintage
 
 __all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
 
@@ -274,7 +275,8 @@ def locate_units(
     Raises
     ------
     InputError
-        Where codes are no units of the level only because of how they are spelled: without leading zeros.
+        Where codes are no units of the level only because of how they are spelled (without leading zeros,
+        say), or seem to be of another vintage (`other_vintage`).
     ValueError
         If there is no such level.
     """
@@ -283,7 +285,10 @@ def locate_units(
     # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
     for which, rule, fix in misspelled(geography, level, texts):
         refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
-    return geography.locate_unit(level, texts)[index]
+    numbers = geography.locate_unit(level, texts)
+    for which, rule, fix in other_vintage(geography, level, texts, np.bincount(index), numbers >= 0):
+        refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
+    return numbers[index]
 
 
 def _joined(path: str | os.PathLike[str], geography: Geography, level: str, parts: pd.DataFrame) -> pd.Series:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, SupportsInt
@@ -15,9 +14,10 @@ import pandas as pd
 
 from geo_data.arguments import paths_of
 from geo_data.errors import InputError, refuse_any
-from geo_data.external_zones import CENSUS_DIGITS, longest_prefix
+from geo_data.external_zones import longest_prefix
 from geo_data.geography import Geography
 from geo_data.spelling import misspelled
+from geo_data.vintage import other_vintage
 from synth.policy import FULL, Policy
 
 __all__ = [
@@ -39,10 +39,6 @@ _PARTS = 64  # in which hashes are counted: what is sorted at a time is small be
 Int32 = npt.NDArray[np.int32]
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
-
-# Above this share of unknown rows in known counties, the likeliest cause is a crosswalk of another vintage.
-_VINTAGE_SHARE = 0.05
-_COUNTY_DIGITS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,20 +334,10 @@ def locate_blocks(
             column=column,
             fix="write whole codes, with leading zeros, or the zone's alone",
         )
-    vintage = re.search("20[12]0", geography.block_level)
-    if vintage and lengths == {CENSUS_DIGITS}:
-        inside = np.delete(geography.blocks, geography.external_blocks)
-        counties = {code[:_COUNTY_DIGITS] for code in inside}
-        near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
-        if rows(near).sum() > _VINTAGE_SHARE * len(codes):
-            refuse_any(
-                path,
-                f"rows are in counties of the geography but in none of its {vintage[0]} blocks: "
-                "mixed 2010 and 2020 blocks? LODES7 uses 2010 blocks, LODES8 2020 blocks",
-                rows(near),
-                column=column,
-                fix="use the other crosswalk, of the same LODES version as this file",
-            )
+    for which, rule, fix in other_vintage(
+        geography, geography.block_level, texts, np.bincount(index), ~unknown
+    ):
+        refuse_any(path, rule, rows(which), column=column, fix=fix)
     refuse_any(
         path,
         "rows are not in the geography",

@@ -17,10 +17,6 @@ from geo_data.tables import read_table
 
 __all__ = ["read_lodes_flows"]
 
-# Of the rows in counties of the geography; a few blocks may always be missing from a crosswalk.
-_MOST_UNKNOWN = 0.05
-_COUNTY_DIGITS = 5
-
 
 def read_lodes_flows(
     path: str | os.PathLike[str],
@@ -55,8 +51,7 @@ def read_lodes_flows(
     ------
     InputError
         A file fault; counts that are no whole numbers; a pair twice, in one file or in both; codes that lost
-        their leading zeros; no row in the geography; and where more than 5 % of the rows in the counties of
-        the geography have blocks that it does not have, which is what blocks of another census look like.
+        their leading zeros, or are of another vintage (`other_vintage`); no row in the geography.
     ValueError
         If there is no such level.
     """
@@ -89,23 +84,8 @@ def _read(
     """Return every row, with the block numbers of its home and workplace, -1 outside the geography."""
     frame = read_table(path, {"h_geocode": "code", "w_geocode": "code", "S000": "count"})
     check_estimates(path, "S000", frame["S000"], frame[["h_geocode", "w_geocode"]])
-    home, work = (_blocks(path, geography, frame[column]) for column in ("h_geocode", "w_geocode"))
+    home, work = (
+        locate_units(geography, geography.block_level, frame[column], path=path, column=column)
+        for column in ("h_geocode", "w_geocode")
+    )
     return frame, home, work
-
-
-def _blocks(path: str | os.PathLike[str], geography: Geography, codes: pd.Series) -> NDArray[np.int32]:
-    numbers = locate_units(geography, geography.block_level, codes, path=path, column=str(codes.name))
-    known = (numbers >= 0) & ~geography.is_external(numbers)
-    own = np.delete(geography.blocks, geography.external_blocks)
-    counties = {code[:_COUNTY_DIGITS] for code in own}
-    near = codes.str[:_COUNTY_DIGITS].isin(counties) & ~known
-    if near.sum() > _MOST_UNKNOWN * (near.sum() + known.sum()):
-        refuse_any(
-            path,
-            f"rows are in counties of the geography but in none of its {geography.block_level} blocks: "
-            "blocks of another census? LODES7 uses blocks of 2010, LODES8 those of 2020",
-            near,
-            column=str(codes.name),
-            fix="use the release of the LODES version that has the blocks of the geography",
-        )
-    return numbers

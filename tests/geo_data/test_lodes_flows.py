@@ -107,10 +107,7 @@ def test_blocks_of_another_census(write, demo_geography, blocks, refused, column
     other = blocks[100]
     pairs = [(code, other) if column == "w_geocode" else (other, code) for code in codes]
     path = write(lodes(*((*pair, 1) for pair in pairs)))
-    match = (
-        "2 rows are in counties of the geography but in none of its tabblk2010 blocks: "
-        "blocks of another census? LODES7 uses blocks of 2010, LODES8 those of 2020"
-    )
+    match = "2 rows are in areas of the geography but in none of its tabblk2010 units"
     with refused(path, match, column=column, count=2):
         read_lodes_flows(path, demo_geography, **TRACTS)
 
@@ -125,7 +122,7 @@ def test_a_few_unknown_blocks_are_dropped(write, demo_geography, blocks):
 def test_another_census_is_not_taken_for_an_outside_area(write, demo_region, blocks, refused):
     wide = read(demo_region["crosswalk"], ("03005",))
     path = write(lodes((blocks[0], f"{blocks[0][:11]}9999", 1), (blocks[0], blocks[1], 1)))
-    with refused(path, "blocks of another census?", column="h_geocode", count=1):
+    with refused(path, "codes of another vintage?", column="h_geocode", count=1):
         read_lodes_flows(path, wide, **TRACTS)
     path = write(lodes((blocks[0], "030050101001001", 1), (blocks[0], blocks[1], 1)))
     flows = read_lodes_flows(path, wide, origin_level="cty", destination_level="cty")

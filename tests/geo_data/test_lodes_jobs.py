@@ -308,7 +308,7 @@ class TestGeocodes:
         for number, row in enumerate(changed):
             row[position] = row[position][:5] + f"9999{number:06d}"
         path = write(text_of(rows))
-        with refused(path, "mixed 2010 and 2020 blocks?", column=column, count=len(changed)):
+        with refused(path, "codes of another vintage?", column=column, count=len(changed)):
             self.read(position, path, demo_geography)
 
     def test_a_few_unknown_blocks_are_no_vintage(

@@ -432,8 +432,8 @@ def doubled(od: pd.DataFrame) -> pd.DataFrame:
 
 
 BAD_JOBS: list[tuple[BadJobs, list[str]]] = [
-    (zeros_lost("h_geocode"), ["column h_geocode", "lost leading zeros", "keep geocodes as text"]),
-    (zeros_lost("w_geocode"), ["column w_geocode", "lost leading zeros", "keep geocodes as text"]),
+    (zeros_lost("h_geocode"), ["column h_geocode", "lost their leading zeros", "keep geocodes as text"]),
+    (zeros_lost("w_geocode"), ["column w_geocode", "lost their leading zeros", "keep geocodes as text"]),
     (floats("h_geocode"), ["column h_geocode", "written as decimal numbers", "keep geocodes as text"]),
     (floats("w_geocode"), ["column w_geocode", "written as decimal numbers", "keep geocodes as text"]),
     (
@@ -442,8 +442,14 @@ BAD_JOBS: list[tuple[BadJobs, list[str]]] = [
     ),
     (cell("w_geocode", "440070001001000"), ["column w_geocode: ", "not in the geography", "crosswalk"]),
     (cell("h_geocode", "nowhere"), ["column h_geocode: 1 row is not in the geography"]),
-    (vintage("h_geocode"), ["column h_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
-    (vintage("w_geocode"), ["column w_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
+    (
+        vintage("h_geocode"),
+        ["column h_geocode", "codes of another vintage?", "or the crosswalk of that of the file"],
+    ),
+    (
+        vintage("w_geocode"),
+        ["column w_geocode", "codes of another vintage?", "or the crosswalk of that of the file"],
+    ),
     (doubled, ["column h_geocode: 3 rows repeat an origin-destination pair", "add the counts"]),
     (cell("S000", "-1"), ["column S000: 1 value is not a whole number from 0 up", "correct the counts"]),
     (cell("SA01", "0.5", 2), ["column SA01: 2 values are not whole numbers", "correct the counts"]),

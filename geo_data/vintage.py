@@ -1,0 +1,103 @@
+"""Codes of another vintage: in areas that the geography has, parts that it does not have."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from geo_data.external_zones import CENSUS_DIGITS
+from geo_data.geography import Geography
+
+__all__ = ["other_vintage"]
+
+# Of rows, and of blocks: a few areas may always be missing from a crosswalk or a table.
+_MOST_MISSING = 0.05
+_FEWEST = 5  # rows of an area: chance does not lose all of so many
+_CENSUS = {2, 5}  # digits of the state and the county of a census block
+
+
+def other_vintage(
+    geography: Geography,
+    level: str,
+    codes: pd.Series,
+    rows: npt.NDArray[np.integer],
+    known: npt.NDArray[np.bool_],
+) -> Iterator[tuple[npt.NDArray[np.bool_], str, str]]:
+    """Yield, once at most, codes of units that the geography seems to have by other codes.
+
+    A code that begins like an area of the geography should go on like one of its parts. Where more than 5 %
+    of such rows do not, and parts with more than 5 % of the blocks of these areas have no row, table and
+    crosswalk divide them in other ways; so they do where all rows of a coarsest area are lost. Of a crosswalk
+    of some parts of an area these have rows.
+
+    Parameters
+    ----------
+    geography : Geography
+    level : str
+        A level, or non-nesting areas.
+    codes : Series of str, shape (n,)
+        Each once.
+    rows : ndarray of int, shape (n,)
+        How many rows each has.
+    known : ndarray of bool, shape (n,)
+        Whether each is in the geography, or in one of its external zones.
+
+    Yields
+    ------
+    which : ndarray of bool, shape (n,)
+    rule, fix : str
+        As of `InputError`, of rows.
+    """
+    if known.all():
+        return
+    own, blocks, lengths = _own(geography, level)
+    unknown = ~known & codes.str.len().isin(own.str.len().unique()).to_numpy()  # others are of no level
+    for short, long in itertools.pairwise((*lengths, None)):
+        areas, parts = own.str[:short], own.str[:long]
+        area, part = codes.str[:short], codes.str[:long]
+        inside = area.isin(areas.unique()).to_numpy()
+        lost = inside & ~part.isin(parts.unique()).to_numpy() & unknown
+        there, found = areas.isin(area.unique()).to_numpy(), parts.isin(part.unique()).to_numpy()
+        if (
+            rows[lost].sum() <= _MOST_MISSING * rows[inside].sum()
+            or blocks[there & ~found].sum() <= _MOST_MISSING * blocks[there].sum()
+        ):
+            lost &= (short == lengths[0]) & ~area.isin(areas[found].unique()).to_numpy()
+            of_area = pd.Series(rows * lost).groupby(area.to_numpy()).transform("sum")
+            lost &= of_area.ge(_FEWEST).to_numpy()
+        if lost.any():
+            yield (
+                lost,
+                f"rows are in areas of the geography but in none of its {level} units, of which others have "
+                "no row: codes of another vintage? LODES7 has blocks of 2010, LODES8 those of 2020, and "
+                "Connecticut planning regions since 2022",
+                "use the file of the vintage of the crosswalk, or the crosswalk of that of the file",
+            )
+            return
+
+
+def _own(geography: Geography, level: str) -> tuple[pd.Series, npt.NDArray[np.int64], list[int]]:
+    """Return codes of a level, blocks of each, and lengths of the two coarsest areas that codes tell."""
+    nested = level not in geography.non_nesting_areas
+    starts = geography.starts(level if nested else geography.block_level)
+    at = starts[~geography.is_external(starts)]
+    codes = pd.Series(geography.codes(level)[geography.unit_of(level, at)], dtype="str")
+    in_area = ~codes.str.fullmatch("9+").to_numpy() | nested  # as LODES fills the code of no place
+    size = np.diff(np.append(starts, geography.n_blocks))[~geography.is_external(starts)]
+    at, codes, size = at[in_area], codes[in_area], size[in_area]
+    blocks = pd.Series(geography.block_codes.take(pa.array(at)), codes.index, dtype="str")
+    lengths = _CENSUS if blocks.str.fullmatch(f"[0-9]{{{CENSUS_DIGITS}}}").all() else set[int]()
+    for above in geography.levels[: (*geography.levels, level).index(level)]:
+        areas = pd.Series(geography.codes(above)[geography.unit_of(above, at)], codes.index, dtype="str")
+        if (areas == blocks.str[: (length := int(areas.str.len().max()))]).all():
+            lengths = lengths | {length}
+    least = codes.str.len().min()
+    agree = {n: codes.str[:n] == blocks.str[:n] for n in sorted(lengths) if n < least}
+    told = [n for n, same in agree.items() if same.mean() >= 1 - _MOST_MISSING][:2]
+    same = agree[told[-1]] if told else codes.notna()
+    return codes[same], size[same], told

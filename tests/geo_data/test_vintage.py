@@ -1,0 +1,124 @@
+"""Tables of another vintage than the crosswalk are refused, those of a larger or smaller area are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from geo_data import Geography, read_acs, read_crosswalk, read_ctpp, read_flows, read_weights
+
+Refused = Callable[..., AbstractContextManager[None]]
+
+# Three counties each of Connecticut and Rhode Island, with four tracts of two blocks.
+COUNTIES = ("09001", "09003", "09005", "44001", "44003", "44005")
+TRACTS = tuple(f"{county}{number:06}" for county in COUNTIES for number in range(100, 500, 100))
+REGIONS = dict(
+    zip(COUNTIES, ("09110", "09120", "09130", *COUNTIES[3:]), strict=True)
+)  # of Connecticut, since 2022
+
+
+def _crosswalk(folder: Path, tracts: tuple[str, ...] = TRACTS) -> Geography:
+    path = folder / "crosswalk.csv"
+    rows = [f"{t}100{i},{t},{t[:5]},{t[:2]},{t[:2]}{i}{t[-5:]},41.5,-71.5" for t in tracts for i in range(2)]
+    path.write_text("\n".join(["block,trct,cty,st,place,lat,lon", *rows, ""]))
+    levels = ("st", "cty", "trct")
+    return read_crosswalk(
+        path, block="block", levels=levels, latitude="lat", longitude="lon", non_nesting_areas=("place",)
+    )
+
+
+@pytest.fixture
+def geography(tmp_path: Path) -> Geography:
+    return _crosswalk(tmp_path)
+
+
+def _flows(folder: Path, codes: list[str]) -> Path:
+    path = folder / "flows.csv"
+    path.write_text("h,w,n\n" + "".join(f"{code},{COUNTIES[-1]},5\n" for code in codes))
+    return path
+
+
+def _read_flows(path: Path, geography: Geography, level: str = "cty") -> int:
+    levels = {"origin_level": level, "destination_level": "cty"}
+    return len(read_flows(path, geography, origin="h", destination="w", flow="n", **levels))
+
+
+MATCH = "codes of another vintage?"
+
+
+class TestOtherVintage:
+    def test_flows_of_a_state_that_is_divided_otherwise(
+        self, geography: Geography, tmp_path: Path, refused: Refused
+    ) -> None:
+        path = _flows(tmp_path, [*REGIONS.values()])
+        with refused(path, MATCH, column="h", count=3):
+            _read_flows(path, geography)
+
+    def test_a_state_that_is_a_small_part_of_the_table(
+        self, geography: Geography, tmp_path: Path, refused: Refused
+    ) -> None:
+        """Three thousand blocks beside it: one state in fifty is lost whole."""
+        tracts = (*TRACTS, *(f"25001{number:06}" for number in range(1500)))
+        wide = _crosswalk(tmp_path, tracts)
+        lost = [f"09{number}{tract[5:]}" for number in (110, 120) for tract in TRACTS[:4]]
+        path = _flows(tmp_path, [*lost, *tracts[12:]])
+        with refused(path, MATCH, column="h", count=8):
+            _read_flows(path, wide, "trct")
+
+    def test_tracts(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
+        """Of two tracts of 24, each has become two."""
+        halves = [f"{tract[:-2]}{half}" for tract in TRACTS[:2] for half in ("01", "02")]
+        path = _flows(tmp_path, [*halves, *TRACTS[2:]])
+        with refused(path, MATCH, column="h", count=4):
+            _read_flows(path, geography, "trct")
+
+    def test_places(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
+        codes = [str(code).replace("00100", "00109") for code in geography.codes("place")]
+        path = _flows(tmp_path, codes)
+        with refused(path, MATCH, column="h", count=4):
+            _read_flows(path, geography, "place")
+
+    def test_weights(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
+        path = tmp_path / "weights.csv"
+        path.write_text("area,people\n" + "".join(f"{REGIONS[t[:5]]}{t[5:]},9\n" for t in TRACTS))
+        with refused(path, MATCH, column="area", count=12):
+            read_weights(path, geography, level="trct", area="area", weight="people")
+
+    def test_ctpp(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
+        path = tmp_path / "ctpp.csv"
+        rows = [f"C4300US{REGIONS[home]}44001,A302100,1,5,1\n" for home in COUNTIES]
+        path.write_text("GEOID,TBLID,LINENO,EST,MOE\n" + "".join(rows))
+        with refused(path, MATCH, column="GEOID", count=3):
+            read_ctpp(path, geography, {"C43": "cty"})
+
+    def test_acs(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
+        path = tmp_path / "acs.csv"
+        header = "State FIPS,County FIPS,State,County,State FIPS,County FIPS,State,County,"
+        rows = [f"{c[:2]},{c[2:]},a,b,044,001,c,d,5,1\n" for c in REGIONS.values()]
+        path.write_text(f"{header}Workers in Commuting Flow,Margin of Error\n{''.join(rows)}")
+        with refused(path, MATCH, column="County FIPS", count=3):
+            read_acs(path, geography, level="cty")
+
+
+@pytest.mark.parametrize(
+    ("codes", "known", "level"),
+    [
+        ([*COUNTIES, *(f"25{n:03}" for n in range(1, 99, 2))], 6, "cty"),  # a nation
+        (
+            [*COUNTIES, *(f"{st}{n:03}" for st in ("09", "44") for n in range(7, 99, 2))],
+            6,
+            "cty",
+        ),  # whole states
+        ([*COUNTIES[3:], "09001"], 4, "cty"),  # fewer
+        ([*TRACTS, "44001999999"], 24, "trct"),
+        ([*TRACTS, *(f"44001{n:06}" for n in range(1000, 1100))], 24, "trct"),  # more of a county
+    ],
+    ids=["nation", "states", "fewer", "few unknown", "part of a county"],
+)
+def test_tables_of_a_larger_or_smaller_area(
+    geography: Geography, tmp_path: Path, codes: list[str], known: int, level: str
+) -> None:
+    assert _read_flows(_flows(tmp_path, codes), geography, level) == known
