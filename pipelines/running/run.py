@@ -470,6 +470,13 @@ def _keep_homes(
         ) from None
     refuse_copies(sha256)
     if others:
+        tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.further) + 1))]
+        if not all(jobs.any() for jobs in tables):
+            raise geo_data.InputError(
+                config.jobs.files[0],
+                "no job at all is of a work block and category that the public table of workplaces has",
+                fix="write work blocks and categories in both files alike",
+            )
         staging.note_differences(differences(plan, found))
     return sha256, rows
 

@@ -179,6 +179,7 @@ def test_totals_of_the_file_stand_nowhere(
     mechanism: dict[str, Any],
     protected: Configs,
     small_region: dict[str, Path],
+    blurred: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     frozen_day: None,
@@ -186,9 +187,12 @@ def test_totals_of_the_file_stand_nowhere(
 ) -> None:
     """Files with other numbers of jobs give the same words, and files of the same sizes but for the data."""
     whole = pd.read_csv(small_region["od"], dtype=CODES)
-    few, none = whole.iloc[::4], whole.iloc[:1]
+    few, one = (
+        whole.iloc[::4],
+        whole[whole["w_geocode"].isin(pd.read_csv(blurred, dtype=CODES)["w_geocode"])][:1],
+    )
     said, texts = [], []
-    for number, table in enumerate((whole, few, none)):
+    for number, table in enumerate((whole, few, one)):
         folder = tmp_path / f"jobs{number}"
         folder.mkdir()
         table.to_csv(folder / small_region["od"].name, index=False)
@@ -229,6 +233,17 @@ def test_jobs_that_no_public_total_is_for_are_left_out(
     assert kept["jobs_of_no_slot"] >= at_first + strange["S000"].sum()
     assert (kept.keys() >= {"jobs_left_out", "homes_filled_in"}) == (mechanism is DIRICHLET)
     assert not list(with_them.public.rglob("totals.json"))
+
+
+def test_a_table_of_which_no_job_is_is_refused(
+    microdata_protected: Callable[..., ReleaseConfig], tmp_path: Path
+) -> None:
+    """A table that spells all categories otherwise: every job was left out, and homes made up."""
+    config = microdata_protected({"plan.pool_by": ["age"]} | DIRICHLET)
+    table = pd.read_csv(tmp_path / "public.csv", dtype="str")
+    table.assign(age=table["age"].str.upper()).to_csv(tmp_path / "public.csv", index=False)
+    with pytest.raises(geo_data.InputError, match="no job at all is of a work block and category"):
+        run(config)
 
 
 def test_microdata_with_categories_of_its_own(
