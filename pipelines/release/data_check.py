@@ -135,7 +135,7 @@ def _check(
     counts = all_counts(plan.categories)
     _check_forms(folder, names, counts, [*plan.categories])
     public_counts = [counts.index(name) for name in all_counts(slots.categories)]
-    files = [_OdRows(folder, names, kind, geography, counts, createdate) for kind in kinds]
+    files = [_OdRows(folder, names, kind, geography, counts, createdate, len(slots)) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main, parts = names["od_parquet"], plan.policy.parts
     end = plan.pools.offsets
@@ -236,7 +236,7 @@ def _possible(
     """Say whether jobs could give these rows: each attribute adds up, no row has more than its block."""
     at = np.searchsorted(_keys(public, geography), _keys(od, geography))
     jobs, column = od.counts[:, 0], 1
-    fine = bool((od.counts >= 0).all() and (jobs >= 1).all() and (jobs <= public.counts[at, 0]).all())
+    fine = bool((jobs >= 1).all() and (jobs <= public.counts[at, 0]).all())
     for values in categories.values():
         fine = fine and bool((od.counts[:, column : column + len(values)].sum(axis=1) == jobs).all())
         column += len(values)
@@ -254,10 +254,11 @@ class _OdRows:
         geography: Geography,
         counts: list[str],
         createdate: str,
+        jobs: int,
     ) -> None:
         self._name = names[f"{kind}_parquet"]
         self._aux, self._geography, self._counts = kind == "aux", geography, counts
-        self._createdate = createdate
+        self._createdate, self._jobs = createdate, jobs
         self._tables = _tables(folder / self._name)
         nothing = np.zeros(0, np.int32)
         self._rows = [PairCounts(nothing, nothing, np.zeros((0, len(counts)), np.int64))]  # not returned yet
@@ -297,6 +298,9 @@ class _OdRows:
             raise DataError(f"{name}: createdate is not the day that certificate.json states")
         self._last = int(key[-1]) if key.size else self._last
         counts = np.stack([table[column].to_numpy() for column in self._counts]).T  # columns stay columns
+        # Sums of these, of no pair twice, are then below 2^62.
+        if counts.min(initial=0) < 0 or counts.max(initial=0) > self._jobs:
+            raise DataError(f"{name} has counts that no jobs can have")
         # Without pieces that are empty: a single one is not copied.
         self._rows = [*(rows for rows in self._rows if rows.work.size), PairCounts(work, home, counts)]
         return True

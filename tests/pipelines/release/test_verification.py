@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -603,6 +604,16 @@ def counts_that_wrap_around(od: pd.DataFrame) -> pd.DataFrame:
     return changed
 
 
+def categories_that_wrap_around(od: pd.DataFrame) -> pd.DataFrame:
+    """In each row and in each column 2^64 is added, which is nothing in 64 bits; jobs stay as they are."""
+    rows = od.index[od["w_geocode"] == od["w_geocode"].value_counts().idxmax()][:3]
+    most, rest = 2**63 - 1000, 2000
+    changed = od.copy()
+    more = np.array([[most, most, rest], [most, rest, most], [rest, most, most]])
+    changed.loc[rows, ["SI01", "SI02", "SI03"]] += more
+    return changed
+
+
 SUBTLE: list[Tables] = [
     *(exchanged_work_blocks, one_job_moved, one_attribute_changed),
     lambda od: od[1:],
@@ -610,7 +621,8 @@ SUBTLE: list[Tables] = [
 ]
 CHANGES: list[Tables] = [
     *SUBTLE,
-    *(a_total_that_its_attributes_do_not_give, counts_that_wrap_around, a_negative_count),
+    *(a_total_that_its_attributes_do_not_give, counts_that_wrap_around, categories_that_wrap_around),
+    a_negative_count,
     lambda od: od.assign(h_geocode=od["h_geocode"].where(od.index > 0, "999999999999999")),
 ]
 
@@ -883,6 +895,10 @@ MORE: list[Callable[[Document], None]] = [
     lambda plan: plan.update(true_homes="somewhere"),
     lambda plan: plan["configuration"]["jobs"].update(true_homes="somewhere"),
     lambda plan: plan["configuration"].update(run={"batch_jobs": 7}),
+    lambda plan: plan["configuration"]["jobs"].update(records_per_worker=True),
+    lambda plan: plan["configuration"]["release"].update(implicates=1.0),
+    lambda plan: plan["configuration"]["privacy"].update(epsilon="8.60"),
+    lambda plan: plan["configuration"]["privacy"].update(epsilon="８.6"),
 ]
 
 
