@@ -38,6 +38,7 @@ __all__ = [
 
 _TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
 _SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
+_LEAST_OFF = 2001  # 1 - p is at least the inverse of it, as p is at most e^(-1/2000)
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,8 @@ def _check(plan: Plan, parameters: GeometricParameters) -> None:
             raise ValueError(
                 "the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62"
             )
+        if (one.denominator - one.numerator) * _LEAST_OFF < one.denominator:
+            raise ValueError(f"the noise of the plan is larger than that of epsilon {_SMALLEST_EPSILON}")
     if len(parameters.further) != len(plan.further):
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():

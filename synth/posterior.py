@@ -111,6 +111,9 @@ def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: 
     The likelihood is climbed up to a peak.
     """
     logs: dict[int, float] = {}
+    # Sums go on up to a count. One beyond these is refused where sizes are public (`synth.residuals`); where
+    # they are not, it says no more than this.
+    noisy = np.minimum(noisy, np.repeat(n + math.ceil(-46 / math.log(ratio)), np.diff(offsets)))
 
     def log(at: int) -> float:
         if at not in logs:

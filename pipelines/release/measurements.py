@@ -33,6 +33,7 @@ from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
 from synth.estimation import Cells, Estimate
+from synth.residuals import noise_limit, rare_residuals, rare_zeros
 
 __all__ = [
     "MEASUREMENT_FOLDER",
@@ -110,12 +111,14 @@ def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> lis
     Raises
     ------
     FormError
-        If a file is not of the plan's groups and cells; names the file.
+        If a file is not of the plan's groups and cells, or noise hardly gives its counts (Lemma 42 of
+        docs/privacy.md); names the file.
     """
     stored = _stored(folder, plan, layout)
     for of_run in stored:
         for counts in of_run.values():
             counts.check()
+            counts.check_zeros()
     return [[*of_run.values()] for of_run in stored]
 
 
@@ -137,6 +140,7 @@ def check_measurements(
             if not check_parquet_bytes(folder / name, partial(_write, plan, layout, k, counts)):
                 counts.check()
                 others.append(name)
+            counts.check_zeros()
     return [[*of_run.values()] for of_run in stored], others
 
 
@@ -159,6 +163,10 @@ class _StoredCounts:
         if sum(rows) != self._groups.num_rows:
             raise self._other_rows()
         self._ends = [0, *itertools.accumulate(rows)]
+        # Where numbers of records are confidential, nothing tells what counts add up to.
+        self._public = plan.numeric.record_range is None
+        self._ratio = self._table.parameters.ratio
+        self._zeros = [0] * len(rows)  # groups of each row group whose counts add up to their public sizes
 
     def _other_rows(self) -> FormError:
         return FormError(f"{self._path.name}: the rows are not the groups that the plan measures")
@@ -167,6 +175,28 @@ class _StoredCounts:
         """Read all counts, and keep none."""
         for i in range(self._metadata.num_row_groups):
             self._read(i)
+
+    def check_zeros(self) -> None:
+        """Refuse counts that have no noise, once all were read."""
+        if self._public and rare_zeros(self._ratio, self._table.k, sum(self._zeros)):
+            raise self._rare("so many groups whose counts add up to exactly their public sizes")
+
+    def _rare(self, what: str) -> FormError:
+        return FormError(
+            f"{self._path.name}: {what} has a probability below 2^-64 under the noise of the plan; "
+            "the release was not made as it says"
+        )
+
+    def _check_noise(self, i: int, counts: NDArray[np.int64]) -> None:
+        """Refuse counts of a row group that noise hardly gives; no sum of them is beyond 63 bits."""
+        own, limit = slice(self._ends[i], self._ends[i + 1]), noise_limit(self._ratio)
+        n, k, first = self._table.n[own], self._table.k[own], self._table.offsets[own]
+        if np.any(counts < -limit) or np.any(counts > np.repeat(n, k) + limit):
+            raise self._rare("a noisy count so far below 0, or above the public size of its group,")
+        residuals = np.add.reduceat(counts, first - first[:1]) - n
+        if rare_residuals(self._ratio, k, residuals):
+            raise self._rare("a group whose noisy counts add up to so much more or less than its public size")
+        self._zeros[i] = int((residuals == 0).sum())
 
     def _read(self, i: int) -> NDArray[np.int64]:
         """Return the counts of a row group."""
@@ -180,6 +210,8 @@ class _StoredCounts:
         if not np.array_equal(noisy.value_lengths().to_numpy(), self._table.k[own]):
             raise FormError(f"{self._path.name}: a group has not one count for each of its cells")
         counts: NDArray[np.int64] = noisy.values.to_numpy()
+        if self._public:
+            self._check_noise(i, counts)
         return counts
 
     def __getitem__(self, cells: slice) -> NDArray[np.int64]:

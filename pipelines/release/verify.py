@@ -883,8 +883,10 @@ def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
     parameters, tables = plan.document["parameters"], plan.document["choices"].get("tables", [])
     numbers = [(of["numerator"], of["denominator"]) for of in (parameters, *parameters.get("further", []))]
-    fits = all(type(p) is int and type(q) is int and 0 < p < q for p, q in numbers)
-    need(fits, "plan.json: a ratio is not between 0 and 1")
+    # The sampler is made for sums of at most 2^62, and for no epsilon of a table below 1/1000.
+    fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
+    fits = fits and all(2001 * (q - p) >= q for p, q in numbers)
+    need(fits, "plan.json: a ratio is none that noise is drawn with")
     need(len(numbers) == 1 + len(tables), "plan.json: parameters.further are not those of choices.tables")
     return [Fraction(p, q) for p, q in numbers]
 
@@ -895,24 +897,34 @@ def noise_loss(plan: Plan, noises: list[Decimal], sets: list[tuple[bool, ...]]) 
     return plan.runs * max(alone, *(sum(itertools.compress(noises, of), ZERO) for of in sets))
 
 
+def measured(plan: Plan) -> list[dict[tuple[Any, ...], tuple[int, int]]]:
+    """Return of each measured table the public size and the cells of each group, by how its row begins."""
+    pools, slots, blocks = plan.tables["pools"], plan.tables["slots"], plan.tables["blocks"]
+    sizes = enumerate(zip(pools["n"], (len(plan.cuts[domain]) for domain in pools["domain"])))
+    found: list[dict[tuple[Any, ...], tuple[int, int]]] = [{(pool,): both for pool, both in sizes}]
+    for table in plan.document["choices"].get("tables", []):
+        area = dict(zip(plan.codes, blocks[table["work"]])) if table["work"] else {}
+        cells = Counter(part for part, _ in {*zip(plan.parts, blocks[table["home"]])})
+        kinds, jobs = (slots[name] for name in table["by"]), Counter[Any]()
+        for work, *kind, part, count in zip(slots["work"], *kinds, plan.slot_parts, slots["count"]):
+            jobs[(area.get(work, ""), *kind, part)] += count  # without a level of work, wherever they are
+        found.append({})
+        for (*label, part), n in jobs.items():
+            home = [plan.codes[part]] if len(cells) > 1 else []
+            found[-1][(*label, *home)] = n, plan.copies * cells[part]
+    return found
+
+
 def table_rows(
     plan: Plan, ratios: list[Fraction], noises: list[Decimal], sets: list[tuple[bool, ...]]
 ) -> Iterator[Document]:
     """Yield what is true of each measured table of geometric noise (Lemmas 20, 33 and 40)."""
-    pools, slots = plan.tables["pools"], plan.tables["slots"]
-    need({*pools["class"]} == {0}, "plan: a pool is of a class that there is not")
-    tables = [(pools["n"], max(pools["m"]), max(len(plan.cuts[domain]) for domain in pools["domain"]))]
-    for table in plan.document["choices"].get("tables", []):
-        blocks, jobs = plan.tables["blocks"], Counter[Any]()
-        area = dict(zip(plan.codes, blocks[table["work"]])) if table["work"] else {}
-        groups = zip(slots["work"], plan.slot_parts, *(slots[name] for name in table["by"]))
-        for (work, *kind), count in zip(groups, slots["count"]):
-            jobs[(area.get(work), *kind)] += count  # without a level of work, wherever they are
-        cells = Counter(part for part, _ in {*zip(plan.parts, blocks[table["home"]])})
-        tables.append(([*jobs.values()], max(jobs.values()), plan.copies * max(cells.values())))
-    for (n, most, size), noise, ratio, own in zip(tables, noises, ratios, zip(*sets)):
+    need({*plan.tables["pools"]["class"]} == {0}, "plan: a pool is of a class that there is not")
+    for i, (table, noise, ratio, own) in enumerate(zip(measured(plan), noises, ratios, zip(*sets))):
+        n, size = zip(*table.values())
+        most = max(n if i else plan.tables["pools"]["m"])
         loss = noise if any(own) else ZERO
-        limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [size]}
+        limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [max(size)]}
         bounds = {"epsilon": loss, "delta": ZERO, plan.record_delta: ZERO}
         yield {**limits, **bounds, "ratio": [str(ratio)], "noise_loss": loss}
 
@@ -930,6 +942,63 @@ def changed(plan: Plan) -> list[tuple[bool, ...]]:
     last = [b - 1 for b in (*begins[1:], plan.copies * len(plan.codes))]
     ends = enumerate(plan.near.reach) if plan.near else zip(begins, last)
     return [*{tuple(bisect_right(own, a) < bisect_right(own, b) for own in cuts) for a, b in ends}]
+
+
+# --- noisy counts that noise hardly gives (Lemma 42): what has a probability below 2^-64 is refused
+
+
+def log_tail(p: Fraction, k: int, t: int) -> Decimal:
+    """Bound the logarithm of how likely the noise of k cells adds up to t or more, or to -t or less."""
+    r, a = float(p), t / k
+    u = Fraction((a * (1 + r * r) + math.hypot(a * (1 - r * r), 2 * r)) / (2 * r * (1 + a)))
+    u = u if p * u < 1 else (1 - Fraction(1, 2**30)) / p  # any between 1 and 1/p will do
+    moment = 2 * log(up(1 - p)) + log(up(1 / (1 - p * u))) + log(up(1 / (1 - p / u)))
+    return log(Decimal(2)) + k * moment + t * log(up(1 / u))
+
+
+def log_zeros(p: Fraction, sizes: Counter[int], zeros: int) -> Decimal:
+    """Bound the logarithm of how likely so many of some groups, counted by their cells, have no noise."""
+    s = {a: up((1 - p) ** 2 / (1 + a * p + p * p)) for a in (-1, 1, 2)}
+    b = {k: (1 + sum(w * UP.next_plus(s[a] ** k) for a, w in ((-1, 2), (1, 2), (2, 1)))) / 6 for k in sizes}
+
+    def roughly(v: int) -> float:
+        return sum(g * math.log1p(float(b[k]) * (v - 1)) for k, g in sizes.items()) - zeros * math.log(v)
+
+    v = min((2**i for i in range(1, 65)), key=roughly)  # any above 1 will do
+    return sum((g * log(1 + b[k] * (v - 1)) for k, g in sizes.items()), zeros * log(up(Fraction(1, v))))
+
+
+def check_noise(folder: Path, plan: Plan) -> str:
+    """Check the noisy counts of each table, whose groups have public sizes, against its noise."""
+    rare, tables, cells = -64 * log(Decimal(2)), measured(plan), 0
+    for run in [f"run-{i + 1}/" for i in range(plan.runs)] if plan.runs > 1 else [""]:
+        for i, (table, p) in enumerate(zip(tables, ratios_of(plan))):
+            name, due = f"measurements/{run}table-{i + 1}.parquet", dict(table)
+            limit = int(65 * log(Decimal(2)) / -log(up(p)))
+            sizes, largest, zeros = Counter[int](), Counter[int](), 0
+            by = plan.document["choices"]["tables"][i - 1]["by"] if i else []
+            home = ["home"] if i and len({*plan.parts}) > 1 else []
+            for *label, noisy in rows_of(
+                folder / name, [*(["work", *by] if i else ["pool"]), *home, "noisy"]
+            ):
+                n, k = due.pop((*label,), (0, 0))
+                need(k > 0 and len(noisy) == k, f"{name}: the rows are not the groups that the plan measures")
+                fits = all(type(y) is int and -limit <= y <= n + limit for y in noisy)
+                need(fits, f"{name}: a noisy count has a probability below 2^-64 under the noise of the plan")
+                r = abs(sum(noisy) - n)
+                sizes[k], largest[k], zeros = sizes[k] + 1, max(largest[k], r), zeros + (r == 0)
+            need(not due, f"{name}: the rows are not the groups that the plan measures")
+            for k, r in largest.items():
+                likely = r * r * (1 - p) ** 2 <= 180 * k * p or log_tail(p, k, r) >= rare
+                need(
+                    likely, f"{name}: the sum of a group has a probability below 2^-64 under the plan's noise"
+                )
+            likely = log_zeros(p, sizes, zeros) >= rare
+            need(
+                likely, f"{name}: that {zeros:,} sums are exact has a probability below 2^-64 under the noise"
+            )
+            cells += sum(k * g for k, g in sizes.items())
+    return f"none of {cells:,} noisy counts and their sums is rarer than 2^-64 under the noise of the plan"
 
 
 # --- the folder (docs/formats.md, Folder)
@@ -1159,6 +1228,10 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
     yield "guarantee", proved
     if not only:
         yield "names", check_names(folder, plan)
+        # Where numbers of records are confidential, nothing tells what counts add up to.
+        if not (plan.dirichlet or plan.form == 1 or plan.protected):
+            with localcontext(UP):
+                yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)
         yield "texts", check_texts(folder, stated)
     need(stated["for_release"], "not for release: " + "; ".join(stated["not_for_release_because"]))

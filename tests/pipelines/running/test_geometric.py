@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic_core
 import pytest
+from numpy.typing import NDArray
 
 import pipelines
 import synth
-from helpers import forge, refused, with_values
+from helpers import alone, forge, refused, same_key, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
 from pipelines.planning import estimating
@@ -45,6 +46,7 @@ from pipelines.storage import cell_file
 
 from .helpers import GEOMETRIC, Configs, everything, seeded
 
+Counts = NDArray[np.int64]
 Document = dict[str, Any]
 
 
@@ -59,6 +61,16 @@ def made(
     config_text: Callable[..., str], clean_source: object, tmp_path_factory: pytest.TempPathFactory
 ) -> Release:
     return run(pipelines.parse_config(config_text(GEOMETRIC), tmp_path_factory.mktemp("made"), "small.toml"))
+
+
+@pytest.fixture(scope="module")
+def noisy_release(
+    config_text: Callable[..., str], clean_source: object, tmp_path_factory: pytest.TempPathFactory
+) -> Release:
+    """Of so many groups, at such an epsilon, that noise is seen."""
+    tables = [{"home": "trct", "work": "tabblk2010"}]
+    text = config_text(GEOMETRIC, {"privacy.epsilon": "2", "workload": tables, "plan.pool_below": 1})
+    return run(pipelines.parse_config(text, tmp_path_factory.mktemp("noisy"), "small.toml"), key=same_key())
 
 
 @pytest.fixture
@@ -249,13 +261,51 @@ def test_other_noisy_counts_are_found(release: Release) -> None:
     plan, layout = release.plan, JobLayout(release.plan)
     ((counts, *further),) = read_measurements(release.public, plan, layout)
     further = [values[:] for values in further]  # the files are written again
-    for change, passes in ((counts := counts[:], True), (np.roll(counts, 7), False)):
+    turned = np.concatenate([own[::-1] for own in np.split(counts[:], layout.tables[0].offsets[1:-1])])
+    for change, passes in ((counts[:], True), (turned, False)):
         write_measurements(plan, layout, [[change, *further]], release.public)
         forge(release.public, read(release.public / "certificate.json"))
         if passes:
             assert list(verify(release.public))[-1].name == "for release"
         else:
             assert "the homes cannot have been rounded from the noisy counts" in str(refused(release.public))
+
+
+def raised(by: int, *cells: int) -> Callable[[Counts, JobLayout], Counts]:
+    """Return what adds a number to some of the first cells."""
+    return lambda counts, _: counts + np.isin(np.arange(counts.size), cells) * by
+
+
+def without_noise(counts: Counts, layout: JobLayout) -> Counts:
+    """All homes in the first cell."""
+    result = np.zeros_like(counts)
+    result[layout.tables[0].offsets[:-1]] = layout.tables[0].n
+    return result
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (raised(2**62, 0, 1), "so far below 0, or above"),
+        (raised(-(10**8), 1), "so far below 0, or above"),
+        (raised(30, *range(6)), "add up to so much more or less"),
+        (without_noise, "add up to exactly their public sizes"),
+    ],
+)
+def test_counts_that_noise_hardly_gives_are_refused_at_once(
+    change: Callable[[Counts, JobLayout], Counts], message: str, noisy_release: Release, tmp_path: Path
+) -> None:
+    release = replace(noisy_release, out=shutil.copytree(noisy_release.out, tmp_path / "release"))
+    layout = JobLayout(release.plan)
+    ((counts, *further),) = read_measurements(release.public, release.plan, layout)
+    assert alone(release.public) is None
+    changed = change(counts[:], layout)
+    write_measurements(release.plan, layout, [[changed, *(values[:] for values in further)]], release.public)
+    forge(release.public, read(release.public / "certificate.json"))
+    error = refused(release.public)
+    assert error.check == "measurements"
+    assert message in str(error)
+    assert "below 2^-64" in str(alone(release.public))
 
 
 @pytest.mark.parametrize("whole", [False, True])
