@@ -10,7 +10,7 @@ from fractions import Fraction
 import synth
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.ledger.terms import Terms, conflict
-from pipelines.storage.stored_names import LONGEST_NAME, stored_name
+from pipelines.storage.stored_names import LONGEST_NAME, look_alike, one_form, stored_name
 
 __all__ = [
     "Account",
@@ -21,6 +21,7 @@ __all__ = [
     "budgets_of_debit",
     "check_budget",
     "check_hash",
+    "check_spelling",
     "check_terms",
     "debits_of",
     "exact_amount",
@@ -123,11 +124,13 @@ def accounts_of(entries: list[Entry]) -> list[Account]:
 
 
 def debits_of(entries: list[Entry], data_set: str, period: str | None) -> list[Entry]:
-    """Return the debits of a data set in a period; for None, in all periods."""
+    """Return the debits of a data set, however it is spelled, in a period; for None, in all periods."""
     return [
         entry
         for entry in entries
-        if entry.kind == "debit" and entry.data_set == data_set and period in (None, entry.period)
+        if entry.kind == "debit"
+        and look_alike(entry.data_set or "", data_set)
+        and period in (None, entry.period)
     ]
 
 
@@ -194,6 +197,22 @@ def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], term
 
 def _terms_of(debits: list[Entry]) -> list[Terms]:
     return [Terms.of(entry.policy) for entry in debits]
+
+
+def check_spelling(entries: list[Entry], data_set: str, period: str | None) -> None:
+    """Refuse a data set, or a period of it, that looks as one in the ledger does and is spelled otherwise."""
+    own = [entry for entry in entries if look_alike(entry.data_set or "", data_set)]
+    for what, name, known in (
+        ("data set", data_set, [entry.data_set for entry in own]),
+        ("period", period, [entry.period for entry in own]),
+    ):
+        first = next((one for one in known if one and name and look_alike(one, name)), None)
+        if name and first is not None and one_form(first) != name:
+            raise LedgerError(
+                f"the {what} {name!a} looks as {first!a} does, which is in the ledger, and is spelled "
+                f"otherwise. Fix: copy the {what} from odsynth ledger show; or, if it is another one, give "
+                "it a name that looks different"
+            )
 
 
 def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> tuple[Fraction, Fraction]:

@@ -27,6 +27,7 @@ from pipelines.ledger.budgets import (
     budgets_of_debit,
     check_budget,
     check_hash,
+    check_spelling,
     check_terms,
     exact_amount,
     last_budgets,
@@ -246,6 +247,7 @@ class Ledger:
         with writing(self.path, create=not witness, keep=keep) as connection:
             entries = read_entries(connection, self.path)
             self._check_witness(entries, witness)
+            check_spelling(entries, data_set, budget.period)
             time = self._time(entries, now)
             entered = last_budgets(entries)
             binding = budgets_of_debit(entries, data_set, budget, total)

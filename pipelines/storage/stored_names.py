@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections import defaultdict
+from functools import cache
 
-__all__ = ["LONGEST_NAME", "one_form", "stored_name"]
+__all__ = ["LONGEST_NAME", "look_alike", "one_form", "stored_name"]
 
 LONGEST_NAME = 200
 """Most characters of a name in the ledger."""
+
+
+# Printable, and seen by nobody: what Unicode's Default_Ignorable_Code_Point has, and the empty Braille cell.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def one_form(text: str) -> str:
@@ -29,3 +38,31 @@ def stored_name(value: str, longest: int) -> str:
             f"1 to {longest} printable characters on one line, without spaces at either end, can be stored"
         )
     return text
+
+
+def look_alike(one: str, other: str) -> bool:
+    """Say whether two names look the same: whether they have one skeleton, as UTS 39 defines it."""
+    return one == other or _skeleton(one) == _skeleton(other)
+
+
+@cache
+def _skeleton(text: str) -> str:
+    stand_for = _prototypes()
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFKD", text))  # K for letters of full width
+    return unicodedata.normalize("NFD", "".join(stand_for.get(letter, letter) for letter in text))
+
+
+@cache
+def _prototypes() -> dict[str, str]:
+    """Return by character what Unicode has in place of all that look like it."""
+    from confusable_homoglyphs.confusables import confusables_data  # a large table, which few commands need
+
+    alike: dict[str, set[str]] = defaultdict(set)
+    for text, others in confusables_data.items():  # both ways; a mark of direction is about others
+        alike[text.strip("\u200e")] |= {other["c"].strip("\u200e") for other in others}
+    # What stands for several has them all; of two that have each other only, either may.
+    return {
+        text: max((text, *others), key=lambda each: (len(each), len(alike[each]), each))
+        for text, others in alike.items()
+        if len(others) == 1
+    }

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.ledger import ledger as ledger_module
 from pipelines.ledger.budgets import PolicyError
 from pipelines.ledger.ledger import Budget, Debit, Ledger, LedgerError, OverBudgetError
 from pipelines.ledger.terms import ANYWHERE, Terms
@@ -239,6 +240,63 @@ def test_names_that_are_refused(ledger: Ledger) -> None:
             with pytest.raises(LedgerError, match="printable"):
                 pay(ledger, **{field: name})
     assert not ledger.path.exists()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "jobs\u3164 2019",
+        "jo\u034fbs 2019",
+        "jobs\ufe0f 2019",
+        "jobs\u2800 2019",
+        "\uff4a\uff4f\uff42\uff53 2019",
+        "jobs \uff12\uff10\uff11\uff19",
+        "j\u043ebs 2019",  # Cyrillic
+        "jobs 2O19",
+    ],
+)
+def test_a_name_that_looks_the_same_gets_no_budget_of_its_own(ledger: Ledger, other: str) -> None:
+    for name, change in (
+        ("data set", {"data_set": other}),
+        ("period", {"budget": Budget(TEN.epsilon, TEN.delta, other)}),
+    ):
+        pay(ledger, data_set="jobs 2019", budget=Budget(TEN.epsilon, TEN.delta, "jobs 2019"))
+        before = ledger.entries()
+        with pytest.raises(LedgerError, match=rf"the {name} .* looks as 'jobs 2019' does.*Fix: "):
+            pay(ledger, **({"data_set": "jobs 2019"} | change))
+        assert ledger.entries() == before
+
+
+def test_names_that_look_different_are_different(ledger: Ledger) -> None:
+    names = (
+        "jobs",
+        "Jobs",
+        "job s",
+        "jobs 2019",
+        "jobs 2020",
+        "j\u00f6bs",
+        "wages",
+        "\u043f\u0440\u0430\u0446\u044f",
+        "\u901a\u52e4",
+    )
+    for name in names:
+        pay(ledger, "10", data_set=name, budget=Budget(Fraction(10), Fraction(1, 2), name))
+    assert [account.debits for account in ledger.accounts()] == [1] * len(names)
+
+
+def test_a_ledger_that_has_both_spellings_counts_both(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "check_spelling", lambda *_: None)  # as earlier versions
+        for name in ("jobs", "j\u043ebs"):
+            pay(ledger, "2", data_set=name)
+    assert ledger.spent("jobs")[0] == ledger.spent("j\u043ebs")[0] == 4
+    pay(ledger, "6", data_set="jobs")
+    with pytest.raises(OverBudgetError):
+        pay(ledger, "1", data_set="jobs")
+    with pytest.raises(LedgerError, match="spelled otherwise"):
+        pay(ledger, "0", data_set="j\u043ebs")
 
 
 def test_amounts_that_are_refused(ledger: Ledger) -> None:
