@@ -76,7 +76,7 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
         path,
         geography,
         (level, level),
-        locate_units(geography, level, homes, path=path, column="County FIPS"),
+        locate_units(geography, level, homes, path=path, column="County FIPS", flow=flow),
         locate_units(geography, level, works, path=path, column="County FIPS"),
         flow.to_numpy(),
         standard_error=standard_errors(path, margins(path, _MARGIN, table[_MARGIN])),

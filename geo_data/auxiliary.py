@@ -20,6 +20,7 @@ from geo_data.vintage import other_vintage
 __all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
 
 _MOST = 10**12  # commuters of a flow, and of a table
+_TOTAL = 0.9  # of its parts: survey estimates do not add up, and some parts are suppressed
 _Z90 = 1.645  # margins of error of United States surveys are half a 90 % confidence interval
 
 
@@ -141,7 +142,7 @@ def read_flows(
         path,
         geography,
         (origin_level, destination_level),
-        locate_units(geography, origin_level, homes, path=path, column=str(homes.name)),
+        locate_units(geography, origin_level, homes, path=path, column=str(homes.name), flow=frame[flow]),
         locate_units(geography, destination_level, works, path=path, column=str(works.name)),
         frame[flow].to_numpy(),
         standard_error=None if margin is None else standard_errors(path, frame[margin]),
@@ -255,7 +256,13 @@ def sum_flows(
 
 
 def locate_units(
-    geography: Geography, level: str, codes: pd.Series, *, path: str | os.PathLike[str], column: str
+    geography: Geography,
+    level: str,
+    codes: pd.Series,
+    *,
+    path: str | os.PathLike[str],
+    column: str,
+    flow: pd.Series | None = None,
 ) -> npt.NDArray[np.int32]:
     """Return the unit number of every code of a public table, -1 where it is outside the geography.
 
@@ -266,6 +273,8 @@ def locate_units(
     codes : Series of str, shape (n,)
     path, column : str
         Named in errors.
+    flow : Series of float64, shape (n,), optional
+        Of each row, where codes in external zones are added up.
 
     Returns
     -------
@@ -276,7 +285,8 @@ def locate_units(
     ------
     InputError
         Where codes are no units of the level only because of how they are spelled (without leading zeros,
-        say), or seem to be of another vintage (`other_vintage`).
+        say), or seem to be of another vintage (`other_vintage`); with flows, where a code is a whole external
+        zone (25 or 25000) and others are its parts (25005), of which it seems to be the total.
     ValueError
         If there is no such level.
     """
@@ -288,7 +298,30 @@ def locate_units(
     numbers = geography.locate_unit(level, texts)
     for which, rule, fix in other_vintage(geography, level, texts, np.bincount(index), numbers >= 0):
         refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
+    if flow is not None:
+        outside = np.isin(numbers, geography.unit_of(level, geography.external_blocks))
+        sums = pd.Series(np.bincount(index, flow, len(texts))[outside], texts[outside])
+        _refuse_totals(path, column, sums, geography.external_zones, geography.longest(level))
     return numbers[index]
+
+
+def _refuse_totals(
+    path: str | os.PathLike[str], column: str, sums: pd.Series, zones: Sequence[str], longest: int
+) -> None:
+    """Refuse codes that are totals of others in the same column, from the flow of each external code."""
+    codes = {*sums.index}
+    for zone in zones:
+        whole = {zone, zone.ljust(longest, "0")}
+        for total in sorted(whole & codes):
+            parts = sums[sums.index.str.startswith(zone) & ~sums.index.isin(whole)]
+            if len(parts) and sums[total] >= _TOTAL * parts.sum():
+                raise InputError(
+                    path,
+                    f"{total} seems to be the total of {parts.index[0]} and others, which would count twice",
+                    column=column,
+                    fix="leave out the rows of totals, or those of their parts; if it is an area of its own, "
+                    "name it in geography.external_zones",
+                )
 
 
 def _joined(path: str | os.PathLike[str], geography: Geography, level: str, parts: pd.DataFrame) -> pd.Series:

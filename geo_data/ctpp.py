@@ -156,7 +156,7 @@ def _flows(
         path,
         geography,
         levels,
-        locate_units(geography, levels[0], codes.str[:first], path=path, column="GEOID"),
+        locate_units(geography, levels[0], codes.str[:first], path=path, column="GEOID", flow=estimates),
         locate_units(geography, levels[1], codes.str[first:], path=path, column="GEOID"),
         estimates.to_numpy(),
         standard_error=standard_errors(path, margins(path, "MOE", rows["MOE"])),

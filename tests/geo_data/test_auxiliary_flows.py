@@ -204,8 +204,21 @@ def test_lost_zeros_are_not_another_state(wide, write, refused):
     path = write(HEADER + "4013,03001,5,1\n3001,03001,5,1\n25001,03001,5,1\n25,03001,5,1\n")
     with refused(path, "lost their leading zeros", column="h_county", count=2):
         read_flows(path, wide, **NAMES)
-    flows = read_flows(write(HEADER + "25001,03001,5,1\n25,03001,6,1\n"), wide, **NAMES)
-    assert flows.flow.tolist() == [11.0]  # the code of an area itself is a short code, and right
+    flows = read_flows(write(HEADER + "25001,03001,5,1\n25,03001,3,1\n"), wide, **NAMES)
+    assert flows.flow.tolist() == [8.0]  # the code of an area itself is a short code, and right
+
+
+@pytest.mark.parametrize("total", ["25", "25000"])
+def test_a_total_beside_its_parts_would_count_twice(wide, write, refused, total):
+    parts = "25001,03001,60,1\n25003,03003,40,1\n09001,03001,5,1\n"
+    for flow in (100, 95):  # of what is suppressed, the total has more; of estimates, less
+        path = write(HEADER + parts + f"{total},03001,{flow},1\n")
+        with refused(path, f"{total} seems to be the total of 25001", column="h_county"):
+            read_flows(path, wide, **NAMES)
+    rest = read_flows(write(HEADER + parts + f"{total},03001,7,1\n"), wide, **NAMES)  # no county known
+    assert sorted(rest.flow) == [5, 40, 67]
+    alone = read_flows(write(HEADER + f"{total},03001,7,1\n09001,03001,5,1\n"), wide, **NAMES)
+    assert sorted(alone.flow) == [5, 7]
 
 
 # --- codes in several columns
