@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geo_data.geography import Geography
+from geo_data.states import STATES
 from geo_data.unit_names import clean_names
 from pipelines.storage.parquet_form import check_form, is_text, read_rows
 
@@ -29,15 +30,30 @@ Names = npt.NDArray[np.object_]
 
 
 def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) -> None:
-    """Write the names of units into the public folder; nothing where there are none."""
+    """Write the names of units into the public folder, external zones among them; nothing without names."""
     parts = []
     for level in _named_levels(geography):
         if level in names:
-            named = names[level] != ""
-            columns = [[level] * int(named.sum()), geography.codes(level)[named], names[level][named]]
+            all_names = names[level]
+            if level not in geography.non_nesting_areas:
+                all_names = _with_external_zones(all_names, geography, level)
+            named = all_names != ""
+            columns = [[level] * int(named.sum()), geography.codes(level)[named], all_names[named]]
             parts.append(pa.table([pa.array(column, pa.string()) for column in columns], names=_COLUMNS))
     if any(part.num_rows for part in parts):
         pq.write_table(pa.concat_tables(parts), folder / NAME_FILE, compression="zstd")
+
+
+def _with_external_zones(names: Names, geography: Geography, level: str) -> Names:
+    """Name the units of external zones by their state, where the region has states, or else as outside."""
+    names, codes = names.copy(), geography.codes(level)
+    states = STATES if "st" in geography.levels else {}
+    units = geography.unit_of(level, geography.external_blocks)
+    for zone, unit in zip(geography.external_zones, units, strict=True):
+        state = states.get(codes[unit]) or states.get(zone)
+        outside = f"outside the region: {min(zone, codes[unit], key=len)}"  # cut, perhaps with other zones
+        names[unit] = names[unit] or (state.name if state else outside)
+    return names
 
 
 def _named_levels(geography: Geography) -> tuple[str, ...]:

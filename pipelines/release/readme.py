@@ -46,9 +46,9 @@ __all__ = [
     "release_readme",
 ]
 
-LATEST_WORDING = 3
+LATEST_WORDING = 4
 WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
-    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (3, 2)
+    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (4, 3, 2)
 )
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
@@ -139,7 +139,7 @@ def release_readme(
     """
     run, user, first = certificate.run, certificate.user_level, wording == 1
     has = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: attackers}
-    files = _files_in_words(plan, names, has=has, verifier=verifier, first=first)
+    files = _files_in_words(plan, names, has=has, verifier=verifier, wording=wording)
     if first:
         signature = use = trust = terms = ""
         columns = _first_columns(plan)
@@ -197,10 +197,10 @@ Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}
 
 
 def _files_in_words(
-    plan: ReleasePlan, names: dict[str, str], *, has: dict[str, bool], verifier: bool, first: bool
+    plan: ReleasePlan, names: dict[str, str], *, has: dict[str, bool], verifier: bool, wording: int
 ) -> str:
     """Return the list of files, a line each, below what there is to say of implicates."""
-    implicates, levels = plan.implicates, polygon_levels(plan.configuration)
+    implicates, levels, first = plan.implicates, polygon_levels(plan.configuration), wording == 1
     polygons = [polygon_file(level) for level in levels]
     where = "outside, in coarse areas whose codes" if first else "in external zones, whose codes"
     lines = [f"- {_files(names, 'od')}: {_FILES['_od_main_']}"]
@@ -210,7 +210,8 @@ def _files_in_words(
             "block are those of main and aux together"
         )
     if "jobs_parquet" in names:
-        lines.append(f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}")
+        both = ";\n  of main and aux together" if "aux_parquet" in names and wording > 3 else ""
+        lines.append(f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}{both}")
     if plan.measures and not first:
         by_policy = " but what is public by policy" if plan.policy.n_parts > 1 else ""
         lines.append(

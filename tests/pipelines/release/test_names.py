@@ -86,6 +86,26 @@ def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Pa
     assert (small_release.public / NAME_FILE).stat().st_mode & 0o777 == 0o644
 
 
+def test_external_zones_have_names(zoned_release: Release, tmp_path: Path) -> None:
+    names = pd.read_parquet(zoned_release.public / NAME_FILE).set_index(["level", "code"])["name"]
+    for level, code in (("st", "09"), ("cty", "09999"), ("trct", "09999999999")):
+        assert names[level, code] == "Connecticut"
+    frame = pd.DataFrame({"oa": ["E1", "E2"], "lad": ["L1", "L2"], "lat": [53.0, 54.0], "lon": [-1.0, -2.0]})
+    frame.to_csv(tmp_path / "oa.csv", index=False)
+    geography = geo_data.read_crosswalk(
+        tmp_path / "oa.csv",
+        block="oa",
+        levels=["lad"],
+        latitude="lat",
+        longitude="lon",
+        external_zones=["W"],
+    )
+    write_names({"lad": np.full(geography.n_units("lad"), "", object)}, geography, tmp_path)
+    assert pd.read_parquet(tmp_path / NAME_FILE).to_numpy().tolist() == [
+        ["lad", "W9", "outside the region: W"]
+    ]
+
+
 def test_they_change_nothing_else(small_config: Configs, clean_source: object, frozen_day: None) -> None:
     """Neither the plan nor a worker, of a release that has none."""
     folders = [run(small_config(change), key=synth.RunKey.from_seed(1)).public for change in ({}, NAMELESS)]

@@ -52,6 +52,8 @@ def exported(public: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporter
     def run(name: str, home_level: str = "trct", work_level: str = "trct") -> tuple[Path, Source]:
         folder = tmp_path_factory.mktemp(name)
         levels = {} if name == "lodes" else {"home_level": home_level, "work_level": work_level}
+        if not levels:
+            home_level = work_level = "tabblk2010"
         export(public, [name], folder / "exports", **levels)
         return folder / "exports" / name, Source(read_public_release(public), home_level, work_level, folder)
 
