@@ -63,7 +63,9 @@ class Dirichlet:
     """Prune, add Dirichlet noise, resample: steps 1 to 3 of "Dirichlet resampling" in docs/privacy.md."""
 
     name = "dirichlet"
-    settings = frozenset({"prior", "retention_min", "implicate_source", "workplaces", "record_range"})
+    settings = frozenset(
+        {"prior", "retention_min", "implicate_source", "delta", "workplaces", "record_range"}
+    )
     measures = False
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."

@@ -259,8 +259,8 @@ class Mechanism(Protocol):
     name : str
     settings : frozenset of str
         What not every mechanism has and this one has. Keys of a configuration: "prior", "retention_min",
-        "implicate_source"; "workplaces", if it takes confidential numbers of records, and "record_range", if
-        its bounds then are for a range of them.
+        "implicate_source"; "delta", if it may cost any; "workplaces", if it takes confidential numbers of
+        records, and "record_range", if its bounds then are for a range of them.
     measures : bool
         Whether it measures tables: it publishes noisy counts (`synth.measured`), from which homes are
         estimated. Tables of areas then lose the noise of every cell that they add up, and sharing pools

@@ -210,10 +210,13 @@ def cost_of(
 
 
 def most_cost_of(config: ReleaseConfig) -> tuple[Fraction, Fraction]:
-    """Return the most that a release may be debited: what is asked for, for all records of one person."""
-    asked = EpsilonDelta(
-        epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(config.privacy.delta)
-    )
+    """Return the most that a release may be debited: what is asked for, for all records of one person.
+
+    Of delta none, where no mechanism that may be chosen costs any.
+    """
+    costs = any("delta" in synth.MECHANISMS[name].settings for name in config.mechanisms)
+    delta = config.privacy.delta if costs else Fraction(0)
+    asked = EpsilonDelta(epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(delta))
     most = _of_person(asked, config.jobs.records_per_worker)
     return synth.exact(most.epsilon), synth.exact(most.delta)
 

@@ -35,6 +35,7 @@ from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import cost_of, left_in, most_cost_of, read_ledger
 
 from .helpers import Configs, everything, failing, interrupted, left_over
+from .test_policy import NOISE
 
 
 def test_a_release_is_paid_once_with_what_its_certificate_says(
@@ -351,3 +352,12 @@ def test_an_unpaid_release_says_so(small_release: Release) -> None:
     assert "Ledger      none: nobody adds up what is spent" in release_summary(small_release)
     with pytest.raises(ConfigError, match="no debit is noted there"):
         debits_of([small_release.out])
+
+
+def test_no_delta_is_expected_of_a_mechanism_that_costs_none(small_config: Configs) -> None:
+    open_choice = {"release.mechanism": None, "plan.retention_min": None, "plan.split_threshold": None}
+    asked = small_config().privacy.delta
+    assert asked > 0
+    assert most_cost_of(small_config())[1] == asked
+    assert most_cost_of(small_config(open_choice))[1] == asked
+    assert most_cost_of(small_config(NOISE))[1] == 0
