@@ -14,34 +14,44 @@ from geo_data.errors import InputError, lines_of
 
 __all__ = ["plain_texts", "refuse_spellings", "spellings"]
 
-_ODD = "[^!-~]|^$"  # what a text that is plain has nothing of; geocodes are plain, and looked at once
+# The characters of most codes, which are looked at as bytes, ten times as fast.
+_COMMON = bytes(range(ord("!"), ord("~") + 1))
 _INVISIBLE, _BLANKS = r"\p{Cf}+", r"[\p{Z}\p{Cc}]+"
+_UNPOINTED = _COMMON.replace(b".", b"")
 _WHOLE, _DIGITS = r"^([0-9]+)\.0*$", r"\1"
 
 
-def plain_texts(texts: pa.Array) -> pa.Array:
+def plain_texts(texts: pa.LargeStringArray) -> pa.LargeStringArray:
     """Return texts in Unicode's form NFC, without invisible characters and blanks at either end.
 
     Blanks in a row, of any kind, are one space. Where all texts are so already, they are returned themselves.
     """
-    if not pc.any(pc.match_substring_regex(texts, _ODD)).as_py():
+    if _consist_of(texts, _COMMON):
         return texts
     visible = pc.replace_substring_regex(texts, _INVISIBLE, "")
     spaced = pc.replace_substring_regex(visible, _BLANKS, " ")
     return pc.utf8_normalize(pc.utf8_trim(spaced, " "), "NFC")
 
 
-def spellings(texts: pa.Array) -> pa.Array:
+def spellings(texts: pa.LargeStringArray) -> pa.LargeStringArray:
     """Return for each text the one that stands for all its spellings: plain, and 1 for "1.0"."""
     plain = plain_texts(texts)
-    whole = pc.any(pc.match_substring_regex(plain, _WHOLE)).as_py()
-    return pc.replace_substring_regex(plain, _WHOLE, _DIGITS) if whole else plain
+    return plain if _consist_of(plain, _UNPOINTED) else pc.replace_substring_regex(plain, _WHOLE, _DIGITS)
+
+
+def _consist_of(texts: pa.LargeStringArray, characters: bytes) -> bool:
+    """Say whether no text is empty, and none has other characters."""
+    _, ends, data = texts.buffers()
+    ends = np.frombuffer(ends or b"", np.int64)[texts.offset :][: len(texts) + 1]
+    if data is None or (np.diff(ends) == 0).any():
+        return not len(texts)
+    return not memoryview(data)[ends[0] : ends[-1]].tobytes().translate(None, characters)
 
 
 def refuse_spellings(
     path: str | os.PathLike[str],
     column: str,
-    texts: pa.Array,
+    texts: pa.LargeStringArray,
     rows: npt.NDArray[np.integer] | None = None,
     *,
     shown: bool,
@@ -52,7 +62,7 @@ def refuse_spellings(
     ----------
     path, column : str
         Named in errors.
-    texts : pyarrow.Array of str
+    texts : pyarrow.LargeStringArray
     rows : ndarray of int, optional
         The text of each row of the file; those that no row has do not count.
     shown : bool
