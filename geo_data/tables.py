@@ -27,6 +27,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -464,12 +465,13 @@ def numbers(
         zero before: 1.000 is one, or a thousand.
     """
     if column.dtype == "str":
-        pointed = column[column.str.contains(".", regex=False)]
-        thousands = pointed.str.fullmatch(_THOUSANDS)
+        pointed = column.str.contains(".", regex=False)
+        # Mostly the first tells, and no further one is looked at.
+        unclear = pointed.any() and all(re.fullmatch(_THOUSANDS, text) for text in column[pointed])
         refuse_any(
             path,
             "values are written with a point and three digits behind it, as one or a thousand is (1.000)",
-            thousands if thousands.all() else 0,
+            pointed if unclear else 0,
             column=name,
             fix="write thousands without a mark, and decimals with another number of digits (1.0, say)",
         )
