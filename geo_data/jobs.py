@@ -21,6 +21,7 @@ from geo_data.vintage import other_vintage
 from synth.policy import FULL, Policy
 
 __all__ = [
+    "SAME_JOBS",
     "Files",
     "JobRecords",
     "JobSource",
@@ -33,6 +34,10 @@ __all__ = [
     "narrow",
     "refuse_no_jobs",
 ]
+
+SAME_JOBS = "perhaps the same jobs twice, in another order, form or compression"
+"""What files mean whose jobs are alike but for homes, which are not looked at: whether a run is refused must
+not depend on them."""
 
 _PARTS = 64  # in which hashes are counted: what is sorted at a time is small beside all
 
@@ -202,13 +207,14 @@ def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:
 
 def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: SupportsInt) -> None:
     """Raise an `InputError` if the numbers of jobs add up to none, or to more than can be numbered."""
-    if not 0 < int(jobs) <= np.iinfo(np.int32).max:
-        raise InputError(
-            path,
-            f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
-            column=column,
-            fix="name a file and a column that count jobs, or split the file",
-        )
+    most = np.iinfo(np.int32).max
+    if int(jobs) > most:
+        rule = f"the numbers of jobs add up to more than {most:,}"
+        raise InputError(path, rule, column=column, fix="split the file by state")
+    if not int(jobs):
+        rule = "there is no job: there are no rows, or all numbers of jobs are 0"
+        fix = "name a file, and a column, that counts jobs; copy a file again that was cut off"
+        raise InputError(path, rule, column=column, fix=fix)
 
 
 def join_slots(parts: Sequence[tuple[Slots, npt.NDArray[np.integer]]]) -> Slots:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +19,7 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.jobs import (
+    SAME_JOBS,
     AttributeCodes,
     Files,
     Int32,
@@ -62,6 +65,9 @@ class LodesJobs:
     checked : bool
         Whether `slots` has found nothing wrong with these files already: then `parts` reads no counts but
         those that are asked for, in half of the time.
+    remarks : list, optional
+        **Confidential**: filled by `parts` with what only whoever runs this should look at. It depends on
+        homes, so nothing is refused because of it.
 
     Notes
     -----
@@ -75,6 +81,7 @@ class LodesJobs:
     sha256: dict[str, str] | None = None
     homes: bool = True
     checked: bool = False
+    remarks: list[str] | None = None
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -108,7 +115,6 @@ class LodesJobs:
         sums = pd.DataFrame(columns=list(_COUNTS), index=pd.Index([], dtype=np.int64), dtype=np.int64)
         for path, external in self._files:
             frame = self._read(path, "w_geocode", *(("h_geocode",) if several else ()))
-            refuse_no_jobs(path, "S000", frame["S000"].sum())
             work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
             key = work.astype(np.int64)
             if several:
@@ -153,8 +159,8 @@ class LodesJobs:
         ------
         InputError
             What `slots` raises, of counts that are read only; origins outside the geography; pairs that come
-            twice, in a file or in several of a kind; main files of several states, without a job between
-            these; more than one group, or an unknown one.
+            twice in a file; files of a kind that have as many jobs at every work block; more than one group,
+            or an unknown one.
         """
         return join_records(list(self.parts(by)), by)
 
@@ -188,34 +194,51 @@ class LodesJobs:
                 "the OD format publishes the attribute groups one by one",
                 fix="ask for one group, or use job-level microdata",
             )
+        total = 0
         for files, external in self._sets:
             seen = np.zeros(self.geography.n_blocks, np.int8)  # in how many files each work block is, to 2
-            states, between = set[int](), False
+            totals, states, between = Counter[str](), set[int](), False
             for path in files:
                 records = self._records(path, by, external=external, others=others)
                 inside = records.work[records.work >= 0]
-                seen += (np.bincount(inside, minlength=seen.size) > 0) & (seen < 2)
+                jobs = np.bincount(inside, minlength=seen.size)
+                seen += (jobs > 0) & (seen < 2)
+                if inside.size:  # files without jobs are alike
+                    totals[hashlib.sha256(jobs.tobytes()).hexdigest()] += 1
+                total += len(records)
+                if not len(records):
+                    self._remark(f"{path}: the file has no jobs. Was it cut off?")
                 if not external:
                     work, home = (self._states[b[records.work >= 0]] for b in (records.work, records.home))
                     states.update(np.unique(work).tolist())
                     between |= bool((work != home).any())
                 yield records
                 del records
-            self._refuse_repeats(files, seen > 1)
+            refuse_any(
+                files[0] if files else "",
+                f"files are equal to another one in the jobs at every work block: {SAME_JOBS}",
+                sum(number - 1 for number in totals.values() if number > 1),
+                fix="name each file once (see what * and ? in jobs.file match)",
+            )
+            self._remark_repeats(files, seen > 1)
             if len(states) > 1 and not between:
-                raise InputError(
-                    files[0],
-                    "main files of several states lack the jobs of those who live in another of these states",
-                    column="h_geocode",
-                    fix="give them in jobs.file, too: they are in the aux file of the state of the workplace",
+                self._remark(
+                    f"{files[0]}: the main files, of several states, have no job of somebody who lives in "
+                    "another of these states. They are in the aux file of the state of the workplace, and go "
+                    "into a file of jobs.file, too"
                 )
+        refuse_no_jobs(self._files[0][0], "S000", total)
 
-    def _refuse_repeats(self, files: Sequence[str | os.PathLike[str]], shared: npt.NDArray[np.bool_]) -> None:
-        """Refuse pairs that are in several files; only work blocks that several files share can have one.
+    def _remark(self, text: str) -> None:
+        if self.remarks is not None:
+            self.remarks.append(text)
+
+    def _remark_repeats(self, files: Sequence[str | os.PathLike[str]], shared: npt.NDArray[np.bool_]) -> None:
+        """Remark pairs that are in several files; only work blocks that several files share can have one.
 
         Files of states share none, and are not read again.
         """
-        if not shared.any():
+        if self.remarks is None or not shared.any():
             return
         seen: list[npt.NDArray[np.uint64]] = []
         for path in files:
@@ -225,15 +248,11 @@ class LodesJobs:
             pairs = frame[(work >= 0) & shared[work]]
             # Homes as they are written: in an external zone there are many.
             seen.append(np.sort(pd.util.hash_pandas_object(pairs, index=False).to_numpy()))
-        refuse_any(
-            files[0],
-            "pairs of home and workplace are in several files: the same jobs twice, in another order, form "
-            "or compression?",
-            sum(int((rows > 1).sum()) for rows in count_repeats(seen)),
-            column="h_geocode",
-            fix="name each file once (see what * and ? in jobs.file match); if these are different jobs, "
-            "make one file with one row for each pair",
-        )
+        if repeats := sum(int((rows > 1).sum()) for rows in count_repeats(seen)):
+            self._remark(
+                f"{files[0]}: {repeats:,} pairs of home and workplace are in several files; their jobs are "
+                "added up. Are these the same jobs twice (see what * and ? in jobs.file match)?"
+            )
 
     @cached_property
     def _states(self) -> Int32:

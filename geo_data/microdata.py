@@ -16,6 +16,7 @@ from geo_data.arguments import expect, texts_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
+    SAME_JOBS,
     AttributeCodes,
     Files,
     Int32,
@@ -69,6 +70,8 @@ class MicrodataJobs:
     policy : Policy
         Attributes that it makes secret are no attributes of slots, and are read with homes: the home of a
         record is then its origin (`synth.Policy.origins`).
+    remarks : list, optional
+        **Confidential**, as for `LodesJobs`.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class MicrodataJobs:
     records_per_worker: int = 1
     sha256: dict[str, str] | None = None
     policy: Policy = FULL
+    remarks: list[str] | None = None
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -140,6 +144,7 @@ class MicrodataJobs:
             )
             parts.append(slots.sorted().counted())
         slots = join_slots(parts)
+        refuse_no_jobs(files_of(self.path)[0], self.count, len(slots))
         for name, categories in slots.categories.items():
             self._refuse_many(name, categories)
             # Of several files: each has one spelling, but may have another one than the others.
@@ -202,27 +207,29 @@ class MicrodataJobs:
         workers = () if self.worker is None else (self.worker,)
         files = files_of(self.path)
         seen: list[npt.NDArray[np.uint64]] = []
-        same: list[npt.NDArray[np.uint64]] = []  # rows of each file
-        pairs: list[tuple[int, int]] = []  # of each file, how many, and a hash of all, in any order
+        same: list[npt.NDArray[np.uint64]] = []  # rows of each file, without homes and secrets
+        total = 0
+        works: list[tuple[int, int]] = []  # of each file, how many, and a hash of all, in any order
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
             secret = self.policy.secret
-            every = self.attributes if workers and len(files) > 1 else ()
+            every = self._public if workers and len(files) > 1 else ()
             labels = tuple(dict.fromkeys((*by, *secret, *every, *workers)))
             frame = self._read(path, labels, origins=True, others=others)
+            if frame.empty and self.remarks is not None:
+                self.remarks.append(f"{path}: the file has no jobs. Was it cut off?")
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
                 if len(files) > 1:
-                    same.append(np.unique(_hash_rows(frame)))
+                    same.append(np.unique(_hash_rows(frame[[self.work, *every, worker]])))
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work, others=others)
             home = self._homes(frame[self.home], path)
             del frame
+            total += work.size
             if len(files) > 1 and not workers:
-                hashed = pd.util.hash_array(work.astype(np.int64) * self.geography.n_blocks + home)
-                pairs.append((hashed.size, int(hashed.sum(dtype=np.uint64))))
-                del hashed
+                works.append((work.size, int(pd.util.hash_array(work).sum(dtype=np.uint64))))
             for start in range(0, len(work), _ROWS):
                 rows = slice(start, start + _ROWS)
                 codes = {name: column[rows] for name, column in hidden.items()}
@@ -233,6 +240,7 @@ class MicrodataJobs:
                     attributes={name: column[rows] for name, column in coded.items()},
                 )
 
+        refuse_no_jobs(files[0], self.count, total)
         refuse_any(
             path,
             f"workers have more than {self.records_per_worker} row(s)"
@@ -241,26 +249,21 @@ class MicrodataJobs:
             column=self.worker,
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
         )
-        # Rows of different jobs may be equal, but not all of a file; few have the pairs of another.
-        same += [
-            self._digest(path, others)
-            for path, own in zip(files, pairs, strict=False)
-            if pairs.count(own) > 1
-        ]
-        what = "rows, with the same worker, home, workplace and attributes, are" if workers else "tables are"
+        # Rows of different jobs may be equal, but not all of a file; few have the workplaces of another.
+        copies = (path for path, own in zip(files, works, strict=False) if own[0] and works.count(own) > 1)
+        same += [self._digest(path, others) for path in copies]
         refuse_any(
             files[0],
-            f"{what} in several files: the same jobs twice, in another order, form or compression?",
+            f"{'rows' if workers else 'tables'} are, but for homes, in several files: {SAME_JOBS}",
             sum(int((times > 1).sum()) for times in count_repeats(same)),
             column=self.worker,
             fix="name each file once (see what * and ? in jobs.file match)",
         )
 
     def _digest(self, path: str | os.PathLike[str], others: bool) -> npt.NDArray[np.uint64]:
-        """Return one hash of all rows of a file that was read before, the same in whatever order they are."""
-        labels, sha256 = dict.fromkeys((*self.attributes, *self.policy.secret)), dict[str, str]()
-        again = replace(self, sha256=sha256)
-        rows = _hash_rows(again._read(path, tuple(labels), origins=True, others=others))
+        """Return one hash of what is public of a file that was read before, the same in whatever order."""
+        sha256 = dict[str, str]()
+        rows = _hash_rows(replace(self, sha256=sha256)._read(path, self._public, others=others))
         if self.sha256 is not None and self.sha256[str(path)] != sha256[str(path)]:
             raise ValueError("a file changed while it was read")
         return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
@@ -335,7 +338,7 @@ class MicrodataJobs:
             column=self.count,
             fix="name a column that counts jobs",
         )
-        refuse_no_jobs(path, self.count, min(count.sum(), 1e18))
+        refuse_no_jobs(path, self.count, max(1, min(count.sum(), 1e18)))  # those of other files may be some
         return frame.loc[frame.index.repeat(count.astype(np.int64))]  # the index stays the number of the row
 
     def _code(self, values: pd.Series) -> AttributeCodes:

@@ -67,7 +67,7 @@ _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, howeve
 # Each distinct count is looked at once: most rows of a table of jobs have one of a few.
 _TEXTS = pa.dictionary(pa.int32(), pa.string())
 _PARQUET = b"PAR1"
-_BEGIN = 2**12  # bytes that are read at a time for the first two lines
+_BEGIN = 2**12  # bytes that are read at a time for the first line
 _MOST_COLUMNS = 10_000  # of a table; a thousand is many, and each costs time even where nobody reads it
 _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
 _SUPPRESSED = "where a number is suppressed, write an estimate: a row that is left out counts as zero"
@@ -116,6 +116,7 @@ def read_table(
     confidential : collection of str, optional
         Given, the file is confidential, and errors show nothing of it. In these columns all spellings of a
         code or label (`geo_data.plain_texts`) are read as one; in others, a file that has several is refused.
+        A header without rows is a table then, as of one of several files of jobs: nobody need live there.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def read_table(
         One row per row of the file in its order, the columns in the order asked for: code, label and text as
         pandas ``str``, name, and what is shared, as a categorical of ``str``, count as int64 (>= 0), number
         as float64 (finite), margin as float64 (>= 0, or NaN). Codes and labels are plain texts.
-        At least one row.
+        At least one row, unless `confidential`.
 
     Raises
     ------
@@ -149,7 +150,10 @@ def read_table(
         columns = _with(columns, optional, header)
         table = _read_csv(path, columns, shared, sha256)
     if table.num_rows == 0:
-        raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
+        if confidential is None:
+            raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
+        note_rows(path, 0)
+        return _no_rows(columns, shared)
     note_rows(path, table.num_rows)
     found = {}
     for name, kind in columns.items():
@@ -163,12 +167,21 @@ def _with(
     return {**columns, **{name: kind for name, kind in (optional or {}).items() if name in header}}
 
 
+def _no_rows(columns: Mapping[str, Kind], shared: Collection[str]) -> pd.DataFrame:
+    """Return columns of jobs without rows: those of Parquet files have no types then."""
+    kinds = {"count": "int64", "number": "float64"}
+    frame = pd.DataFrame(
+        {name: pd.Series([], dtype=kinds.get(kind, "str")) for name, kind in columns.items()}
+    )
+    return frame.astype({name: "category" for name in columns if name in shared})
+
+
 def _csv_header(path: Path) -> list[str]:
     with open_lines(path) as lines:
         data = b""
-        while data.count(b"\n") < 2 and (more := lines.read(_BEGIN)):
+        while b"\n" not in data and (more := lines.read(_BEGIN)):
             data += more
-    line, _, rest = data.partition(b"\n")
+    line = data.partition(b"\n")[0]
     fault = fix = ""
     header: list[str] = []
     try:
@@ -179,8 +192,8 @@ def _csv_header(path: Path) -> list[str]:
     except csv.Error:
         fault, fix = TRUNCATED, COPY_AGAIN
     # Raised after the handler, here and below: a chained error would carry the file's content along.
-    if not fault and not rest.strip(b"\r\n"):
-        fault, fix = (_NO_ROWS if header else "the file is empty"), COPY_AGAIN
+    if not fault and not header:
+        fault, fix = "the file is empty", COPY_AGAIN
     if fault:
         raise InputError(path, fault, fix=fix)
     return header

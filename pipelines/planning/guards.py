@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from geo_data.errors import refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.od_files import OdName, od_name
@@ -24,7 +23,7 @@ from pipelines.config.sections import Section
 __all__ = [
     "public_files",
     "refuse_as_public",
-    "refuse_copies",
+    "refuse_one_file_twice",
     "refuse_open_files",
     "refuse_other_names",
     "refuse_other_states",
@@ -190,11 +189,21 @@ def refuse_open_files(config: ReleaseConfig) -> None:
         raise ConfigError(problems)
 
 
-def refuse_copies(sha256: dict[str, str]) -> None:
-    """Refuse the same file under two names, by the SHA-256 of each: its jobs would be counted twice."""
-    refuse_any(
-        Path(next(iter(sha256))).parent,
-        "files of jobs are the same, byte for byte, as another one",
-        len(sha256) - len(set(sha256.values())),
-        fix="name each file once; see what * and ? in jobs.file match",
-    )
+def refuse_one_file_twice(config: ReleaseConfig) -> None:
+    """Refuse a file of jobs that is named twice, under one path or several: its jobs would be counted twice.
+
+    Whether contents are alike is not looked at here: they have homes.
+
+    Raises
+    ------
+    ConfigError
+    """
+    known: dict[tuple[int, int], Path] = {}
+    for path in config.jobs.files:
+        if path.exists():
+            info = path.stat()
+            if (first := known.setdefault((info.st_dev, info.st_ino), path)) is not path:
+                raise ConfigError(
+                    f"{path}: a file of jobs is named twice, also as {first}. Name each file once (see what "
+                    "* and ? in jobs.file and jobs.aux match)"
+                )

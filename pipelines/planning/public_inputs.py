@@ -24,6 +24,7 @@ from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import (
     refuse_as_public,
+    refuse_one_file_twice,
     refuse_open_files,
     refuse_other_names,
     refuse_other_states,
@@ -207,13 +208,15 @@ def job_source(
     sha256: dict[str, str] | None = None,
     *,
     checked: bool = False,
+    remarks: list[str] | None = None,
 ) -> geo_data.JobSource:
     """Return the source of the jobs, unless everybody can read them; nothing is read yet.
 
-    As files are read, their SHA-256 is entered under their paths. Of files of which slots have been read,
-    `checked`, no more is read than is asked for.
+    As files are read, their SHA-256 is entered under their paths, and what only the operator should look at
+    into `remarks`. Of files of which slots have been read, `checked`, no more is read than is asked for.
     """
     refuse_open_files(config)
+    refuse_one_file_twice(config)
     jobs = config.jobs
     if isinstance(jobs, MicrodataJobsSettings):
         return geo_data.MicrodataJobs(
@@ -227,9 +230,10 @@ def job_source(
             records_per_worker=jobs.records_per_worker,
             sha256=sha256,
             policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
+            remarks=remarks,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
-    return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256, checked=checked)
+    return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256, checked=checked, remarks=remarks)
 
 
 def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:

@@ -21,7 +21,7 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import LedgerError
 from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
-from pipelines.planning.guards import refuse_as_public, refuse_copies
+from pipelines.planning.guards import refuse_as_public
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import read_polygon_tables
 from pipelines.planning.public_inputs import count_job_files, job_source, read_public_inputs
@@ -206,9 +206,7 @@ def run(
             if config.workplaces is not None:
                 progress.say(_PROTECTED_TOTALS)
             with progress.step(Step.READ_ORIGINS):
-                jobs_sha256, rows = _keep_homes(
-                    config, made, staging, progress.count, given=reviewed is not None
-                )
+                jobs_sha256, rows = _keep_homes(config, made, staging, progress, given=reviewed is not None)
             state = replace(state, inputs=jobs_sha256, rows=rows)
             try_workers(scheduler, config.run.confidential_store, staging)  # others may have come
             staging.save(state, key)
@@ -438,7 +436,7 @@ def _keep_homes(
     config: ReleaseConfig,
     plan: ReleasePlan,
     staging: RunFolder,
-    count: Callable[[int, int], None],
+    progress: Progress,
     *,
     given: bool,
 ) -> tuple[dict[str, str], dict[str, int]]:
@@ -452,23 +450,22 @@ def _keep_homes(
     others = plan.numeric.record_range is not None
     sha256: dict[str, str] = {}
     # Slots have been read of the same files, unless they are those of a public table.
-    source = job_source(config, plan.geography, sha256, checked=config.workplaces is None)
+    remarks: list[str] = []
+    source = job_source(config, plan.geography, sha256, checked=config.workplaces is None, remarks=remarks)
     try:
-        with count_job_files(config.jobs.files, count) as rows:
+        with count_job_files(config.jobs.files, progress.count) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
-        if sha256:
-            refuse_copies(sha256)  # says more than that pairs come twice
         raise
     except ValueError:
-        refuse_copies(sha256)
         raise geo_data.InputError(
             config.jobs.files[0],
             f"the jobs are not those that the plan was made for: a file changed {when}",
             fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
-    refuse_copies(sha256)
+    for remark in remarks:  # for the operator: nothing is refused because of it, as it depends on homes
+        progress.say(f"WARNING: {remark}")
     if others:
         tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.further) + 1))]
         if not all(jobs.any() for jobs in tables):

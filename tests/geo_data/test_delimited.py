@@ -260,9 +260,14 @@ class TestTheSameJobsTwice:
                 jobs.astype(dict.fromkeys(LODES_COLUMNS[2:-1], "int64")).to_parquet(other)
             case "one row":
                 jobs[3:4].to_csv(other, index=False)
-        with pytest.raises(InputError, match=r"(is|are) in several files: the same jobs twice") as caught:
-            LodesJobs([*pieces, other], demo_geography).records()
-        assert caught.value.count == (1 if form == "one row" else len(jobs))
+        source = LodesJobs([*pieces, other], demo_geography, remarks=[])
+        if form == "one row":  # a part of a file may be of other jobs: to refuse it would tell of their homes
+            assert len(source.records()) == 600 + int(jobs["S000"][3])
+            assert ["1 pairs of home and workplace" in text for text in source.remarks or ()] == [True]
+            return
+        with pytest.raises(InputError, match="the same jobs twice") as caught:
+            source.records()
+        assert caught.value.count == 1
 
     def microdata(self, geography: Geography, folder: Path, worker: bool) -> pd.DataFrame:
         rng = np.random.default_rng(1)
@@ -289,7 +294,7 @@ class TestTheSameJobsTwice:
         more = {"worker": "who", "records_per_worker": 3} if worker else {}
         for files in itertools.permutations([one, other]):
             jobs = MicrodataJobs(files, demo_geography, home="live", work="toil", attributes=("age",), **more)  # type: ignore[arg-type]
-            with pytest.raises(InputError, match="in several files: the same jobs twice") as caught:
+            with pytest.raises(InputError, match="the same jobs twice") as caught:
                 jobs.records()
             assert caught.value.count == (90 if worker else 1)
 
@@ -338,6 +343,5 @@ def test_all_jobs_zero(
     jobs = pd.read_csv(demo_region["od"], dtype="str")
     jobs[list(LODES_COLUMNS[2:-1])] = "0"
     zeros = write(jobs.to_csv(index=False))
-    for files in (zeros, [demo_region["od"], zeros]):
-        with pytest.raises(InputError, match=f"{zeros.name}: column S000: .*add up to none"):
-            LodesJobs(files, demo_geography).slots()
+    with pytest.raises(InputError, match=f"{zeros.name}: column S000: there is no job"):
+        LodesJobs(zeros, demo_geography).slots()

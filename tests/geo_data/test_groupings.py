@@ -95,7 +95,7 @@ def test_what_is_no_count_of_jobs_is_refused(write: Callable[..., Path], refused
     with refused(path, "numbers of jobs are negative or not whole", column="n", count=2):
         MicrodataJobs(path, geography, home="h", work="w", count="n").slots()
     path = write("h,w,n\nE001,E002,0\n", "none.csv")
-    with refused(path, "the numbers of jobs add up to none", column="n"):
+    with refused(path, "there is no job", column="n"):
         MicrodataJobs(path, geography, home="h", work="w", count="n").slots()
     with refused(path, "rows that count jobs cannot name workers"):
         MicrodataJobs(path, geography, home="h", work="w", worker="p", count="n")

@@ -332,16 +332,44 @@ def test_main_files_of_several_states_lack_the_jobs_between_them(rows, write, re
         longitude="lon",
     )
 
-    def jobs(*pairs):
+    def remarks(*pairs):
         chosen = [[work, home, *row[2:]] for (work, home), row in zip(pairs, rows, strict=False)]
-        return LodesJobs(write(text_of(chosen)), geography)
+        jobs = LodesJobs(write(text_of(chosen)), geography, remarks=[])
+        assert len(jobs.records()) > 0, "whether a run is refused does not depend on homes"
+        return jobs.remarks
 
     one, other = (blocks[0], blocks[1]), (blocks[3], blocks[4])
-    assert len(jobs(one, one[::-1]).records()) > 0
-    assert len(jobs(one, other, (blocks[0], blocks[5])).records()) > 0
-    apart = jobs(one, other)
-    with refused(apart.path, "main files of several states lack the jobs", column="h_geocode"):
-        apart.records()
+    assert remarks(one, one[::-1]) == remarks(one, other, (blocks[0], blocks[5])) == []
+    assert ["have no job of somebody who lives in another" in text for text in remarks(one, other)] == [True]
+
+
+def test_files_of_jobs_may_have_no_rows(rows, demo_geography, write, tmp_path):
+    """Nobody lives there: if that were refused, it would tell of homes."""
+    whole = write(text_of(rows), "whole.csv")
+    pd.DataFrame(columns=LODES_COLUMNS).to_parquet(none := tmp_path / "none.parquet")
+    zeros = write(text_of([*row[:2], *["0"] * 10, row[12]] for row in rows[:3]), "zeros.csv")
+    one = LodesJobs(whole, demo_geography)
+    for empty in (write(HEADER, "none.csv"), write(HEADER, "none.csv.gz"), none, zeros):
+        for path, aux in (((whole, empty, empty), None if empty == zeros else empty), ((empty, whole), None)):
+            jobs = LodesJobs(path, demo_geography, aux, remarks=[])
+            assert same_slots(jobs.slots(), one.slots())
+            assert jobs.records(("SE",)).home.tolist() == one.records(("SE",)).home.tolist()
+            assert {text.split(":")[0] for text in jobs.remarks} == {str(empty)}
+
+
+def test_files_are_compared_without_homes(rows, demo_geography, write, refused):
+    """Files that are alike but for homes are refused as copies are; what depends on homes is remarked."""
+    other = demo_geography.blocks[-1]
+    moved = [[row[0], other, *row[2:]] for row in rows[::40]]
+    one = write(text_of(rows[::40]), "one.csv")
+    with refused(one, "the same jobs twice", count=1):
+        LodesJobs((one, write(text_of(moved), "two.csv.gz")), demo_geography).records()
+    for home in (rows[0][1], other):
+        part = [[rows[0][0], home, *rows[0][2:]]]
+        jobs = LodesJobs((one, write(text_of(part), "two.csv")), demo_geography, remarks=[])
+        assert len(jobs.records()) == len(LodesJobs(one, demo_geography).records()) + int(rows[0][2])
+        repeats = home == rows[0][1]
+        assert [f"{repeats:,} pairs of home" in text for text in jobs.remarks] == [True] * repeats
 
 
 def test_duplicate_pairs(rows, demo_geography, write, refused):
@@ -365,7 +393,7 @@ def test_empty_and_truncated(demo_region, demo_geography, write, tmp_path, refus
     with refused(path, "the file is empty"):
         read_both(path, demo_geography)
     path = write(HEADER)
-    with refused(path, "no rows"):
+    with refused(path, "there is no job", column="S000"):
         read_both(path, demo_geography)
     path = tmp_path / "cut.csv.gz"
     whole = demo_region["od"].read_bytes()

@@ -261,3 +261,30 @@ def test_bad_configuration(frame, read, write, demo_geography, refused):
     jobs = read(frame)
     with refused(jobs.path, "no such attribute is configured; there are: mode, pay"):
         jobs.records(("age",))
+
+
+@pytest.mark.parametrize("options", [{}, {"worker": "worker", "records_per_worker": 2}])
+def test_files_are_compared_without_homes(frame, write, demo_geography, refused, options):
+    """A row or a file of the same jobs is found whatever their homes are, and others whatever theirs are."""
+    part = frame[:40]
+    one = write(part.to_csv(index=False), "one.csv")
+    columns = {"attributes": ("mode", "pay"), **options}
+    moved = part.assign(lives=demo_geography.blocks[0])
+    for again in (moved, *([moved[3:5]] if options else [])):
+        path = write(pd.concat([again, frame[40:60][: bool(options) * 20]]).to_csv(index=False), "two.csv.gz")
+        with refused(
+            one, "the same jobs twice", column=options.get("worker"), count=len(again) if options else 1
+        ):
+            source([one, path], demo_geography, **columns).records()
+    others = part.assign(pay=part["pay"].to_numpy()[::-1], worker=frame["worker"][40:80].to_numpy())
+    for again in (others, others.assign(lives=part["lives"]), part[:0]):
+        path = write(again.to_csv(index=False), "two.csv")
+        jobs = source([one, path, write(part[:0].to_csv(index=False), "none.csv")], demo_geography, **columns)
+        assert len(jobs.records()) == len(jobs.slots()) == 40 + len(again)
+
+
+def test_no_job_in_any_file_is_refused(frame, write, demo_geography, refused):
+    paths = [write(frame[:0].to_csv(index=False), f"{i}.csv") for i in range(2)]
+    for read in (MicrodataJobs.slots, MicrodataJobs.records):
+        with refused(paths[0], "there is no job"):
+            read(source(paths, demo_geography))

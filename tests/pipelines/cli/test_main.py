@@ -459,7 +459,7 @@ BAD_JOBS: list[tuple[BadJobs, list[str]]] = [
     (cell("S000", "9999"), ["do not add up to S000", "use the file as published"]),
     (lambda od: od.assign(wage="1"), ["unknown columns: wage", "the format has: w_geocode"]),
     (lambda od: od.drop(columns="SE02"), ["missing columns: SE02", "name the columns"]),
-    (lambda od: od[:0], ["the file is empty: it has a header and no rows"]),
+    (lambda od: od[:0], ["there is no job", "copy a file again that was cut off"]),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 import geo_data
 import pipelines
 from helpers import with_values
-from pipelines import run
+from pipelines import ConfigError, run
 from pipelines.cli.main import main
 from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
@@ -97,7 +97,7 @@ def test_a_worker_may_not_hide_in_another_file(tmp_path: Path, small_geography: 
     paths = []
     for number in range(2):
         path = tmp_path / f"{number}.csv"
-        path.write_text(f"live,toil,who\n{(block, other)[number]},{block},same\n{block},{block},o{number}\n")
+        path.write_text(f"live,toil,who\n{block},{(block, other)[number]},same\n{block},{block},o{number}\n")
         paths.append(path)
     jobs = geo_data.MicrodataJobs(paths, small_geography, home="live", work="toil", worker="who")
     with pytest.raises(geo_data.InputError, match=r"1 workers have more than 1 row") as caught:
@@ -131,6 +131,21 @@ def test_a_file_given_twice_is_refused(pieces: Path, small_config: Configs) -> N
     (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
     (pieces / "jobs_3.csv.gz").chmod(0o600)
     config = small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"})
-    with pytest.raises(geo_data.InputError, match="same, byte for byte"):
+    with pytest.raises(geo_data.InputError, match="the same jobs twice"):
         run(config)
     assert not config.release.out.exists()
+
+
+def test_one_file_under_two_names_is_refused(pieces: Path, small_config: Configs) -> None:
+    (pieces / "jobs_3.csv.gz").hardlink_to(pieces / "jobs_1.csv.gz")
+    with pytest.raises(ConfigError, match=r"jobs_3.*named twice, also as .*jobs_1"):
+        run(small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"}))
+
+
+def test_a_file_without_jobs_is_remarked_to_the_operator(pieces: Path, small_config: Configs) -> None:
+    jobs = pd.read_csv(pieces / "jobs_1.csv.gz", dtype="str")
+    jobs[:0].to_csv(pieces / "jobs_3.csv.gz", index=False)
+    (pieces / "jobs_3.csv.gz").chmod(0o600)
+    said: list[str] = []
+    run(small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"}), report=said.append)
+    assert ["jobs_3.csv.gz: the file has no jobs" in line for line in said if "WARNING" in line] == [True]
