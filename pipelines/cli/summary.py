@@ -8,6 +8,7 @@ from pathlib import Path
 import geo_data
 import synth
 from pipelines.config.sections import LedgerSettings
+from pipelines.ledger.budgets import PolicyError
 from pipelines.ledger.ledger import Account
 from pipelines.ledger.terms import Terms
 from pipelines.planning.plan import ReleasePlan
@@ -15,7 +16,7 @@ from pipelines.planning.utility import mean_commute, total_variation
 from pipelines.release.certificate import Certificate, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import left_in, read_ledger, terms_of, why_not_added
+from pipelines.running.payment import left_in, read_ledger, terms_of, terms_with
 from pipelines.running.report import PlanReport, noise_words, paid_for
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
@@ -117,15 +118,21 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
     left = left_in(entries, settings)
     cost = paid_for(guarantee_fields(plan, guarantee))
     fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
-    why_not = why_not_added(entries, settings, terms_of(plan))
+    terms, together = terms_of(plan), ""
+    try:
+        total = terms_with(entries, settings, terms)
+    except PolicyError as error:
+        total, together = None, f"THIS RELEASE DOES NOT ADD UP, and run will refuse it: {error}"
+    if total is not None and total != terms:  # less than this release alone
+        together = f"with this release the sum is a guarantee of: {total.words}"
     period = f", {settings.period}" if settings.period else ""
     words = [
         f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "
         f"delta {synth.decimal_down(left[1])}",
         *([] if fits else ["THIS RELEASE COSTS MORE, and run will refuse it"]),
-        *([f"THIS RELEASE DOES NOT ADD UP, and run will refuse it: {why_not}"] if why_not else []),
+        *([together] if together else []),
     ]
-    return "; ".join(words), not fits or bool(why_not)
+    return "; ".join(words), not fits or total is None
 
 
 def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:

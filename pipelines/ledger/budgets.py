@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import combinations_with_replacement
 
 import synth
 from pipelines.ledger.chain import Entry, LedgerError
@@ -178,21 +179,26 @@ def budgets_of_debit(
     return [budget] if total is None else [budget, total]
 
 
-def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], terms: Terms) -> None:
-    """Refuse a debit whose cost, with those that a budget counts already, adds up to no guarantee."""
+def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], terms: Terms) -> Terms:
+    """Refuse a debit whose cost, with those that a budget counts already, adds up to no guarantee.
+
+    Return what the sum that the last of the budgets counts is a guarantee of.
+    """
+    total = terms
     for limit in budgets:
         paid = debits_of(entries, data_set, limit.period)
         every = [terms, *_terms_of(paid)]
-        if Terms.of_sum(every) is not None:
+        if (found := Terms.of_sum(every)) is not None:
+            total = found
             continue
-        last = next(k for k in range(2, len(every) + 1) if Terms.of_sum(every[:k]) is None)
-        pairs = ((k, every[k], every[last - 1]) for k in range(last - 1))
-        first, one, other = next(pair for pair in pairs if Terms.of_sum(pair[1:]) is None)
-        whose = f"entry {paid[first - 1].entry}" if first else "this release"
+        labels = ["this release", *(f"entry {entry.entry}" for entry in paid)]
+        first, last = dict(zip(every[::-1], labels[::-1], strict=True)), dict(zip(every, labels, strict=True))
+        pairs = combinations_with_replacement(dict.fromkeys(every), 2)
+        one, other = next(pair for pair in pairs if Terms.of_sum(pair) is None)
         raise PolicyError(
-            f"{data_set}: what {whose} and entry {paid[last - 2].entry} cost does not add up. "
-            f"{conflict(one, other)}"
+            f"{data_set}: what {first[one]} and {last[other]} cost does not add up. {conflict(one, other)}"
         )
+    return total
 
 
 def _terms_of(debits: list[Entry]) -> list[Terms]:

@@ -97,7 +97,7 @@ def conflict(one: Terms, other: Terms) -> str:
         return (
             f"privacy.policy.attribute.{unquote(changed)}: its categories are other ones, or it is secret in "
             f"one release only, and {neither}. Fix: list from the first release on the same attributes, each "
-            "with every category that may ever come; or release under full"
+            "with every category that may ever come, in one order; or release under full"
         )
     if kind == other_kind and (changed is not None or kind == "distance"):
         what = "blocks" if kind == "distance" else f"units of {changed!r}"

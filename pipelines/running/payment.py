@@ -15,9 +15,11 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import (
     PolicyError,
     budgets_of_debit,
+    check_spelling,
     check_terms,
     left_of,
     line_of_text,
+    period_label,
 )
 from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
@@ -43,7 +45,7 @@ __all__ = [
     "record_outcome",
     "run_name",
     "terms_of",
-    "why_not_added",
+    "terms_with",
 ]
 
 
@@ -56,14 +58,16 @@ def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, F
     return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
 
 
-def why_not_added(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> str:
-    """Say why a release on such terms does not add up with those that were debited; nothing if it does."""
+def terms_with(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> Terms:
+    """Return what a release on such terms and those that were debited are a guarantee of together.
+
+    Raises
+    ------
+    PolicyError
+        If that is nothing.
+    """
     data_set = line_of_text(settings.data_set, "data set")
-    try:
-        check_terms(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), terms)
-    except PolicyError as error:
-        return str(error)
-    return ""
+    return check_terms(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), terms)
 
 
 def terms_of(plan: ReleasePlan) -> Terms:
@@ -80,16 +84,17 @@ def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entr
     Raises
     ------
     LedgerError
-        If the ledger cannot be trusted, or its folder is not there.
+        If the ledger cannot be trusted, its folder is not there, or it has the data set in another spelling.
     """
     if not settings.witness and not settings.file.exists():
         check_folder(settings.file)  # the first debit makes the file
         return []
     ledger = Ledger(settings.file)
-    if dry_run:
-        return ledger.peek(settings.witness)
-    ledger.verify(settings.witness)
-    return ledger.entries()
+    if not dry_run:
+        ledger.verify(settings.witness)
+    entries = ledger.peek(settings.witness) if dry_run else ledger.entries()
+    check_spelling(entries, line_of_text(settings.data_set, "data set"), period_label(settings.period))
+    return entries
 
 
 def _budgets(settings: LedgerSettings) -> tuple[Budget, Budget | None]:

@@ -298,6 +298,7 @@ def test_a_ledger_adds_up_what_composes_and_nothing_else(paid_config: Configs, b
         named = replace(made.plan, numeric=replace(numeric, domains=domains))
         line, refused = budget_line(settings, named, made.plan.certify())
         assert ("DOES NOT ADD UP" in line) is refused is not composes
+        assert (f"the sum is a guarantee of: {account.terms.words}" in line) is composes
 
 
 def test_a_reviewed_plan_is_for_jobs_of_the_same_parts(
