@@ -336,6 +336,8 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series, levels: Seque
     if (lengths == lengths.max()).all():
         return
     numeric = blocks.str.isdigit()
+    if not numeric.any():
+        return
     numbers, others = lengths[numeric], lengths[~numeric]
     longest = numbers.max()
     refuse_any(
