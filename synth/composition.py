@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
+from synth.limits import MAX_EPSILON, MAX_RECORDS
 from synth.plan import Pools
 from synth.rationals import decimal_down, exact
 from synth.tails import exp_up
@@ -103,7 +104,7 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
         Differential privacy of one record; or probabilistic differential privacy, of which this is the
         bound for two given inputs.
     records : int
-        c, at least 1.
+        c, from 1 to 1,000.
 
     Returns
     -------
@@ -115,7 +116,7 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
     TypeError
         If epsilon or delta is a float.
     ValueError
-        If `records` is below 1.
+        If `records` is below 1 or above 1,000.
     """
     epsilon, delta = _of_records(epsilon, delta, records)
     return records * epsilon, min(delta * _group_factor(epsilon, records), Fraction(1))
@@ -131,31 +132,31 @@ def record_share(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Frac
     epsilon, delta : Fraction
         What the person may cost.
     records : int
-        c, at least 1.
+        c, from 1 to 1,000.
 
     Returns
     -------
     (Fraction, Fraction)
-        epsilon/c rounded down to twelve significant digits, and the delta that goes with it, rounded down
-        too: `group_privacy` of them is at most (epsilon, delta).
+        epsilon/c rounded down to twelve significant digits, at most 100, and the delta that goes with it,
+        rounded down too: `group_privacy` of them is at most (epsilon, delta).
 
     Raises
     ------
     TypeError
         If epsilon or delta is a float.
     ValueError
-        If `records` is below 1.
+        If `records` is below 1 or above 1,000.
     """
     epsilon, delta = _of_records(epsilon, delta, records)
-    one = exact(decimal_down(epsilon / records))
+    one = min(exact(decimal_down(epsilon / records)), Fraction(MAX_EPSILON))
     return one, exact(decimal_down(delta / _group_factor(one, records)))
 
 
 def _of_records(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
-    """Return epsilon and delta as exact numbers; refuse floats, and persons without a record."""
+    """Return epsilon and delta as exact numbers; refuse floats, and no or too many records."""
     numbers = exact(epsilon, "epsilon"), exact(delta, "delta")
-    if records < 1:
-        raise ValueError("a person has at least one record")
+    if not 1 <= records <= MAX_RECORDS:
+        raise ValueError(f"a person has at least one record, and at most {MAX_RECORDS:,}")
     return numbers
 
 

@@ -24,6 +24,7 @@ from synth.calibration import (
     proved_loss,
     smallest_epsilon,
 )
+from synth.limits import check_budget
 from synth.losses import (
     MAX_COUNTS,
     Counts,
@@ -95,8 +96,7 @@ class Dirichlet:
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         retention = tuple(exact(f, "retention") for f in retention)
         prior = None if prior is None else exact(prior, "prior")
-        if epsilon <= 0 or not 0 <= delta < 1:
-            raise ValueError("epsilon must be positive and delta in [0, 1)")
+        check_budget(epsilon, delta)
         if prior is not None and prior <= 0:
             raise ValueError("prior must be positive")
         check_retention(retention)

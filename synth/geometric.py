@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import BudgetTooSmallError
+from synth.limits import check_budget
 from synth.mechanism import ClassGuarantee, Guarantee, Presence
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.projection import MAX_MASS
@@ -25,7 +26,7 @@ from synth.randomness import WordStream
 from synth.rationals import decimal_down, decimal_up, exact
 from synth.steps import changed_together, largest_sum
 from synth.tails import rigorous, upper_fraction
-from synth.two_sided import two_sided_noise
+from synth.two_sided import check_ratio, two_sided_noise
 
 __all__ = [
     "Geometric",
@@ -153,8 +154,7 @@ class Geometric:
         The epsilon of each table is at least 1/1000, because of the sampler.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
-        if epsilon <= 0 or not 0 <= delta < 1:
-            raise ValueError("epsilon must be positive and delta in [0, 1)")
+        check_budget(epsilon, delta)
         if prior is not None:
             raise ValueError("two-sided geometric noise has no prior")
         if any(exact(f, "retention") != 1 for f in retention):
@@ -305,10 +305,7 @@ def _smallest(epsilon: Fraction) -> GeometricParameters:
 def _check(plan: Plan, parameters: GeometricParameters) -> None:
     """Check that the sampler can draw with every p, and hold every pool."""
     for one in (parameters, *parameters.further):
-        if not 0 < one.numerator < one.denominator <= _TOTAL - one.numerator:
-            raise ValueError(
-                "the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62"
-            )
+        check_ratio(one.numerator, one.denominator)
         if (one.denominator - one.numerator) * _LEAST_OFF < one.denominator:
             raise ValueError(f"the noise of the plan is larger than that of epsilon {_SMALLEST_EPSILON}")
     if len(parameters.further) != len(plan.further):

@@ -299,7 +299,7 @@ class Mechanism(Protocol):
         retention : tuple of Fraction
             f in (0, 1] of each stratum that `domains` names.
         epsilon, delta : Fraction
-            epsilon > 0; 0 <= delta < 1.
+            0 < epsilon <= 100; 0 <= delta < 1.
         prior : Fraction, optional
             The prior of every cell; by default the smallest that is certified.
         guarantee : {"pdp", "dp"}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import MAX_WEIGHT
+from synth.limits import MAX_DENOMINATOR
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee
 from synth.plan import Domains, Plan
@@ -130,7 +131,7 @@ def check_retention(retention: tuple[Fraction, ...]) -> None:
     ValueError
         If one is outside (0, 1], or its denominator is 2^62 or more.
     """
-    if not retention or any(not 0 < f <= 1 or f.denominator >= 2**62 for f in retention):
+    if not retention or any(not 0 < f <= 1 or f.denominator > MAX_DENOMINATOR for f in retention):
         raise ValueError("every retention must be in (0, 1], with a denominator below 2^62")
 
 

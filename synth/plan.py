@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._arrays import integers, offsets_of
+from synth.limits import check_budget
 from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
 from synth.searching import in_order, last_at_most
@@ -343,6 +344,7 @@ class Plan:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         object.__setattr__(self, "pool_class", integers(self.pool_class, np.int32, "pool_class"))
+        check_budget(self.epsilon, self.delta)
         if int(self.pools.domain.max()) >= self.domains.n_domains:
             raise ValueError("a pool names a domain that the plan does not have")
         if self.guarantee not in ("pdp", "dp"):

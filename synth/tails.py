@@ -129,7 +129,15 @@ def upper_fraction(ball: flint.arb) -> Fraction:
 
 
 def exp_up(value: Fraction) -> Fraction:
-    """Return an upper bound of e^value, within 2^-180 of it."""
+    """Return an upper bound of e^value, within 2^-180 of it.
+
+    Raises
+    ------
+    ValueError
+        If the value is above 10^6: it has as many bits as a fraction.
+    """
+    if value > 10**6:
+        raise ValueError("e^epsilon has too many digits for an epsilon above 10^6")
     with rigorous() as balls:
         return upper_fraction(balls.exp(balls.number(value)))
 

@@ -9,10 +9,25 @@ from synth._words import bounded as _bounded
 from synth._words import compiled as _compiled
 from synth.randomness import WordStream
 
-__all__ = ["two_sided_noise"]
+__all__ = ["check_ratio", "two_sided_noise"]
 
 _DONE, _VALUE = 0, 1  # positions in the state array: values finished, and the one that is growing
 _MAX_WORDS = 2**20
+_MOST_STEPS = 4_000  # of one value, expected: twice those of an epsilon of 1/1000
+
+
+def check_ratio(numerator: int, denominator: int) -> None:
+    """Check that noise of p = P/Q can be drawn, and ends.
+
+    Raises
+    ------
+    ValueError
+        If not 0 < P < Q, P + Q is above 2^62, or 1 - p below 1/4000.
+    """
+    if not 0 < numerator < denominator <= 2**62 - numerator:
+        raise ValueError("the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62")
+    if denominator > _MOST_STEPS * (denominator - numerator):
+        raise ValueError("the noise of the plan is larger than the sampler is made for")
 
 
 def two_sided_noise(size: int, numerator: int, denominator: int, stream: WordStream) -> NDArray[np.int64]:
@@ -32,6 +47,7 @@ def two_sided_noise(size: int, numerator: int, denominator: int, stream: WordStr
     -------
     ndarray of int64, shape (size,)
     """
+    check_ratio(numerator, denominator)
     noise = np.empty(size, np.int64)
     state = np.zeros(2, np.int64)
     while state[_DONE] < size:

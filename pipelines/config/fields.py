@@ -23,6 +23,7 @@ from pydantic import (
 import synth
 from geo_data.arguments import refuse_url
 from geo_data.stores import is_of_a_store
+from synth.limits import MAX_DENOMINATOR, MAX_EPSILON
 from synth.rationals import decimal_up, exact
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Columns",
     "DeltaNumber",
     "Email",
+    "EpsilonNumber",
     "FactorNumber",
     "Groupings",
     "InputPath",
@@ -65,6 +67,7 @@ MOST = 2**31 - 1
 
 # Beyond these no number of a configuration means anything, and floats lose it.
 _LARGEST, _SMALLEST = Fraction(10**12), Fraction(1, 10**100)
+_LONGEST = 120  # characters of a number: as a ratio it has twice as many in a plan
 
 
 class WrittenFloat(float):
@@ -87,6 +90,8 @@ def _validator(allowed: Callable[[Fraction], bool], otherwise: str) -> Callable[
             raise ValueError(f'{written} is {kind}; write it as text: "{written}"')
         if not isinstance(value, str):
             raise ValueError(f'{shown(value)} is not a number written as text, such as "8.6" or "1/3"')
+        if len(value) > _LONGEST:
+            raise ValueError(f"{shown(value)} has {len(value):,} characters; write at most {_LONGEST}")
         try:
             number = exact(value)
         except ValueError:
@@ -105,6 +110,15 @@ def _validator(allowed: Callable[[Fraction], bool], otherwise: str) -> Callable[
 
 
 _positive = _validator(lambda number: number > 0, "is not above 0; write a number above 0")
+
+
+def _epsilon(value: object) -> Fraction:
+    number = _positive(value)
+    if number > MAX_EPSILON:
+        raise ValueError(
+            f'{shown(value)} is above {MAX_EPSILON}, and no noise is as small as that; write "8", say'
+        )
+    return number
 
 
 def _decimal_or_ratio(value: Fraction) -> str:
@@ -263,6 +277,7 @@ def _mechanism(value: str) -> str:
 
 _Serializer = PlainSerializer(_decimal_or_ratio, return_type=str, when_used="json")
 PositiveNumber = Annotated[Fraction, PlainValidator(_positive), _Serializer]
+EpsilonNumber = Annotated[Fraction, PlainValidator(_epsilon), _Serializer]
 DeltaNumber = Annotated[
     Fraction,
     _number(lambda number: 0 <= number < 1, 'is not in [0, 1); write a small probability such as "1e-5"'),
@@ -270,7 +285,10 @@ DeltaNumber = Annotated[
 ]
 RetentionNumber = Annotated[
     Fraction,
-    _number(lambda number: 0 < number <= 1, 'is not in (0, 1]; write "0.5", say, or "1" for no pruning'),
+    _number(
+        lambda number: 0 < number <= 1 and number.denominator <= MAX_DENOMINATOR,
+        'is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for no pruning',
+    ),
     _Serializer,
 ]
 ShareNumber = Annotated[

@@ -14,6 +14,7 @@ from pipelines.config.fields import (
     Columns,
     DeltaNumber,
     Email,
+    EpsilonNumber,
     FactorNumber,
     Groupings,
     InputPath,
@@ -38,6 +39,7 @@ from pipelines.config.fields import (
     expand,
 )
 from pipelines.config.implicates import ImplicateSource
+from synth.limits import MAX_RECORDS
 
 __all__ = [
     "ONTHEMAP_PRIVACY",
@@ -147,7 +149,7 @@ class PrivacySettings(Section):
     Attributes
     ----------
     epsilon : Fraction
-        Largest privacy loss, above 0.
+        Largest privacy loss, above 0 and at most 100.
     delta : Fraction
         Probability of a loss above `epsilon`; in [0, 1).
     guarantee : {"pdp", "dp"}
@@ -161,7 +163,7 @@ class PrivacySettings(Section):
         public: ``{ attribute = { earnings = ["low", "high"] } }``, with all categories that a job may have.
     """
 
-    epsilon: PositiveNumber
+    epsilon: EpsilonNumber
     delta: DeltaNumber
     guarantee: Literal["pdp", "dp"] = "pdp"
     policy: PolicySetting = "full"
@@ -222,8 +224,8 @@ class MicrodataJobsSettings(Section):
     attributes : tuple of str
         Columns of attributes of the job, which are public but for those that `privacy.policy` makes secret.
     records_per_worker : int
-        The most job records that one worker may have. `privacy` is about one record; a worker with several
-        loses more, which the plan and the certificate state and the ledger is debited.
+        The most job records that one worker may have, 1 to 1,000. `privacy` is about one record; a worker
+        with several loses more, which the plan and the certificate state and the ledger is debited.
     population : {"all", "residents"}
         Whose jobs are released: those of all workers, for which `geography.external_zones` are needed; or
         those of residents, whose home lies inside the geography. That it does is then taken to be public, and
@@ -237,7 +239,7 @@ class MicrodataJobsSettings(Section):
     worker: Line | None = None
     count: Line | None = None
     attributes: Names = ()
-    records_per_worker: Annotated[int, Field(ge=1, le=MOST)] = 1
+    records_per_worker: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = 1
     population: Population = "all"
 
     @property

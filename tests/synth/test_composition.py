@@ -64,6 +64,10 @@ def test_one_record_costs_what_it_costs_and_none_is_refused() -> None:
     assert group_privacy(Fraction(2), Fraction(1, 9), 1) == (2, Fraction(1, 9))
     with pytest.raises(ValueError, match="at least one"):
         group_privacy(Fraction(2), Fraction(1, 9), 0)
+    with pytest.raises(ValueError, match="at most 1,000"):
+        group_privacy(Fraction(2), Fraction(1, 9), 2**31)
+    with pytest.raises(ValueError, match="too many digits"):
+        group_privacy(Fraction(10**12), Fraction(1, 9), 2)
 
 
 def test_the_share_of_a_record_costs_a_person_no_more_than_is_given_and_hardly_less() -> None:
@@ -80,6 +84,7 @@ def test_the_share_of_a_record_costs_a_person_no_more_than_is_given_and_hardly_l
         record_share(8.6, Fraction(0), 2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one"):
         record_share(Fraction(1), Fraction(0), 0)
+    assert record_share(Fraction(10**12), Fraction(0), 2) == (100, 0)  # of a budget; no record costs more
 
 
 def test_nothing_and_too_much() -> None:

@@ -106,6 +106,7 @@ def test_the_mechanism_has_a_name() -> None:
     [
         ({"epsilon": Fraction(0)}, "epsilon must be positive"),
         ({"epsilon": Fraction(-1)}, "epsilon must be positive"),
+        ({"epsilon": Fraction(10**12)}, "at most 100"),
         ({"delta": Fraction(-1, 10)}, "delta in"),
         ({"delta": Fraction(1)}, "delta in"),
         ({"retention": ()}, "retention must be in"),

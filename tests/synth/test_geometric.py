@@ -23,6 +23,7 @@ from synth.geometric import Geometric, GeometricParameters, noise_loss, noisy_co
 from synth.plan import Domains, Plan, Pools
 from synth.projection import MAX_MASS
 from synth.randomness import RunKey, WordStream
+from synth.two_sided import two_sided_noise
 from synth.urn import Urns
 
 from .builders import pools
@@ -135,6 +136,14 @@ def test_a_ratio_that_cannot_be_drawn_is_not_certified(numerator: int, denominat
         MECHANISM.certify(plan)
 
 
+def test_noise_that_would_not_end_is_not_drawn() -> None:
+    plan = replace(some_plan(), parameters=GeometricParameters(2**61 - 1, 2**61))
+    with pytest.raises(ValueError, match="larger than the sampler"):
+        MECHANISM.certify(plan)
+    with pytest.raises(ValueError, match="larger than the sampler"):
+        two_sided_noise(1, 2**61 - 1, 2**61, RunKey.from_seed(1).stream("noise", 0))
+
+
 def test_less_noise_does_not_meet_what_was_asked() -> None:
     plan = some_plan()
     number = plan.parameters
@@ -170,6 +179,7 @@ def test_pools_that_do_not_fit_are_refused() -> None:
     ("change", "message"),
     [
         ({"epsilon": Fraction(0)}, "epsilon must be positive"),
+        ({"epsilon": Fraction(10**12)}, "at most 100"),
         ({"delta": Fraction(1)}, "delta"),
         ({"delta": Fraction(-1)}, "delta"),
         ({"prior": Fraction(1)}, "no prior"),

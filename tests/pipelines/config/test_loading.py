@@ -325,19 +325,24 @@ def test_canonical_does_not_depend_on_how_it_was_written() -> None:
     assert parse(other, Path("/other")).canonical() == parse(MINIMAL).canonical()
 
 
-@given(st.fractions(min_value=0, max_value=10**6))
+@given(st.fractions(min_value=0, max_value=99))
 def test_exact_numbers_survive_the_canonical_form(number: Fraction) -> None:
     canonical = parse(changed('"8.6"', f'"{number + 1}"')).canonical()
     assert exact(canonical["privacy"]["epsilon"]) == number + 1
 
 
-@given(st.decimals(min_value="1e-40", max_value="1e6", allow_nan=False))
+@given(st.decimals(min_value="1e-40", max_value=100, allow_nan=False))
 def test_decimals_survive_the_canonical_form(number: Any) -> None:
     canonical = parse(changed('"8.6"', f'"{number}"')).canonical()
     assert exact(canonical["privacy"]["epsilon"]) == Fraction(number)
 
 
 # --- what is refused
+
+
+def test_a_number_of_too_many_characters() -> None:
+    (said,) = problems(changed('"8.6"', f'"0.{"3" * 119}"'))
+    assert said.endswith("has 121 characters; write at most 120")
 
 
 def assert_said(cases: str, text: str) -> None:
@@ -371,6 +376,8 @@ privacy.epsilon = "1/0"
     privacy.epsilon: "1/0" is not a number; write for example "8.6", "1e-5" or "1/3"
 privacy.epsilon = "0"
     privacy.epsilon: "0" is not above 0; write a number above 0
+privacy.epsilon = "1e12"
+    privacy.epsilon: "1e12" is above 100, and no noise is as small as that; write "8", say
 privacy.epsilon = "-2"
     privacy.epsilon: "-2" is not above 0; write a number above 0
 privacy.delta = "1"
@@ -493,9 +500,14 @@ plan.split_threshold = "0"
 plan.split_threshold = 0.3
     plan.split_threshold: 0.3 is a float; write it as text: "0.3"
 plan.retention_min = "0"
-    plan.retention_min: "0" is not in (0, 1]; write "0.5", say, or "1" for no pruning
+    plan.retention_min: "0" is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for
+    no pruning
+plan.retention_min = "1e-99"
+    plan.retention_min: "1e-99" is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for
+    no pruning
 plan.retention_min = "1.01"
-    plan.retention_min: "1.01" is not in (0, 1]; write "0.5", say, or "1" for no pruning
+    plan.retention_min: "1.01" is not in (0, 1] with a denominator below 2^62; write "0.5", say, or "1" for
+    no pruning
 plan.prior = "-0.01"
     plan.prior: "-0.01" is not above 0; write a number above 0
 """

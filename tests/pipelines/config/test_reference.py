@@ -41,7 +41,7 @@ def test_every_key_of_the_examples_is_there() -> None:
 
 
 def test_what_a_key_is_like() -> None:
-    assert "| `epsilon` | exact number | required | Largest privacy loss, above 0. |" in REFERENCE
+    assert "| `epsilon` | exact number | required | Largest privacy loss, above 0 and" in REFERENCE
     assert '| `share` | exact number | `"0.9"` |' in REFERENCE
     assert "| `records_per_worker` | whole number | `1` |" in REFERENCE
     rules = " or ".join(f'`"{rule}"`' for rule in ("balanced", "threshold", "distance", "share", "units"))

@@ -272,7 +272,7 @@ def test_plans_beside_each_other(app: FastAPI, visitors: Visitors, world: Any) -
     }  # fmt: skip
     other = {"workload": "residents of trct by SE (weight 2)", "number": 1}
     of_other = {"tables": [{"table": "residents of trct by SE", "loss": 0.5, "public_model": 0.75}]}
-    rows = [row | {"epsilon": "4"} | good, row | {"epsilon": "200"} | good]
+    rows = [row | {"epsilon": "4"} | good, row | {"epsilon": "100", "delta": "0.6"} | good]
     rows += [
         row | other | {"epsilon": "8.60", "certified": False},
         row | {"epsilon": "8.6"} | good | other | of_other,
@@ -287,7 +287,7 @@ def test_plans_beside_each_other(app: FastAPI, visitors: Visitors, world: Any) -
         "not for it",
     ):
         assert said in page
-    assert (page.count("suffices"), page.count("too small")) == (2, 1)  # of a budget of 100
+    assert (page.count("suffices"), page.count("too small")) == (2, 1)  # of a delta of 0.5
     assert page.count('type="radio"') == 3
     assert "<button" not in visitors["bob"].see("/runs/1").split("<h1>")[1]
     assert ann.client.get("/operator/runs/1/frontier.png").status_code == 404  # nobody has drawn one
