@@ -1,11 +1,12 @@
-"""Kills at random moments: each of many runs is killed once and resumed; all must end in the same release.
+"""Kills at random moments and at steps of the end: all runs are resumed, and must end in the same release.
 
-Usage: python benchmarks/kills.py [--kills 50] [--workers 60000] [--page docs/benchmarks.md]
+Usage: python benchmarks/kills.py [--kills 50] [--each 5] [--workers 60000] [--page docs/benchmarks.md]
 
 Simulates (`odsynth simulate`) and makes one release without a kill. Then, again and again, a run of the same
 configuration is killed (SIGKILL, kill -9) at a random moment of the time that the first one took, and gone on
-with as a person would: with `odsynth resume` where there is something to resume, else with `odsynth run`. All
-debit one ledger. Key and time of day are fixed here, so that all public folders must be equal, byte for byte.
+with as a person would: with `odsynth resume` where there is something to resume, else with `odsynth run`.
+Further runs are killed at each of `STEPS`, and so is their resumption where it gets there. All debit one
+ledger. Key and time of day are fixed here, so that all public folders must be equal, byte for byte.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from report import fill, table, this_machine
@@ -52,14 +55,21 @@ MOMENTS = (
     "while drawing, writing or checking",
     "with the release in its place",
 )
+STEPS = (
+    "while it checks",
+    "checked, before the rename",
+    "after the rename, before the ledger",
+    "after the ledger",
+)
 
 
 @click.command()
-@click.option("--kills", default=50, show_default=True)
+@click.option("--kills", default=50, show_default=True, help="At random moments.")
+@click.option("--each", default=5, show_default=True, help="Runs killed at each step of the end.")
 @click.option("--workers", default=60_000, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Of the moments.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
-def main(kills: int, workers: int, seed: int, page: Path | None) -> None:
+def main(kills: int, each: int, workers: int, seed: int, page: Path | None) -> None:
     """Simulate, release, kill, resume and print; an error if anything is not as it must be."""
     fix_key_and_time()
     with tempfile.TemporaryDirectory() as name:
@@ -80,17 +90,32 @@ def main(kills: int, workers: int, seed: int, page: Path | None) -> None:
                 go_on(config, out)
             digests.add(digest(out))
             shutil.rmtree(out)
+        steps, again = Counter[str](), Counter[str]()
+        for step in STEPS * each:
+            out, runs, number = folder / "killed", runs + 1, rng.randrange(10)
+            steps[step] += killed_at(step, number, out, "run", str(config), "--out", str(out))
+            again[step] += killed_at(step, rng.randrange(10), out, "resume", str(out))
+            go_on(config, out)
+            digests.add(digest(out))
+            shutil.rmtree(out)
         ledger = pipelines.Ledger(config.with_name("ledger.sqlite"))
         ledger.verify()
         (account,) = ledger.accounts()
     rows = [
         ("jobs of a run; seconds that it takes", f"{workers:,}; {took:.1f}"),
         *((f"kills {moment}", str(moments[moment])) for moment in MOMENTS),
+        *((f"kills {step}; of resumptions there", f"{steps[step]}; {again[step]}") for step in STEPS),
         ("releases; different public folders", f"{runs}; {len(digests)}"),
         ("debits; of these, not finished", f"{account.debits}; {account.unfinished}"),
     ]
-    text = table([f"{kills} kills", ""], rows)
+    total = kills + steps.total() + again.total()
+    text = table([f"{total} kills", ""], rows)
     print(text)
+    print(
+        f"{total} kills, {kills} at random moments, {steps.total()} of runs and {again.total()} of "
+        f"resumptions at {len(STEPS)} steps of the end: {runs} releases, {len(digests)} different, "
+        f"{account.debits} debits, {account.unfinished} unfinished"
+    )
     if (len(digests), account.debits, account.unfinished) != (1, runs, 0):
         raise SystemExit("the releases are not the same, or not each is paid for once")
     if page is not None:
@@ -104,18 +129,51 @@ def fix_key_and_time() -> None:
     synth.RunKey.generate = classmethod(lambda _: synth.RunKey.from_seed(7))
 
 
-def begun(out: Path, *arguments: str) -> int:
-    """Begin a command in a child, which need not import anything again; what it says goes to a file."""
+def begun(out: Path, *arguments: str, step: str | None = None, number: int = 0) -> int:
+    """Begin a command in a child, which need not import anything again; what it says goes to a file.
+
+    With a step it kills itself there; `number` says after which check.
+    """
     child = os.fork()
     if child == 0:
         said = os.open(out.with_name("said"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(said, 1)
         os.dup2(said, 2)
+        if step is not None:
+            arm(step, number)
         try:
             os._exit(odsynth(arguments, standalone_mode=False) or 0)
         finally:  # whatever happened: what this function was called from must not go on in the child
             os._exit(1)
     return child
+
+
+def arm(step: str, number: int) -> None:
+    """Let this process kill itself at a step, or after so many checks of its release."""
+    run, outcome = pipelines.running.run, pipelines.Ledger.outcome
+    verify = run.verify
+
+    def die(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def checking(*arguments: Any, **named: Any) -> Iterator[object]:
+        for done, check in enumerate(verify(*arguments, **named)):
+            if done == number:
+                die()
+            yield check
+
+    if step == STEPS[0]:
+        run.verify = checking
+    elif step == STEPS[1]:
+        Path.rename = die
+    else:
+        before = step == STEPS[2]
+        pipelines.Ledger.outcome = die if before else lambda *a, **k: (outcome(*a, **k), die())
+
+
+def killed_at(step: str, number: int, out: Path, *arguments: str) -> bool:
+    """Run a command that kills itself at a step; say whether it got there."""
+    return os.WIFSIGNALED(os.waitpid(begun(out, *arguments, step=step, number=number), 0)[1])
 
 
 def killed(config: Path, out: Path, moment: float) -> str | None:
