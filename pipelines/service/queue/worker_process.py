@@ -103,9 +103,11 @@ class _Told:
         self._counted = 0.0
 
     def said(self, message: str) -> None:
-        """Tell the steps of a plan or a run, and none of the other words."""
+        """Tell the steps of a plan or a run; other words may be confidential, as warnings of homes are."""
         if isinstance(message, StepBegins):
             self.step(message.step.value, message.number, message.of)
+        else:
+            print(message, file=sys.stderr)  # the private log of the run
 
     def count(self, done: int, total: int) -> None:
         """Say how many parts of the step are done; now and then, and the last."""

@@ -14,8 +14,8 @@ import pytest
 import geo_data
 from geo_data.external_zones import US_STATES
 from geo_data.od_files import write_od_csv
-from helpers import refused, seal_again
-from pipelines import ConfigError, Release, make_plan, plan_hash, verify
+from helpers import alone, refused, seal_again
+from pipelines import ConfigError, Release, make_plan, plan_hash, run, verify
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary
@@ -173,3 +173,29 @@ def test_tampering_with_the_two_files_is_found(release: Release, tmp_path: Path)
         error = refused(folder)
         assert error.check == "data"
         assert words in str(error)
+
+
+@pytest.mark.parametrize("empty", ["jobs.aux", "jobs.file"])
+def test_where_nobody_lives_is_no_reason_to_refuse(
+    empty: str, zones: Table, outside_config: Configs, clean_source: object, tmp_path: Path
+) -> None:
+    """One of the two files has a header only: the run is made, and warns the operator."""
+    path = tmp_path / "none.csv"
+    pd.read_csv(zones[empty], dtype="str")[:0].to_csv(path, index=False)
+    path.chmod(0o600)
+    said: list[str] = []
+    release = run(outside_config({empty: path}), report=said.append)
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    assert alone(release.public) is None
+    assert ["none.csv: the file has no jobs" in line for line in said if "WARNING" in line] == [True]
+
+
+def test_the_main_file_in_another_form_is_no_aux_file(
+    zones: Table, outside_config: Configs, tmp_path: Path
+) -> None:
+    path = tmp_path / "again.parquet"
+    counts = dict.fromkeys(geo_data.LODES_COLUMNS[2:-1], "int64")
+    pd.read_csv(zones["jobs.file"], dtype="str").astype(counts).to_parquet(path)
+    path.chmod(0o600)
+    with pytest.raises(geo_data.InputError, match="aux file have homes in the geography"):
+        run(outside_config({"jobs.aux": path}))
