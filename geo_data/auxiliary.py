@@ -89,6 +89,7 @@ def read_flows(
     destination_level: str,
     flow: str,
     margin: str | None = None,
+    decimal_point: bool = False,
 ) -> Flows:
     """Read an auxiliary table of flows.
 
@@ -104,7 +105,9 @@ def read_flows(
     flow : str
         Column of the flow; "1,234" is read as 1234.
     margin : str, optional
-        Column of the margin of error at 90 %; "+/-56" is read as 56, blank and asterisks as unknown.
+        Column of the margin of error at 90 %; "+/-56" is read as 56, blank, NA and asterisks as unknown.
+    decimal_point : bool
+        A point in the flow is a decimal mark, also where it may be one of thousands (1.000).
 
     Returns
     -------
@@ -131,7 +134,8 @@ def read_flows(
         raise InputError(
             path, f"one column is named for two purposes: {', '.join(twice)}", fix="name each column once"
         )
-    columns: dict[str, Kind] = {**dict.fromkeys((*origins, *destinations), "code"), flow: "number"}
+    columns: dict[str, Kind] = {**dict.fromkeys((*origins, *destinations), "code")}
+    columns[flow] = "decimal" if decimal_point else "number"
     if margin is not None:
         columns[margin] = "margin"
     frame = read_table(path, columns)

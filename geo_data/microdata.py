@@ -72,6 +72,8 @@ class MicrodataJobs:
         record is then its origin (`synth.Policy.origins`).
     remarks : list, optional
         **Confidential**, as for `LodesJobs`.
+    decimal_point : bool
+        A point in the number of jobs is a decimal mark, also where it may be one of thousands (1.000).
 
     Raises
     ------
@@ -91,6 +93,7 @@ class MicrodataJobs:
     sha256: dict[str, str] | None = None
     policy: Policy = FULL
     remarks: list[str] | None = None
+    decimal_point: bool = False
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -329,7 +332,7 @@ class MicrodataJobs:
         )
         if self.count is None:
             return read(columns)
-        frame = read({**columns, self.count: "number"})
+        frame = read({**columns, self.count: "decimal" if self.decimal_point else "number"})
         count = frame.pop(self.count)
         refuse_any(
             path,

@@ -9,6 +9,7 @@ label     a category or an identifier: text; integers of a Parquet file become t
 secret    the same of a category that must not decide whether the row is there
 count     a whole number up to 10^15, written in the digits 0 to 9 and nothing else
 number    a finite number; "1,234" with thousands separators is accepted
+decimal   the same, where a point is known to be a decimal mark: 1.000 is no thousand
 margin    a margin of error: a number, not negative, also as "+/-56"; NaN where it is
           blank, NA or asterisks, which say that it is unknown
 text      anything, as it stands; "" where it is blank. `numbers` and `margins` read the
@@ -61,7 +62,7 @@ from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
 
-Kind = Literal["code", "home", "label", "secret", "count", "number", "margin", "text", "name"]
+Kind = Literal["code", "home", "label", "secret", "count", "number", "decimal", "margin", "text", "name"]
 
 _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it
 # Each distinct count is looked at once: most rows of a table of jobs have one of a few.
@@ -386,7 +387,7 @@ def _values(
             missing = pc.or_(missing, having(blank)) if len(blank) else missing
     if pc.any(missing).as_py():
         _refuse_missing(path, name, missing.to_pandas(), kind)
-    if kind == "number" and not is_text:
+    if kind in ("number", "decimal") and not is_text:
         return numbers(path, name, column.cast(pa.float64(), safe=False).to_pandas())
     if kind in ("code", "home"):
         for rule, written in (("decimal numbers", _DECIMAL), ("a formula of a spreadsheet", _FORMULA)):
@@ -398,7 +399,7 @@ def _values(
                 column=name,
                 fix="keep geocodes as text in the program that wrote the file",
             )
-    if is_text and kind != "number":
+    if is_text and kind not in ("number", "decimal"):
         forms = spellings(plain) if kind in ("label", "secret") else plain
         if forms is not distinct:
             rows = (pc.index_in(column, distinct) if index is None else index).to_numpy()
@@ -411,12 +412,13 @@ def _values(
     text = column.cast(pa.large_string()).to_pandas().astype("str")
     if index is not None:
         return pd.Series(pd.Categorical.from_codes(index.to_numpy(), pd.Index(text)))
-    return numbers(path, name, text) if kind == "number" else text
+    of_numbers = kind in ("number", "decimal")
+    return numbers(path, name, text, decimal_point=kind == "decimal") if of_numbers else text
 
 
 def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "count") -> None:
     rule, fix = "values are missing or blank", "fill them or remove the rows"
-    if kind in ("count", "number"):
+    if kind in ("count", "number", "decimal"):
         fix = f"fill them; {_SUPPRESSED}"
     elif kind == "home":  # the number of jobs that remain would tell of those without
         fix = "fill them, where the home is not known with the code of an external zone that stands for that"
@@ -456,6 +458,8 @@ def numbers(
     name: str,
     column: pd.Series,
     fix: str = f"write plain numbers such as 1234.5; {_SUPPRESSED}",
+    *,
+    decimal_point: bool = False,
 ) -> pd.Series:
     """Return a column of text or floats as finite numbers.
 
@@ -466,6 +470,8 @@ def numbers(
     column : Series of str or float64, shape (n,)
     fix : str
         What to do about values that are no numbers.
+    decimal_point : bool
+        A point is known to be a decimal mark.
 
     Returns
     -------
@@ -478,16 +484,8 @@ def numbers(
         zero before: 1.000 is one, or a thousand.
     """
     if column.dtype == "str":
-        pointed = column.str.contains(".", regex=False)
-        # Mostly the first tells, and no further one is looked at.
-        unclear = pointed.any() and all(re.fullmatch(_THOUSANDS, text) for text in column[pointed])
-        refuse_any(
-            path,
-            "values are written with a point and three digits behind it, as one or a thousand is (1.000)",
-            pointed if unclear else 0,
-            column=name,
-            fix="write thousands without a mark, and decimals with another number of digits (1.0, say)",
-        )
+        if not decimal_point:
+            _refuse_thousands(path, name, column)
         # Nearly all numbers are written so, and the expressions of Python take ten times the time.
         if not pc.all(pc.match_substring_regex(pa.array(column), _PLAIN)).as_py():
             # Only true thousands separators: "1,5" is a decimal comma somewhere, and 15 would be wrong.
@@ -498,6 +496,21 @@ def numbers(
         column = pd.to_numeric(column, errors="coerce").astype(np.float64)
     refuse_any(path, "values are not finite numbers", ~np.isfinite(column), column=name, fix=fix)
     return column
+
+
+def _refuse_thousands(path: str | os.PathLike[str], name: str, column: pd.Series) -> None:
+    """Refuse numbers of which none tells whether the point in them is one of thousands."""
+    pointed = column.str.contains(".", regex=False)
+    # Mostly the first tells, and no further one is looked at.
+    unclear = pointed.any() and all(re.fullmatch(_THOUSANDS, text) for text in column[pointed])
+    refuse_any(
+        path,
+        "values are written with a point and three digits behind it, as one or a thousand is (1.000)",
+        pointed if unclear else 0,
+        column=name,
+        fix="write thousands without a mark; decimal_point = true of jobs, flows or weights says that there "
+        "are none",
+    )
 
 
 def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Series:
@@ -527,7 +540,7 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
         known = column.notna()
     result = pd.Series(np.nan, index=column.index)
     unknown = 'write plain numbers such as 1234.5, and nothing, "NA" or asterisks where one is unknown'
-    result[known] = numbers(path, name, column[known], unknown)
+    result[known] = numbers(path, name, column[known], unknown, decimal_point=True)
     refuse_any(
         path,
         "margins of error are negative",

@@ -46,7 +46,13 @@ class BlockWeights:
 
 
 def read_weights(
-    path: str | os.PathLike[str], geography: Geography, *, level: str, area: str, weight: str
+    path: str | os.PathLike[str],
+    geography: Geography,
+    *,
+    level: str,
+    area: str,
+    weight: str,
+    decimal_point: bool = False,
 ) -> BlockWeights:
     """Read a public weight per area, such as population or housing units, and spread it over its blocks.
 
@@ -61,6 +67,8 @@ def read_weights(
         Column of the areas' codes, text.
     weight : str
         Column of the weights, finite and not negative, adding up to at most 10^12.
+    decimal_point : bool
+        A point in a weight is a decimal mark, also where it may be one of thousands (1.000).
 
     Returns
     -------
@@ -82,7 +90,7 @@ def read_weights(
     expect(geography, Geography, "geography", "read_crosswalk")
     if area == weight:
         raise InputError(path, f"one column is named for area and weight: {area}", fix="name two")
-    frame = read_table(path, {area: "code", weight: "number"})
+    frame = read_table(path, {area: "code", weight: "decimal" if decimal_point else "number"})
     values = frame[weight].to_numpy(dtype=np.float64)
     refuse_any(path, "weights are negative", frame[weight] < 0, column=weight, fix="correct the table")
     if values.sum() > _LARGEST_TOTAL:

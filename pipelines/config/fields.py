@@ -29,6 +29,7 @@ from synth.rationals import decimal_up, exact
 __all__ = [
     "MOST",
     "Columns",
+    "DecimalPoint",
     "DeltaNumber",
     "Email",
     "EpsilonNumber",
@@ -317,6 +318,7 @@ LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
 StoreAddress = Annotated[str, PlainValidator(_store)]
+DecimalPoint = Annotated[bool, Field(exclude_if=lambda known: not known)]  # as plans were before this key
 Labels = Annotated[dict[str, str], PlainValidator(_labels)]
 Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]

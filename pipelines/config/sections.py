@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pipelines.config.fields import (
     MOST,
     Columns,
+    DecimalPoint,
     DeltaNumber,
     Email,
     EpsilonNumber,
@@ -221,6 +222,8 @@ class MicrodataJobsSettings(Section):
         Column that identifies the worker, if there is one.
     count : str or None
         Column of the number of jobs of a row; without it, each row is one job.
+    decimal_point : bool
+        A point in `count` is a decimal mark, also where it may be one of thousands (1.000).
     attributes : tuple of str
         Columns of attributes of the job, which are public but for those that `privacy.policy` makes secret.
     records_per_worker : int
@@ -238,6 +241,7 @@ class MicrodataJobsSettings(Section):
     work: Line
     worker: Line | None = None
     count: Line | None = None
+    decimal_point: DecimalPoint = False
     attributes: Names = ()
     records_per_worker: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = 1
     population: Population = "all"
@@ -269,6 +273,8 @@ class FlowTable(Section):
         Column of the public count.
     margin : str or None
         Column of its margin of error at 90 %.
+    decimal_point : bool
+        A point in `flow` is a decimal mark, also where it may be one of thousands (1.000).
     same_jobs : bool
         The table counts the same jobs as the release, as an earlier release does: its totals are then
         compared with the public number of jobs.
@@ -282,6 +288,7 @@ class FlowTable(Section):
     destination_level: Line
     flow: Line
     margin: Line | None = None
+    decimal_point: DecimalPoint = False
     same_jobs: bool = False
 
 
@@ -392,12 +399,15 @@ class WeightsSettings(Section):
         Column of the area's code.
     weight : str
         Column of the weight.
+    decimal_point : bool
+        A point in `weight` is a decimal mark, also where it may be one of thousands (1.000).
     """
 
     file: InputPath
     level: Line
     area: Line
     weight: Line
+    decimal_point: DecimalPoint = False
 
 
 class WorkloadTable(Section):

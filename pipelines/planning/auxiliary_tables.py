@@ -69,5 +69,6 @@ def _read(
             destination_level=table.destination_level,
             flow=table.flow,
             margin=table.margin,
+            decimal_point=table.decimal_point,
         )
     return [replace(flows, same_jobs=table.same_jobs)]

@@ -150,7 +150,14 @@ def public_inputs_for(
         weights = geo_data.uniform_weights(geography)
     else:
         w = config.weights
-        weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
+        weights = geo_data.read_weights(
+            w.file,
+            geography,
+            level=w.level,
+            area=w.area,
+            weight=w.weight,
+            decimal_point=w.decimal_point,
+        )
     jobs = slots.jobs(geography.n_blocks)
     model = geo_data.build_model(
         geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
@@ -229,6 +236,7 @@ def job_source(
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
             sha256=sha256,
+            decimal_point=jobs.decimal_point,
             policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
             remarks=remarks,
         )
@@ -247,7 +255,13 @@ def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_dat
     files, jobs = expand(workplaces.file), config.jobs
     if isinstance(jobs, MicrodataJobsSettings):
         return geo_data.MicrodataJobs(
-            files, geography, None, jobs.work, count=workplaces.count, attributes=jobs.attributes
+            files,
+            geography,
+            None,
+            jobs.work,
+            count=workplaces.count,
+            attributes=jobs.attributes,
+            decimal_point=jobs.decimal_point,
         )
     return geo_data.LodesJobs(files, geography, homes=False)
 

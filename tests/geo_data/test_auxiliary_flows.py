@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import Geography, read_crosswalk, read_flows
+from geo_data import Geography, InputError, read_crosswalk, read_flows
 
 HEADER = "h_county,w_county,flow,moe\n"
 NAMES = {
@@ -148,6 +148,13 @@ def test_a_column_may_not_be_flow_and_margin(demo_region, demo_geography, refuse
     path = demo_region["county_flows"]
     with refused(path, "one column is named for two purposes: flow"):
         read_flows(path, demo_geography, **{**MARGIN, "margin": "flow"})
+
+
+def test_one_or_a_thousand_workers(demo_geography, write):
+    path = write(HEADER + "03001,03001,1.000,1.000\n03001,03003,12.345,2.125\n")
+    with pytest.raises(InputError, match="as one or a thousand is"):
+        read_flows(path, demo_geography, **MARGIN)
+    assert read_flows(path, demo_geography, **MARGIN, decimal_point=True).flow.tolist() == [1, 12.345]
 
 
 # --- external zones

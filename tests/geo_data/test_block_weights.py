@@ -76,6 +76,7 @@ def test_uniform(demo_geography):
         ("03001000100,\n", "missing or blank", "POP10", 1),
         ("03001000100,CANARY\n", "not finite numbers", "POP10", 1),
         ("03001000100,1\n03001000100,1\n", "rows repeat an area", "GEOID", 1),
+        ("03001000100,1.000\n", "as one or a thousand is", "POP10", 1),
         ("3001000100,1\n", "lost their leading zeros", "GEOID", 1),
         ("99001000100,1\n", "no row is a trct of the geography", "GEOID", None),
         ("03001000100,0\n99001000100,7\n", "all weights in the geography are zero", "POP10", None),
@@ -86,6 +87,14 @@ def test_bad_tables(demo_geography, write, refused, rows, match, column, count):
     path = write("GEOID,POP10\n" + rows)
     with refused(path, match, column=column, count=count):
         read(path, demo_geography)
+
+
+def test_a_weight_with_three_decimals(demo_geography, write):
+    path = write("GEOID,POP10\n03001000100,1.500\n")
+    columns = {"level": "trct", "area": "GEOID", "weight": "POP10"}
+    weights = read_weights(path, demo_geography, **columns, decimal_point=True).weights
+    blocks = np.diff(demo_geography.starts("trct"))[0]
+    assert weights[0] == round(1.5e6 / blocks)
 
 
 def test_bad_names(demo_region, demo_geography, refused):

@@ -135,6 +135,13 @@ def test_spellings_of_an_identifier_are_one_worker(frame, read, refused, other):
         jobs.records()
 
 
+def test_one_or_a_thousand_jobs(frame, write, demo_geography):
+    path = write(frame.assign(jobs="1.000").to_csv(index=False))
+    with pytest.raises(InputError, match="as one or a thousand is"):
+        source(path, demo_geography, count="jobs").slots()
+    assert len(source(path, demo_geography, count="jobs", decimal_point=True).slots()) == len(frame)
+
+
 def test_rows_are_counted_where_they_stand_for_several_jobs(frame, write, demo_geography, refused):
     frame.loc[3, "lives"] = "9" * 15
     path = write(frame.assign(jobs="4").to_csv(index=False))

@@ -318,6 +318,9 @@ def test_canonical_values() -> None:
         "line": 2,
     }
     assert parse(MINIMAL).canonical()["plan"]["prior"] is None
+    assert "decimal_point" not in json.dumps(canonical)  # as plans were before this key
+    known = parse(FULL.replace('weight = "POP10"', 'weight = "POP10"\ndecimal_point = true'))
+    assert known.canonical()["weights"]["decimal_point"] is True
 
 
 def test_canonical_does_not_depend_on_how_it_was_written() -> None:
