@@ -100,8 +100,7 @@ def ledger_account(account: Account) -> str:
         f"left epsilon {epsilon}, delta {delta}"
     ]
     if account.releases:
-        nothing = "nothing that has a name: the releases do not add up"
-        lines.append(f"  the sum is a guarantee of: {account.terms.words if account.terms else nothing}")
+        lines.append(f"  the sum is a guarantee of: {account.guarantee}")
     for entry, state in account.releases:
         cost = (synth.decimal_up(amount or Fraction(0)) for amount in (entry.epsilon, entry.delta))
         what = f"{entry.release}{f', {entry.period}' if entry.period else ''}"

@@ -109,6 +109,13 @@ class Account:
     terms: Terms | None = None
     releases: tuple[tuple[Entry, str], ...] = ()
 
+    @property
+    def guarantee(self) -> str:
+        """What the sum is a guarantee of, for people; empty without a release."""
+        if not self.releases:
+            return ""
+        return self.terms.words if self.terms else "nothing that has a name: the releases do not add up"
+
 
 def accounts_of(entries: list[Entry]) -> list[Account]:
     """Return what was spent of every budget that was entered, by data set and period."""

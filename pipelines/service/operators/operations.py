@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
-from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.ledger.ledger import Account, Budget, Ledger, LedgerError
 from pipelines.publishing.publishing import PublishError, erratum, withdraw
 from pipelines.schedule.calendar import read_calendar
 from pipelines.service.access.tokens import Principal
@@ -71,6 +71,8 @@ class BudgetLine:
         Rounded down.
     releases, unfinished : int
         Paid from it; those of them that have not finished.
+    guarantee : str
+        What the sum of these is a guarantee of; empty of none.
     """
 
     data_set: str
@@ -83,6 +85,7 @@ class BudgetLine:
     left_delta: str
     releases: int
     unfinished: int
+    guarantee: str
 
 
 def registered_inputs(settings: ServiceSettings) -> list[RegisteredInput]:
@@ -120,15 +123,13 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
         try:
             if named.file.exists():
                 for each in Ledger(named.file).accounts():
-                    spent = each.epsilon, each.delta
-                    line = _line(each.data_set, each.budget, spent, each.debits, each.unfinished)
-                    lines[named.file, each.data_set, each.budget.period] = line
+                    lines[named.file, each.data_set, each.budget.period] = _line(each)
             planned = Budget(named.epsilon, named.delta, named.period)
         except LedgerError as error:
             raise ServiceError(
                 503, "ledger", without_paths(shown_message(error, one_line=True), [str(named.file)])
             ) from None
-        unused = _line(named.data_set, planned, (Fraction(0), Fraction(0)), 0, 0)
+        unused = _line(Account(named.data_set, planned, Fraction(0), Fraction(0), debits=0, unfinished=0))
         lines.setdefault((named.file, named.data_set, named.period), unused)
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
 
@@ -218,19 +219,22 @@ def _configurations(settings: ServiceSettings) -> Iterator[ReleaseConfig]:
                     break
 
 
-def _line(
-    data_set: str, budget: Budget, spent: tuple[Fraction, Fraction], releases: int, unfinished: int
-) -> BudgetLine:
-    left = max(budget.epsilon - spent[0], Fraction(0)), max(budget.delta - spent[1], Fraction(0))
+def _line(account: Account) -> BudgetLine:
+    budget = account.budget
+    left = (
+        max(budget.epsilon - account.epsilon, Fraction(0)),
+        max(budget.delta - account.delta, Fraction(0)),
+    )
     return BudgetLine(
-        data_set,
+        account.data_set,
         budget.period,
         epsilon=synth.decimal_down(budget.epsilon),
         delta=synth.decimal_down(budget.delta),
-        spent_epsilon=synth.decimal_up(spent[0]),
-        spent_delta=synth.decimal_up(spent[1]),
+        spent_epsilon=synth.decimal_up(account.epsilon),
+        spent_delta=synth.decimal_up(account.delta),
         left_epsilon=synth.decimal_down(left[0]),
         left_delta=synth.decimal_down(left[1]),
-        releases=releases,
-        unfinished=unfinished,
+        releases=account.debits,
+        unfinished=account.unfinished,
+        guarantee=account.guarantee,
     )

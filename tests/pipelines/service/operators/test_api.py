@@ -455,6 +455,7 @@ def test_budgets(people: People, world: Any, small_release: pipelines.Release) -
     (line,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
     assert (line["spent_epsilon"], line["left_epsilon"], line["left_delta"]) == ("25", "75", "0.375")
     assert (line["releases"], line["unfinished"]) == (1, 1)
+    assert line["guarantee"].startswith("homes ")
     world.ledger.write_bytes(b"damaged")
     answer = people["vic"].get(f"{API}/ledger")
     assert (answer.status_code, answer.json()["error"]) == (503, "ledger")
