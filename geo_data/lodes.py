@@ -219,7 +219,7 @@ class LodesJobs:
                 files[0] if files else "",
                 f"files are equal to another one in the jobs at every work block: {SAME_JOBS}",
                 sum(number - 1 for number in totals.values() if number > 1),
-                fix="name each file once (see what * and ? in jobs.file match), or put other jobs into one file",
+                fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
             )
             self._remark_repeats(files, seen > 1)
             if len(states) > 1 and not between:

@@ -260,7 +260,7 @@ class MicrodataJobs:
             f"{'rows' if workers else 'tables'} are, but for homes, in several files: {SAME_JOBS}",
             sum(int((times > 1).sum()) for times in count_repeats(same)),
             column=self.worker,
-            fix="name each file once (see what * and ? in jobs.file match), or put other jobs into one file",
+            fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
         )
 
     def _digest(self, path: str | os.PathLike[str], others: bool) -> npt.NDArray[np.uint64]:
