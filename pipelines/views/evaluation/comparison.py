@@ -98,6 +98,12 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     block = release.levels[-1]
     protected = release.certificate.presence is not None
     jobs = _count(source, release.geography, others=protected)
+    if jobs.empty:
+        raise geo_data.InputError(
+            truth,
+            "no job has its workplace in the geography of the release",
+            fix="name the jobs that the release was made from",
+        )
     comparison = _compare(release, "the confidential truth", jobs, (block, block))
     if protected:
         note = (
@@ -185,13 +191,14 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
             # Whether at most as many: the main jobs alone, or one file of several, are confidential, too.
             _refuse_jobs(release, path, levels[block], np.less_equal)
             found.append(levels[above])
+    found = [flows for flows in found if flows.flow.sum() > 0]
     if not found:
         raise geo_data.InputError(
             tables[0],
-            "there is no public table to compare with",
+            "there is no public table, with commuters in the geography, to compare with",
             fix="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
         )
-    return [_compare_table(release, table) for table in found if table.flow.sum() > 0]
+    return [_compare_table(release, table) for table in found]
 
 
 def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
@@ -204,6 +211,13 @@ def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
     shown = _shown(whole)
     if shown.all():
         return replace(whole, notes=tuple(notes))
+    if not shown.any():
+        raise geo_data.InputError(
+            table.source,
+            "the table has nobody between the larger areas between which the release has jobs: they have "
+            "nothing in common",
+            fix="name a table of the region of the release",
+        )
     left_out = 1 - whole.release["S000"][shown].sum() / whole.release["S000"].sum()
     notes.append(
         f"The table does not show all pairs: {left_out:.1%} of the release's jobs are between larger areas "

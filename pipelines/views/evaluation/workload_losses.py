@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -37,8 +38,8 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
         **Confidential**, as rows of `measure`: the loss of the release, of homes drawn from the public model
         alone, and of the plan's pools or tables without noise (`draw_without_noise`); the last not where the
         numbers of jobs at workplaces are those of another table. The level is the name of the table. A table
-        that the truth does not have, as files of flows count each attribute by itself, has one row: a loss
-        of NaN.
+        that the truth does not have, as files of flows count each attribute by itself, or as its categories
+        are others, has one row: a loss of NaN.
     """
     plan = release.load_plan()
     slots = plan.pools.slots
@@ -46,13 +47,11 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
     read, at = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes
-    if (
-        plan.numeric.record_range is None
-        and _has(source, slots, pooled_by)
-        and len(records := read(pooled_by)) == len(slots)
-    ):
-        homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
-        drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
+    if plan.numeric.record_range is None and _has(source, slots, pooled_by):
+        records = read(pooled_by)
+        with suppress(ValueError):  # other jobs have no place in the pools
+            homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
+            drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
     rows: list[Row] = []
     true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
     for table in sorted(workload.tables, key=lambda table: table.attributes):
@@ -63,6 +62,9 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
         if not len(true) or not {*table.attributes} <= {*true.attributes}:
             records = read(public)
             true = at(records.work, records.home, records.attributes)
+        if not len(true):
+            rows.append(("workload_loss", table.name, "all", math.nan))
+            continue
         one = Workload((table,), plan.geography, plan.level)
         compared = {"loss": _released(release, table)}
         compared |= {kind: at(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
@@ -80,13 +82,16 @@ def _has(source: geo_data.JobSource, slots: geo_data.Slots, names: tuple[str, ..
 
 
 def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
-    """Return the true jobs of the plan's geography and categories."""
-    categories = plan.pools.slots.categories
+    """Return the true jobs of the plan's geography and categories; none where all should be, and are not."""
+    categories, others = plan.pools.slots.categories, plan.numeric.record_range is not None
     parts = []
-    for part in source.parts(names, categories, others=plan.numeric.record_range is not None):
+    for part in source.parts(names, categories, others=others):
         kept = part.work >= 0
         for name in names:
             kept &= part.attributes[name] < len(categories[name])
+        if not (others or kept.all()):
+            none = {name: part.attributes[name][:0] for name in names}
+            return geo_data.JobRecords(part.work[:0], part.home[:0], none)
         attributes = {name: part.attributes[name][kept] for name in names}
         parts.append(geo_data.JobRecords(part.work[kept], part.home[kept], attributes))
     return join_records(parts, names)

@@ -405,6 +405,65 @@ def test_no_public_table(out: Path, config_text: Callable[..., str], tmp_path: P
         pipelines.evaluate_public(out, [tmp_path / "none.toml"])
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a release of jobs in one ward of two, in its output folder's parent."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "places.csv").write_text("b,ward,lat,lon\na,u,1,1\nb,v,1,1.1\nc,v,1,1.2\n")
+    _tiny_jobs(folder, ["b,c,young", "c,b,old", "b,b,old"] * 9)
+    (folder / "tiny.toml").write_text(TINY)
+    pipelines.run(pipelines.load_config(folder / "tiny.toml"))
+    return folder
+
+
+TINY = """
+release = { name = "Tiny", state = "tiny", year = 2020, out = "out", mechanism = "geometric" }
+privacy = { epsilon = "4", delta = "0" }
+geography = { file = "places.csv", block = "b", levels = ["ward"], latitude = "lat", longitude = "lon" }
+
+[jobs]
+format = "microdata"
+file = "jobs.csv"
+home = "h"
+work = "w"
+attributes = ["age"]
+population = "residents"
+"""
+
+
+def _tiny_jobs(folder: Path, rows: list[str]) -> None:
+    (folder / "jobs.csv").write_text("\n".join(["h,w,age", *rows, ""]))
+    (folder / "jobs.csv").chmod(0o600)
+
+
+@pytest.mark.parametrize(
+    ("rows", "measured"),
+    [
+        (["a,a,old"], True),
+        (["a,b,old"] * 27, True),  # as many as there are, elsewhere
+        (["b,c,1", "c,b,2", "b,b,2"] * 9, False),
+        (["b,c,1", *["b,c,old"] * 9], False),
+    ],
+    ids=["one job", "all alike", "other categories", "a further category"],
+)
+def test_a_truth_that_has_nothing_in_common(tiny: Path, rows: list[str], measured: bool) -> None:
+    _tiny_jobs(tiny, rows)
+    measures = pipelines.evaluate(tiny / "out", tiny / "tiny.toml")
+    losses = measures[measures["measure"] == "workload_loss"]
+    by_age = losses["level"].str.endswith("by age")
+    assert losses["value"][by_age].notna().tolist() == [measured] * by_age.sum()
+    assert losses["value"][~by_age].between(0, 1).all()
+
+
+def test_a_public_table_that_has_nothing_in_common(tiny: Path) -> None:
+    (tiny / "flows.csv").write_text("h,w,n\na,a,5\n")
+    flows = 'format = "flows"\nfile = "flows.csv"\nflow = "n"\norigin = "h"\norigin_level = "b"\n'
+    flows += 'destination = "w"\ndestination_level = "b"\n'
+    (tiny / "tables.toml").write_text(f"{TINY}\n[[auxiliary]]\n{flows}")
+    with pytest.raises(geo_data.InputError, match="they have nothing in common"):
+        pipelines.evaluate_public(tiny / "out", [tiny / "tables.toml"])
+
+
 def test_jobs_of_another_geography(out: Path, tmp_path: Path, small_region: dict[str, Path]) -> None:
     table = pd.read_csv(small_region["od"], dtype=str)
     table["h_geocode"] = "99" + table["h_geocode"].str[2:]
