@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,10 +16,11 @@ from numpy.typing import NDArray
 
 from geo_data.arguments import path_of, texts_of
 from geo_data.code_index import has_repeats
-from geo_data.errors import InputError, refuse_any
+from geo_data.errors import InputError, first_codes, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS, fill, find_external_zones
 from geo_data.geography import Geography, Partition
 from geo_data.groupings import group_places
+from geo_data.outliers import check_places
 from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, read_table
 from geo_data.unit_names import unit_names
@@ -26,7 +29,6 @@ __all__ = ["read_crosswalk"]
 
 # A level whose codes are a prefix of the block code in this share of the rows is meant to be one in all.
 _PREFIX_SHARE = 0.95
-_NAMED = 3  # zones or units that a message names
 
 
 def read_crosswalk(
@@ -131,11 +133,21 @@ def read_crosswalk(
         frame = read_table(path, {**columns, **places, **asked}, optional=usual)
     named = {level: frame.pop(column) for level, column in names.items() if column in frame}
     _check_blocks(path, frame[block], [frame[level] for level in written])
-    for column, limit in ((latitude, 90), (longitude, 180)):
+    said = [
+        ["lat" in name.lower(), bool(re.search("lon|lng", name.lower()))] for name in (latitude, longitude)
+    ]
+    if said == [[False, True], [True, False]]:
+        raise InputError(
+            path,
+            f"the names of the columns say that {latitude} is the longitude and {longitude} the latitude",
+            fix="exchange latitude and longitude in geography, or rename the columns",
+        )
+    # No region where people live is nearer to a pole: these are degrees of longitude.
+    for column, low, high in ((latitude, -60, 84), (longitude, -180, 180)):
         refuse_any(
             path,
-            f"coordinates are outside [-{limit}, {limit}] degrees",
-            frame[column].abs() > limit,
+            f"coordinates are outside of {low} to {high} degrees, where people live",
+            ~frame[column].between(low, high),
             column=column,
             fix="give WGS84 degrees, and latitude and longitude in the right order",
         )
@@ -166,7 +178,7 @@ def read_crosswalk(
     areas = find_external_zones(external_zones, frame[block])
     if covering := _covering(path, frame[block], [frame[level] for level in written], areas):
         repairs.append(
-            f"external zones {', '.join(covering[:_NAMED])} have first characters of codes of the crosswalk: "
+            f"external zones {first_codes(covering)} have first characters of codes of the crosswalk: "
             "whoever has another code that begins so is taken to live outside"
         )
     if external_zones and not areas:
@@ -207,7 +219,7 @@ def read_crosswalk(
         known[name], several = unit_names(of_block, parts[name].codes, starts)
         if several:
             repairs.append(f"areas {name}: {several:,} have several names; most rows decide")
-    return Geography(
+    geography = Geography(
         block_level=block,
         block_codes=blocks.cast(pa.string()),
         levels=levels,
@@ -216,11 +228,12 @@ def read_crosswalk(
         latitude=frame[latitude].to_numpy(dtype=np.float64),
         longitude=frame[longitude].to_numpy(dtype=np.float64),
         external_zones=areas,
-        repairs=tuple(repairs),
         source=os.fspath(path),
         non_nesting_areas=parts,
         names={level: names for level, names in known.items() if names.any()},
     )
+    repairs += check_places(path, geography, written)
+    return replace(geography, repairs=tuple(repairs))
 
 
 def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, longest: int) -> int:
@@ -254,7 +267,7 @@ def _covering(
     ):
         raise InputError(
             path,
-            f"external zones {', '.join(covering[:_NAMED])} cover blocks of the crosswalk: a code that is "
+            f"external zones {first_codes(covering)} cover blocks of the crosswalk: a code that is "
             "none of these may be wrong, or of a place outside",
             fix="name only areas of which the crosswalk has no block, such as other counties of its state",
         )

@@ -12,9 +12,9 @@ import pandas as pd
 
 from synth.errors import ShownError
 
-__all__ = ["InputError", "lines_of", "refuse_any"]
+__all__ = ["InputError", "first_codes", "lines_of", "refuse_any"]
 
-_NAMED = 3  # lines that an error names
+_NAMED = 3  # lines, or codes, that an error names
 
 
 class InputError(ShownError, ValueError):
@@ -120,6 +120,11 @@ def lines_of(numbers: Sequence[int] | pd.Index, file: str | os.PathLike[str] | N
             what, first = ("row", 1) if opened.read(4) == b"PAR1" else ("line", 2)
     named = ", ".join(f"{number + first:,}" for number in numbers[:_NAMED])
     return f"{what}{'s' * (len(numbers) > 1)} {named}{' and more' * (len(numbers) > _NAMED)}"
+
+
+def first_codes(codes: Sequence[str]) -> str:
+    """Return the first few of some codes, which must be public, for a message: "01, 02, 03 and more"."""
+    return ", ".join(codes[:_NAMED]) + " and more" * (len(codes) > _NAMED)
 
 
 def _of_one(rule: str) -> str:

@@ -20,6 +20,7 @@ from geo_data.arguments import expect, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
+from geo_data.outliers import check_places_in_shapes
 from geo_data.plain_texts import plain_texts, refuse_spellings
 from geo_data.spelling import misspelled
 from geo_data.unit_names import clean_names
@@ -83,7 +84,8 @@ def read_polygons(
     ------
     InputError
         As for `read_centroids`; codes that lost their leading zeros, a unit twice, shapes for fewer than
-        half of the units, coordinates that are not degrees once they are in EPSG:4326.
+        half of the units, coordinates that are not degrees once they are in EPSG:4326; blocks of the
+        geography that lie far from the shape of their unit because of exchanged coordinates or a sign.
     """
     path_of(path, "path")
     expect(geography, Geography, "geography", "read_crosswalk")
@@ -114,6 +116,8 @@ def read_polygons(
         f"of {placed:,} units of {level} have no shape": placed - len(shapes),
     }
     notes = tuple(f"{path.name}: {count:,} {what}" for what, count in counts.items() if count)
+    numbers, bounds = unit[inside][kept], shapely.bounds(geometry[kept])
+    notes += tuple(check_places_in_shapes(path, geography, level, numbers, bounds))
     if name is None:
         return Polygons(shapes, notes)
     names = np.full(geography.n_units(level), "", object)

@@ -199,6 +199,56 @@ def test_coordinates_out_of_range(write, read_geography, refused, position, colu
         read_geography(path)
 
 
+def placed(places, state="03", unit=6):
+    """Write census blocks with these places, so many in each tract."""
+    codes = [f"{state}001{i // unit:06}1{i:03}" for i in range(len(places))]
+    return text([[c, c[:2], c[:5], c[:11], c[:12], *map(str, p)] for c, p in zip(codes, places, strict=True)])
+
+
+PLACES = [(41.5 + i // 6 / 10 + i % 3 / 100, 12.5 + i % 6 / 100) for i in range(36)]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda lat, lon: (lat, -lon),
+        lambda lat, lon: (-lat, lon),
+        lambda lat, lon: (-lat, -lon),
+        lambda lat, lon: (lon, lat),
+        lambda lat, lon: (0, 0),
+    ],
+)
+@pytest.mark.parametrize("wrong", [[2], range(4, 8), range(6)], ids=["one", "in two tracts", "a whole tract"])
+def test_mistaken_places(write, read_geography, refused, mistake, wrong):
+    path = write(placed([mistake(*place) if i in wrong else place for i, place in enumerate(PLACES)]))
+    with refused(path, "blocks lie far from where their unit is", count=len(wrong)):
+        read_geography(path)
+
+
+def test_all_signs_lost(write, read_geography, refused):
+    """Blocks agree with each other, and not with where Rhode Island is."""
+    path = write(placed([(lat, 59 + lon) for lat, lon in PLACES], "44"))
+    with refused(path, "blocks lie far from where their unit is", count=36):
+        read_geography(path)
+
+
+def test_coordinates_exchanged(write, read_geography, refused):
+    path = write(placed([(lon - 84, lat) for lat, lon in PLACES]))
+    with refused(path, "coordinates are outside of -60 to 84 degrees", column="blklatdd", count=36):
+        read_geography(path)
+    with refused(path, "the names of the columns say"):
+        read_crosswalk(path, block="tabblk2010", levels=[], latitude="blklondd", longitude="blklatdd")
+
+
+def test_real_islands_are_no_mistakes(write, read_geography):
+    """As in the Aleutians: Attu is beyond 180 degrees and, mirrored, between Adak and Atka."""
+    adak = [(51.88 + i / 1000, -176.65 + i / 1000) for i in range(20)]
+    path = write(placed([*adak, (52.9, 172.9), (52.2, -174.2)], "02", unit=30))
+    (note,) = read_geography(path).repairs
+    assert note.startswith("1 blocks lie far from where their unit is")
+    assert "020010000001020" in note
+
+
 def test_coordinates_missing(write, read_geography, refused):
     rows = us_rows()
     rows[7][5] = ""

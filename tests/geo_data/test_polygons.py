@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import geopandas as gpd
@@ -185,6 +186,19 @@ def test_shapes_that_cannot_be_meant_are_refused(
     bare.geometry = [*bare.geometry[:3], None]
     with refused(path, "rows have no geometry", count=1):
         shapes_of(bare)
+
+
+@pytest.mark.parametrize("mistake", [lambda lat, lon: (lat, -lon), lambda lat, lon: (lon, lat)])
+def test_shapes_tell_that_all_places_are_mistaken(
+    demo_region: dict[str, Path],
+    demo_geography: Geography,
+    refused: Refused,
+    mistake: Callable[..., tuple[np.ndarray, np.ndarray]],
+) -> None:
+    latitude, longitude = mistake(demo_geography.latitude, demo_geography.longitude)
+    wrong = replace(demo_geography, latitude=latitude, longitude=longitude)
+    with refused(demo_region["tracts"], "blocks lie far from where their unit is", count=wrong.n_blocks):
+        read_polygons(demo_region["tracts"], wrong, level="trct", code="GEOID")
 
 
 @pytest.mark.parametrize(
