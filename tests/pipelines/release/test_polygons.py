@@ -119,10 +119,10 @@ def test_they_are_checked_before_anything_confidential_is_read(
     frame.assign(GEOID=frame["GEOID"].str.lstrip("0")).to_file(path)
     config = small_config({"geography.polygons.0.file": path})
     monkeypatch.setattr(runs, "keep_homes", lambda *_: pytest.fail("homes were read"))
-    with pytest.raises(geo_data.InputError, match="6 codes lost their leading zeros"):
+    with pytest.raises(geo_data.InputError, match="6 rows have trct codes that lost"):
         run(config)
     assert not list(config.release.out.parent.iterdir())
-    with pytest.raises(geo_data.InputError, match="6 codes lost their leading zeros"):
+    with pytest.raises(geo_data.InputError, match="6 rows have trct codes that lost"):
         pipelines.read_public_inputs(config)  # so that `odsynth plan` says it too
 
 
