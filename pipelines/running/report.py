@@ -94,6 +94,13 @@ class PlanReport:
             "planning included",
             *(f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()),
         ]
+        jobs = self.plan.configuration["jobs"]
+        if jobs.get("worker") is not None:
+            most = jobs["records_per_worker"]
+            lines.append(
+                f"Not read    column {jobs['worker']}: a run refuses jobs of which a worker has more than "
+                f"{most:,} (jobs.records_per_worker), before it pays"
+            )
         return "\n".join(lines)
 
 

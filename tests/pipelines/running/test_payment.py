@@ -185,6 +185,7 @@ def test_the_plan_says_what_a_person_with_two_jobs_is_promised_and_the_ledger_pa
     assert f"a record  epsilon {synth.decimal_up(Fraction(record.epsilon), 6)}, delta " in said
     assert f"a person  epsilon {shown[0]}, delta {shown[1]} for one person with at most 2 job records" in said
     assert f"debit     epsilon {shown[0]}, delta {shown[1]} from a ledger" in said
+    assert "a run refuses jobs of which a worker has more than 2" in said
     assert f"a person  epsilon {user.epsilon}, delta {user.delta}, with at most 2 job" in release_summary(
         release
     )
