@@ -143,6 +143,8 @@ def begun(out: Path, *arguments: str, step: str | None = None, number: int = 0) 
             arm(step, number)
         try:
             os._exit(odsynth(arguments, standalone_mode=False) or 0)
+        except Exception as error:
+            print(error, flush=True)
         finally:  # whatever happened: what this function was called from must not go on in the child
             os._exit(1)
     return child

@@ -117,7 +117,9 @@ def refuse_existing(out: Path) -> None:
     ConfigError
     """
     if os.path.lexists(out):
-        fix = "keep it, and" if RunFolder(out).checked else "move it away, or"
+        fix = "move it away, or"
+        if RunFolder(out).checked:
+            fix = "keep it (odsynth resume ends its run, if that was killed), and"
         raise ConfigError(
             f"{out}: the output folder exists: it is {what_is_at(out)}. Fix: {fix} choose another with --out"
         )
