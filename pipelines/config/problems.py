@@ -262,7 +262,7 @@ def _secret_problems(data: Mapping[str, Any], secret: _Table, jobs: _Table) -> I
         if name not in attributes:
             yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
         texts = pa.array(_texts(categories), pa.large_string())
-        if pc.count_distinct(spellings(texts)).as_py() < len(texts):
+        if pc.count_distinct(spellings(texts)).as_py() < pc.count_distinct(texts).as_py():
             yield f"{where}.{name}: two categories are spellings of one; write each once"
         if name in _listed(_table(data.get("plan")).get("pool_by")):
             yield (
