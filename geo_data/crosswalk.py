@@ -161,6 +161,8 @@ def read_crosswalk(
             )
             if level in named:  # the name is that of the other code
                 named[level] = named[level].mask(repaired)
+        if note := _merged(frame[block], frame[level], level):
+            repairs.append(note)
     parent = np.zeros(len(frame), np.int64)
     for level in levels:
         if level in groupings:
@@ -253,6 +255,27 @@ def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, l
         )
     agree = [(codes.str[:n] == blocks.str[:n]).mean() >= _PREFIX_SHARE for n in range(1, longest + 1)]
     return agree.index(False) if False in agree else longest
+
+
+def _merged(blocks: pd.Series, codes: pd.Series, level: str) -> str | None:
+    """Return a note on codes that are parts of blocks', and do not begin as these do: a tract's, say.
+
+    Nothing is wrong as long as each is in one place.
+    """
+    length, shortest = codes.str.len().max(), blocks.str.len().min()
+    for start in range(1, shortest - length + 1):
+        if blocks.iloc[0][start : start + length] != codes.iloc[0]:
+            continue
+        if (blocks.str[start : start + length] == codes).mean() >= _PREFIX_SHARE:
+            places = pd.DataFrame({"code": codes, "place": blocks.str[: start + length]}).drop_duplicates()
+            several = places["code"][places["code"].duplicated()].drop_duplicates().to_list()
+            # What all rows have may stand anywhere by chance.
+            if several and (codes != codes.iloc[0]).any():
+                return (
+                    f"level {level}: {len(several):,} units are several places, as their codes are only a "
+                    f"part of the first {start + length} characters of their blocks' codes: {first_codes(several)}"
+                )
+    return None
 
 
 def _covering(
@@ -419,10 +442,12 @@ def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: st
     inside, units = (frame[level].cat.codes.to_numpy(np.int64) for level in (coarse, fine))
     pairs = np.unique(units * len(frame[coarse].cat.categories) + inside)
     of_unit = np.bincount(pairs // len(frame[coarse].cat.categories))
+    several = frame[fine].cat.categories[of_unit > 1].to_list()
     refuse_any(
         path,
-        f"units lie in more than one unit of {coarse}",
-        int((of_unit > 1).sum()),
+        f"units lie in more than one unit of {coarse}: {first_codes(several)}",
+        len(several),
         column=fine,
-        fix="list the levels from the coarsest to the finest, and only levels that nest",
+        fix="list the levels from the coarsest to the finest, and only levels that nest; if several places have "
+        f"one code or name, write that of {coarse} in front of it",
     )

@@ -91,6 +91,16 @@ def test_parquet_gives_the_same(demo_region, demo_geography, read_geography, tmp
     assert geography.latitude.tolist() == demo_geography.latitude.tolist()
 
 
+def test_short_codes_of_several_places(write, read_geography, refused):
+    rows = [[block, block[:2], block[:5], block[5:11], *rest] for block, _, _, _, *rest in us_rows()]
+    path = write(text(rows + [["03003" + row[0][5:], "03", "03003", *row[3:]] for row in rows]))
+    (note,) = read_geography(path, levels=["st", "trct"]).repairs
+    assert note.startswith("level trct: 2 units are several places")
+    with refused(path, "units lie in more than one unit of cty: 000100, 000200", column="trct", count=2):
+        read_geography(path, levels=["cty", "trct"])
+    assert read_geography(write(text(rows)), levels=["st", "trct"]).repairs == ()
+
+
 def test_levels_in_the_wrong_order_do_not_nest(write, read_geography, refused):
     path = write(text(us_rows()))
     with refused(path, "units lie in more than one unit of trct", column="cty", count=1):
