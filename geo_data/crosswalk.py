@@ -273,7 +273,8 @@ def _merged(blocks: pd.Series, codes: pd.Series, level: str) -> str | None:
             if several and (codes != codes.iloc[0]).any():
                 return (
                     f"level {level}: {len(several):,} units are several places, as their codes are only a "
-                    f"part of the first {start + length} characters of their blocks' codes: {first_codes(several)}"
+                    f"part of the first {start + length} characters of their blocks' codes: "
+                    f"{first_codes(several)}"
                 )
     return None
 
@@ -448,6 +449,6 @@ def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: st
         f"units lie in more than one unit of {coarse}: {first_codes(several)}",
         len(several),
         column=fine,
-        fix="list the levels from the coarsest to the finest, and only levels that nest; if several places have "
-        f"one code or name, write that of {coarse} in front of it",
+        fix="list the levels from the coarsest to the finest, and only levels that nest; if several places "
+        f"have one code or name, write that of {coarse} in front of it",
     )
