@@ -39,7 +39,6 @@ __all__ = [
 
 _TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
 _SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
-_LEAST_OFF = 2001  # 1 - p is at least the inverse of it, as p is at most e^(-1/2000)
 
 
 @dataclass(frozen=True)
@@ -306,8 +305,6 @@ def _check(plan: Plan, parameters: GeometricParameters) -> None:
     """Check that the sampler can draw with every p, and hold every pool."""
     for one in (parameters, *parameters.further):
         check_ratio(one.numerator, one.denominator)
-        if (one.denominator - one.numerator) * _LEAST_OFF < one.denominator:
-            raise ValueError(f"the noise of the plan is larger than that of epsilon {_SMALLEST_EPSILON}")
     if len(parameters.further) != len(plan.further):
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():

@@ -45,6 +45,9 @@ __all__ = ["main", "verify"]
 FACTOR = Decimal("1.00001")
 """A number of the certificate may be this many times what is computed here: sums are cut off elsewhere."""
 
+LARGEST = 2**28
+"""Bytes of a document; the plan of a nation has a thousandth."""
+
 TERMS = 4096
 """odsynth says of a sum of more terms that it is at most 1; it sums fewer digits than are summed here."""
 
@@ -100,10 +103,40 @@ def log(x: Decimal) -> Decimal:
     return ZERO if x == 1 else UP.next_plus(UP.ln(x))
 
 
-def twelve_digits(x: Fraction) -> str:
+def twelve_digits(x: Fraction, digits: int = 12) -> str:
     """Return the smallest decimal of twelve digits that is at least x, as certificates have it."""
-    rounded = Context(prec=12, rounding=ROUND_CEILING).divide(x.numerator, x.denominator)
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).divide(x.numerator, x.denominator)
     return format(rounded.normalize(), "f")
+
+
+# --- numbers as texts (docs/formats.md): each has one form, and no other is read
+
+
+def ratio(text: Any) -> Fraction:
+    """Read a whole number, or a ratio in lowest terms."""
+    form = "(0|[1-9][0-9]{0,999})(/[1-9][0-9]{0,999})?"
+    x = Fraction(text) if type(text) is str and re.fullmatch(form, text) else None
+    if x is None or text != str(x):
+        raise WrongError(f"{json.dumps(text)[:80]} is not a whole number, or a ratio in lowest terms")
+    return x
+
+
+def asked(text: Any) -> Fraction:
+    """Read a number of a configuration: a decimal of at most 30 digits, or else a ratio."""
+    plain = type(text) is str and re.fullmatch(r"[0-9]{1,999}(\.[0-9]{1,999})?", text)
+    x = Fraction(text) if plain else ratio(text)
+    due = twelve_digits(x, 30)
+    need(text == (due if Fraction(due) == x else str(x)), f"{text[:80]} is not written as odsynth writes it")
+    return x
+
+
+def decimal(text: Any) -> Decimal:
+    """Read a number of a certificate: a decimal of at most 12 digits."""
+    form = r"(0|[1-9][0-9]*)(\.[0-9]*[1-9])?"
+    known = type(text) is str and re.fullmatch(form, text) is not None
+    known = known and len(text.replace(".", "").strip("0")) <= 12
+    need(known, f"{json.dumps(text)[:80]} is not a decimal of 12 digits, as certificates have it")
+    return Decimal(text)
 
 
 @functools.lru_cache(maxsize=128)
@@ -170,12 +203,15 @@ class PoolClass(NamedTuple):
         """Read a class of plan.json."""
         columns = row["prior"], retention, row["cells"], row["cells_min"], row["kept"]
         strata = tuple(Stratum(*one) for one in zip(*columns) if one[2])
-        c = cls(row["n_min"], row["n_max"], row["m_max"], Fraction(row["gain"]), q, strata)
+        c = cls(row["n_min"], row["n_max"], row["m_max"], ratio(row["gain"]), q, strata)
         rising = [(1, c.n_min, c.n_max), (1, c.m), (1, q), *((0, s.kept, s.fewest, s.most) for s in strata)]
         rising += [(1, s.prior) for s in strata]
         fits = all(type(x) is int for of in rising for x in of) and all([*of] == sorted(of) for of in rising)
         fits = fits and len({*map(len, columns)}) == 1 and strata != () and c.gain > 1
         fits = fits and all(0 < s.retention <= 1 for s in strata)
+        # More no sampler holds, nor throws coins for.
+        fits = fits and all(s.retention.denominator < 2**62 for s in strata)
+        fits = fits and q * (c.n_max + c.m) + sum(s.prior * s.most for s in strata) <= 2**62
         need(fits, "plan.json: a class of pools has numbers that no class can have")
         return c
 
@@ -489,11 +525,11 @@ def follow(name: str, stated: Any, due: Any, ratios: list[Decimal]) -> Any:
 
 def reach(name: str, stated: str, bounds: Iterable[Decimal], ratios: list[Decimal]) -> Decimal:
     """Return the first bound that a number reaches; it must be no more than `FACTOR` above it."""
-    value, bound, exact = Decimal(stated), ZERO, stated == twelve_digits(Fraction(stated))
+    value, bound = decimal(stated), ZERO
     for bound in bounds:
-        ratio = value / bound if bound else ONE if not value else Decimal("Infinity")
-        if exact and value >= bound and ratio <= FACTOR:
-            ratios.append(ratio)
+        excess = value / bound if bound else ONE if not value else Decimal("Infinity")
+        if value >= bound and excess <= FACTOR:
+            ratios.append(excess)
             return bound
     raise WrongError(f"{name} is {stated}, and the plan gives {bound:.12g}")
 
@@ -502,6 +538,8 @@ def reach(name: str, stated: str, bounds: Iterable[Decimal], ratios: list[Decima
 
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 DEGREES = ("latitude", "longitude")
+MARGIN = 1e-11
+"""What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
 PLANS = [f"odsynth plan {k}" for k in (1, 2, 3, 4)]
 POLICIES = {"partition": 3, "distance_km": 4, "attribute": 5}
@@ -515,8 +553,8 @@ class Near:
     """
 
     def __init__(self, km: str, *degrees: list[float]) -> None:
-        self.km, n, half = km, len(degrees[0]), min(float(Fraction(km)) / (2 * 6371.0088), math.pi / 2)
-        self.square, self.size = (2 * math.sin(half) + 5e-12) ** 2, 1 << (n - 1).bit_length()
+        self.km, n, half = km, len(degrees[0]), min(float(asked(km)) / (2 * 6371.0088), math.pi / 2)
+        self.square, self.size = (2 * math.sin(half) + MARGIN) ** 2, 1 << (n - 1).bit_length()
         places = [[math.radians(angle) for angle in both] for both in zip(*degrees)]
         self.at = [(math.cos(y) * math.cos(x), math.cos(y) * math.sin(x), math.sin(y)) for y, x in places]
         leaves = [[(x, x) for x in at if x == x] for at in self.at] + [[]] * (self.size - n)
@@ -616,17 +654,17 @@ def check_plan(folder: Path, plan: Plan) -> str:
     document, config, tables = plan.document, plan.config, plan.tables
     privacy, geography, pooling = config["privacy"], config["geography"], document["pooling"]
     # What is null there, the planner chose.
-    asked = {name: of for name, of in {**config["plan"], **config["release"]}.items() if of is not None}
+    chosen = {name: of for name, of in {**config["plan"], **config["release"]}.items() if of is not None}
     due = {
         **dict.fromkeys(("attributes", "choices", "configuration"), like(".*")),
-        **{name: str(Fraction(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
+        **{name: str(asked(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
         "files": {f"{name}.parquet": sha256(folder / "plan" / f"{name}.parquet") for name in TABLES},
         "format": f"odsynth plan {plan.form - (plan.form > 3)}",
         "geography": document["geography"] | {name: geography[name] for name in ("block", "levels")},
         "guarantee": privacy["guarantee"],
-        "mechanism": asked.get("mechanism", document["mechanism"]),
+        "mechanism": chosen.get("mechanism", document["mechanism"]),
         **dict.fromkeys(("model_level", "notes", "parameters"), like(".*")),
-        "pooling": {name: asked.get(f"pool_{name}", pooling[name]) for name in ("below", "by", "level")},
+        "pooling": {name: chosen.get(f"pool_{name}", pooling[name]) for name in ("below", "by", "level")},
     }
     follow("plan.json", document, due, [])
     order, areas = [*geography["levels"], geography["block"]], geography.get("non_nesting_areas", [])
@@ -642,22 +680,20 @@ def check_plan(folder: Path, plan: Plan) -> str:
 
     blocks, domains, slots, cells = tables["blocks"], tables["domains"], tables["slots"], plan.cuts
     places, unit = [*zip(*(blocks[name] for name in order))], dict(zip(plan.codes, blocks[pooling["level"]]))
-    after = dict(
-        zip(plan.parts * plan.copies, itertools.count(1))
-    )  # the end of each part, by its first block
+    # The end of each part, by its first block; of copies of all blocks, these are one part.
+    after = {part: plan.copies * end for part, end in zip(plan.parts, itertools.count(1))}
     limits = [[*own, after.get(own[0], 0)] for own in cells]
     strata = range(len(document["parameters"].get("retention", [])))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
-    shares = [Fraction(table["share"]) for table in document["choices"].get("tables", [])]
+    shares = [ratio(table["share"]) for table in document["choices"].get("tables", [])]
     people = config["jobs"].get("population")
     checks = {
-        "implicates, or records of a person, are fewer than 1": min(plan.number, plan.records) > 0,
         "jobs are of residents if, and only if, there are no external zones": plan.population == people,
         "shares of epsilon leave nothing": sum(shares) < 1,
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
-        "a weight is below 1": min(blocks["weight"]) > 0,
+        "weights are below 1, or add up to 2^62": min(blocks["weight"]) > 0 and sum(blocks["weight"]) < 2**62,
         "cells are not runs of blocks": all(a < b for own in limits for a, b in zip(own, own[1:])),
         "strata are not those of cells": [*map(len, cells)] == [*map(len, domains["stratum"])],
         "a cell is of no stratum": not strata or all(s in strata for own in domains["stratum"] for s in own),
@@ -728,14 +764,18 @@ def check_certificate(folder: Path, stated: Document, plan: Plan) -> str:
 
 def of_records(epsilon: Decimal, delta: Decimal, c: int = 1) -> dict[str, Decimal]:
     """Return bounds of what is lost of c records (Lemma 14)."""
-    more = sum((exp(k * epsilon) for k in range(1, c)), ONE)
+    if not delta or c == 1:
+        return {"epsilon": c * epsilon, "delta": delta}
+    if log(delta) + (c - 1) * epsilon > 1:  # the last term alone makes it 1
+        return {"epsilon": c * epsilon, "delta": ONE}
+    more = (exp(c * epsilon) - 1) / DOWN.subtract(DOWN.divide(ONE, exp(-epsilon)), ONE)
     return {"epsilon": c * epsilon, "delta": min(ONE, delta * more)}
 
 
 def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: list[Decimal]) -> Document:
     """Return what a certificate must say of the guarantee of its plan; its classes are compared first."""
     document, runs, dirichlet, first = plan.document, plan.runs, plan.dirichlet, plan.form == 1
-    asked, allowed = Fraction(document["epsilon"]), Fraction(document["delta"])
+    epsilon_asked, allowed = ratio(document["epsilon"]), ratio(document["delta"])
     # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26, 33 and 40).
     classes = pool_classes(plan) if dirichlet else []
     noise = [] if dirichlet else ratios_of(plan)
@@ -743,7 +783,7 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     if (
         noises
         and not plan.near
-        and Decimal(stated["run"]["epsilon"]) > FACTOR * noise_loss(plan, noises, sets)
+        and decimal(stated["run"]["epsilon"]) > FACTOR * noise_loss(plan, noises, sets)
     ):
         sets = [(True,) * len(noises)]  # earlier versions counted every table: a larger bound is as true
     rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
@@ -757,20 +797,20 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
         epsilon, delta = pure, ZERO
 
     # One record: at what was asked for, and at other points of the curve.
-    at = [asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet and not (first and k == 4)]
+    at = [epsilon_asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet and not (first and k == 4)]
     at, own = [e for e in at if up(runs * e) < pure], (pure, ZERO)
-    if asked in at or (first and dirichlet):
-        own = up(runs * asked), min(ONE, runs * max(one[plan.record_delta] for one in reached))
+    if epsilon_asked in at or (first and dirichlet):
+        own = up(runs * epsilon_asked), min(ONE, runs * max(one[plan.record_delta] for one in reached))
     curve, points = stated["person" if first else "record_level"]["curve"], list[Document]()
     for e, point in zip(at, curve):
-        enough, bound = DOWN.divide(Decimal(point["delta"]), runs), ZERO
+        enough, bound = DOWN.divide(decimal(point["delta"]), runs), ZERO
         for c in classes:
             bound = max(bound, next((d for d in record_deltas(c, e, plan.protected) if d <= enough), ONE))
         bounds = (min(ONE, runs * bound), ONE)[: 1 + any(c.m > TERMS for c in classes)]
         points.append({"epsilon": twelve_digits(runs * e), "delta": iter(bounds)})
     points.append(of_records(pure, ZERO))
     kind, cost = document["guarantee"], own if document["guarantee"] == "dp" else (epsilon, delta)
-    fits = cost[0] <= up(runs * asked) and cost[1] <= up(runs * allowed)
+    fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
     need(fits, "the plan costs more than was requested")
 
     # The same in the form of each format, and in words.
@@ -788,13 +828,13 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
         }
     levels: Document = {"person": person | {"curve": points}}
     if not first:
-        level = dict(zip(at, curve)).get(asked, of_records(*own))
+        level = dict(zip(at, curve)).get(epsilon_asked, of_records(*own))
         levels = {"record_level": {**level, "curve": points}, "user_level": person}
         levels |= {"presence": presence, "population": plan.population}
     case = str(plan.form), document["mechanism"], plan.protected, plan.population
     n, m, cuts = plan.tables["pools"]["n"], plan.tables["pools"]["m"], plan.cuts
     totals = len(n), sum(n), sum(m) * runs // plan.number, len(cuts), sum(map(len, cuts))
-    requested = {"epsilon": twelve_digits(runs * asked), "delta": twelve_digits(runs * allowed)}
+    requested = {"epsilon": twelve_digits(runs * epsilon_asked), "delta": twelve_digits(runs * allowed)}
     return {
         "mechanism": document["mechanism"],
         "definition": said("definition", *case, **letters),
@@ -846,21 +886,26 @@ def policy_name(kind: str, lines: dict[str, list[str]]) -> str:
 def pool_classes(plan: Plan) -> list[PoolClass]:
     """Return the classes of Dirichlet resampling; every pool must be in its own (Lemmas 9 and 29)."""
     parameters, known = plan.document["parameters"], plan.config.get("workplaces")
-    retention, found = [Fraction(f) for f in parameters["retention"]], parameters["classes"]
+    retention, found = [*map(ratio, parameters["retention"])], parameters["classes"]
     classes = [PoolClass.of(row, retention, parameters["denominator"]) for row in found]
+    reached = dict.fromkeys(range(len(classes)), (0, 0))  # m is a multiple of n
     counts = [[own.count(s) for s in range(len(retention))] for own in plan.tables["domains"]["stratum"]]
-    fewest, most = (Fraction(known[name]) if known else 1 for name in ("fewest", "most"))
+    fewest, most = (asked(known[name]) if known else Fraction(1) for name in ("fewest", "most"))
     for n, m, domain, number in zip(*(plan.tables["pools"][name] for name in ("n", "m", "domain", "class"))):
         need(0 <= number < len(classes), "plan: a pool is of a class that there is not")
         c, cells = classes[number], zip(found[number]["cells_min"], counts[domain], found[number]["cells"])
         inside = c.n_min <= max(1, math.floor(fewest * n)) and math.ceil(most * n) <= c.n_max and m <= c.m
         need(inside and all(a <= k <= b for a, k, b in cells), "plan: a pool is outside its class's limits")
+        reached[number] = max(reached[number], (math.ceil(most * n), m))
+    due = [(c.n_max, c.m) for c in classes]
+    # Bounds of larger pools would be true, and take for ever.
+    need([*reached.values()] == due, "plan: the limits of a class are not those of its pools")
     return classes
 
 
 def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
     """Yield what is true of each class of Dirichlet resampling."""
-    parameters, asked = plan.document["parameters"], Fraction(plan.document["epsilon"])
+    parameters, epsilon = plan.document["parameters"], ratio(plan.document["epsilon"])
     of_pools = plan.tables["pools"]["class"]
     pools, of_m = Counter(of_pools), Counter(zip(of_pools, plan.tables["pools"]["m"]))
     for number, (c, row) in enumerate(zip(classes, parameters["classes"])):
@@ -871,9 +916,9 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
             **{name: row[name] for name in ("n_min", "n_max", "m_max", "cells")},
             "epsilon": log(up(c.gain) * pruning(c)),
             "delta": in_turn(c, *(failure, few_cells)[: 1 + few]),
-            plan.record_delta: record_deltas(c, asked, plan.protected),
+            plan.record_delta: record_deltas(c, epsilon, plan.protected),
             "prior": [str(Fraction(a, c.q)) for a in row["prior"]],
-            "retention": [str(Fraction(f)) for f in parameters["retention"]],
+            "retention": parameters["retention"],
             "block_loss_U": log(up(c.gain)),
             "pruning_loss_V": log(pruning(c)),
         }
@@ -883,9 +928,9 @@ def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
     parameters, tables = plan.document["parameters"], plan.document["choices"].get("tables", [])
     numbers = [(of["numerator"], of["denominator"]) for of in (parameters, *parameters.get("further", []))]
-    # The sampler is made for sums of at most 2^62, and for no epsilon of a table below 1/1000.
+    # The sampler is made for sums of at most 2^62, and for steps of noise that end.
     fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
-    fits = fits and all(2001 * (q - p) >= q for p, q in numbers)
+    fits = fits and all(4000 * (q - p) >= q for p, q in numbers)
     need(fits, "plan.json: a ratio is none that noise is drawn with")
     need(len(numbers) == 1 + len(tables), "plan.json: parameters.further are not those of choices.tables")
     return [Fraction(p, q) for p, q in numbers]
@@ -1009,10 +1054,16 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def no_fraction(text: str) -> None:
+    """Refuse 1.0, 1e9 and NaN: numbers of these documents are whole, or texts."""
+    raise WrongError(f"{text[:80]} is not a whole number")
+
+
 def read_json(path: Path, in_order: bool = False) -> Any:
     """Read a document as odsynth writes it; a name that stands twice would not be written again."""
-    text = path.read_text(encoding="utf-8")
-    document = json.loads(text)
+    need(path.stat().st_size <= LARGEST, f"{path.name} is larger than {LARGEST:,} bytes")
+    text = path.read_bytes().decode()
+    document = json.loads(text, parse_float=no_fraction, parse_constant=no_fraction)
     due = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=in_order) + "\n"
     need(text == due, f"{path.name} is not written as odsynth does")
     return document
@@ -1077,7 +1128,9 @@ def check_signature(folder: Path, key: Path | None, certificate_only: bool) -> s
 def parquet(path: Path, columns: list[str] | None = None) -> Any:
     """Open a Parquet file, which must have these columns and carry nothing but rows."""
     file, name = pq.ParquetFile(path), path.name
-    schema = file.schema_arrow
+    schema, groups = file.schema_arrow, range(file.metadata.num_row_groups)
+    size = max(8 * file.metadata.num_rows, sum(file.metadata.row_group(i).total_byte_size for i in groups))
+    need(size <= 2**26 + 200 * path.stat().st_size, f"{name}: more comes out of it than a release holds")
     need(not (schema.metadata or any(f.metadata for f in schema)), f"{name} carries notes beside its rows")
     need(schema.names == (columns or [*dict.fromkeys(schema.names)]), f"{name} has other columns")
     need(all(f.name in DEGREES for f in schema if pa.types.is_floating(f.type)), f"{name} has fractions")
@@ -1087,6 +1140,10 @@ def parquet(path: Path, columns: list[str] | None = None) -> Any:
 def read_release(folder: Path) -> tuple[Document, Plan]:
     """Read a certificate and its plan."""
     document = read_json(folder / "plan" / "plan.json", in_order=True)
+    release, jobs = document["configuration"]["release"], document["configuration"]["jobs"]
+    numbers = {99: release["implicates"], 2**31 - 1: jobs.get("records_per_worker", 1)}
+    for most, number in numbers.items():
+        need(type(number) is int and 1 <= number <= most, f"plan.json: {number} is not from 1 to {most:,}")
     tables = {name: parquet(folder / "plan" / f"{name}.parquet").read().to_pydict() for name in TABLES}
     return read_json(folder / "certificate.json"), Plan(document, tables)
 
@@ -1125,11 +1182,11 @@ def rows_of(path: Path, columns: list[str], csv: bool = False) -> Iterator[tuple
         yield from rows
         return
     with gzip.open(path.with_suffix(".csv.gz"), "rt", encoding="utf-8", newline="") as lines:
-        header, other = next(lines, ""), f"{path.name} and the CSV file hold different rows"
-        need(header == ",".join(columns) + "\n", other)
-        for row, line in itertools.zip_longest(rows, lines):
-            need(row is not None and line == ",".join(map(str, row)) + "\n", other)
-            yield row
+        for i, row in enumerate(itertools.chain([(*columns,)], rows)):
+            line = ",".join(map(str, row)) + "\n"  # what is there is read no further
+            need(lines.read(len(line)) == line, f"{path.name} and the CSV file hold different rows")
+            yield from [row] if i else []
+        need(not lines.read(1), f"{path.name} and the CSV file hold different rows")
 
 
 def check_data(folder: Path, plan: Plan, stated: Document) -> str:

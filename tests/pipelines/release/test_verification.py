@@ -417,6 +417,26 @@ def test_rewriting_the_plan_as_it_was_passes(public_copy: Path) -> None:
     assert passed(public_copy) == CHECKS
 
 
+def test_only_a_signature_protects_what_has_no_source_in_a_release(public_copy: Path) -> None:
+    """As docs/verification.md says: title, weights and places, all else made to fit."""
+
+    def change(plan: Document) -> None:
+        plan["configuration"]["release"]["name"] = "Another region"
+
+    replan(
+        public_copy,
+        change,
+        {"blocks.parquet": lambda b: b.assign(weight=b["weight"] + 1, latitude=b["latitude"] + 0.001)},
+    )
+    document = read_certificate(public_copy)
+    document["release"]["name"] = "Another region"
+    release = load_plan(public_copy / "plan")
+    document |= to_jsonable_python(guarantee_fields(release, release.certify()))
+    forge(public_copy, document)
+    assert passed(public_copy) == CHECKS
+    assert alone(public_copy) is None
+
+
 def of_classes(**fields: Callable[[Any], Any]) -> Callable[[Document], None]:
     """Other values of fields of every class of pools."""
 

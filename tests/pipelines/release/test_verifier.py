@@ -12,11 +12,14 @@ from decimal import localcontext
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import pipelines
-from helpers import alone, forge, load, refused, seal_again
+from helpers import alone, edit_json, forge, load, refused, seal_again, with_values
+from pipelines.config.fields import _decimal_or_ratio
+from pipelines.release import verify as verify_alone
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES
 from pipelines.release.verification import verify
 from pipelines.release.verifier import VERIFIER, verifier_bytes
@@ -110,6 +113,100 @@ def test_another_copy_is_refused_and_none_is_fine(public_copy: Path) -> None:
     assert "verifier" not in [check.name for check in verify(public_copy)]
     assert VERIFIER not in (public_copy / "README.md").read_text(encoding="utf-8")
     assert alone(public_copy) is None
+
+
+WRITTEN: dict[
+    str, tuple[list[str], list[Any]]
+] = {  # what verify.py reads, and what stands for the same number or for none
+    "ratio": (
+        ["0", "12", "43/5"],
+        [
+            "４",
+            "4.0",
+            "4/1",
+            "2/4",
+            "04",
+            "1/0",
+            "+4",
+            " 4",
+            "4\n",
+            "1_0",
+            "1e3",
+            "1e999999999",
+            "9" * 1001,
+            "NaN",
+            4,
+        ],
+    ),
+    "asked": (
+        ["8.6", "0.00001", "12", "1/3"],
+        [
+            "8.60",
+            "43/5",
+            "4/1",
+            "４",
+            "8.６",
+            ".5",
+            "5.",
+            "1e-5",
+            "1e999999999",
+            "inf",
+            "9" * 1001,
+            8.6,
+            True,
+        ],
+    ),
+    "decimal": (
+        ["8.6", "0", "120", "0.00000999999999999"],
+        ["8.60", "08", "８.6", "NaN", "Infinity", "1e9", "1e999999999", "1.2345678901234", "-1", "1/3", None],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_number_has_one_form(name: str) -> None:
+    read, (right, wrong) = getattr(verify_alone, name), WRITTEN[name]
+    for text in right:
+        assert read(text) == Fraction(text)
+    for text in wrong:
+        with pytest.raises(verify_alone.WrongError):
+            read(text)
+
+
+def test_a_configuration_is_read_as_the_program_writes_it() -> None:
+    for value in (Fraction(43, 5), Fraction(1, 3), Fraction(1, 10**40), Fraction(10**12), Fraction(1, 2**90)):
+        assert verify_alone.asked(_decimal_or_ratio(value)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", "Infinity", "1.0", "1e9", "1e999999999", '{\n "a": 1,\n "a": 1\n}', "[" * 10**5 + "]" * 10**5],
+)
+def test_a_document_of_other_numbers_or_that_says_a_thing_twice_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    for whole in (f"{text}\n", f"[\n {text}\n]\n"):
+        path.write_text(whole, encoding="utf-8")
+        with pytest.raises((verify_alone.WrongError, RecursionError)):
+            verify_alone.read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("configuration.release.implicates", 10**9),
+        ("configuration.jobs.records_per_worker", 2**31),
+        ("configuration.jobs.records_per_worker", True),
+        ("parameters.classes.0.n_max", 2**61),
+        ("parameters.classes.0.gain", "1e999999999"),
+        ("parameters.retention.0", "1.0"),
+    ],
+)
+def test_numbers_that_no_plan_has_are_refused_before_they_are_counted_up_to(
+    path: str, value: object, public_copy: Path
+) -> None:
+    edit_json(public_copy / "plan" / "plan.json", lambda plan: plan.update(with_values(plan, {path: value})))
+    with pytest.raises(verify_alone.WrongError):
+        verify_alone.pool_classes(verify_alone.read_release(public_copy)[1])
 
 
 def test_random_plans_have_the_same_bounds_and_none_is_below_the_truth(benchmark: ModuleType) -> None:
