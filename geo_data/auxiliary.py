@@ -163,6 +163,9 @@ def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, 
     if not (flow > 0).any():
         rule = "all flows are zero, so that the table says nothing"
         raise InputError(path, rule, column=column, fix="name the column of the flow, or leave the table out")
+    if flow.max() < 1:
+        rule = "all flows are below 1: shares, whose table would count for less than one worker?"
+        raise InputError(path, rule, column=column, fix="multiply them by the number of workers")
     refuse_any(
         path,
         "rows repeat a pair that has a row already",

@@ -112,6 +112,13 @@ def refuse_other_names(config: ReleaseConfig) -> None:
         and (name := od_name(table.file))
         and name.job_type != config.release.job_type
     ]
+    parts = {name.part for key, _, name, _ in _named_files(config) if key == "workplaces.file"}
+    whole = {"main"} if config.jobs.population == "residents" else {"aux", "main"}
+    if parts and parts != whole:
+        lines.append(
+            f"workplaces.file: by their names the files are of part {' and '.join(sorted(parts))}, and the "
+            f"jobs of {' and '.join(sorted(whole))}; name the table of the same jobs"
+        )
     if lines:
         raise ConfigError(lines)
 
@@ -121,20 +128,20 @@ def _named_files(config: ReleaseConfig) -> Iterator[tuple[str, Path, OdName, OdN
     release, jobs = config.release, config.jobs
     keys: dict[str, tuple[Path | None, str]] = {"jobs.file": (jobs.file, "main")}
     keys["jobs.aux"] = getattr(jobs, "aux", None), "aux"
-    if config.workplaces:  # of any part and year
+    if config.workplaces:  # of main and aux, and of any one year
         keys["workplaces.file"] = config.workplaces.file, ""
     for key, (named, part) in keys.items():
-        for path in expand(named) if named else ():
-            if name := od_name(path):
-                # Any other text may stand for several states.
-                states = {name.state, release.state} <= POSTAL_CODES.keys()
-                expected = OdName(
-                    release.state if states else name.state,
-                    part or name.part,
-                    release.job_type,
-                    release.year if part else name.year,
-                )
-                yield key, path, name, expected
+        found = [(path, name) for path in (expand(named) if named else ()) if (name := od_name(path))]
+        for path, name in found:
+            # Any other text may stand for several states.
+            states = {name.state, release.state} <= POSTAL_CODES.keys()
+            expected = OdName(
+                release.state if states else name.state,
+                part or name.part,
+                release.job_type,
+                release.year if part else found[0][1].year,
+            )
+            yield key, path, name, expected
     for i, table in enumerate(config.auxiliary, start=1):
         if isinstance(table, LodesTable):
             main = od_name(table.file)

@@ -70,6 +70,7 @@ def test_parquet_gives_the_same(demo_region, demo_geography, tmp_path):
     ("rows", "match", "column", "count"),
     [
         ("03001,03001,-5,1\n", "flows are negative", "flow", 1),
+        ("03001,03001,0.6,1\n03003,03001,0.4,1\n", "all flows are below 1: shares", "flow", None),
         ("99001,03001,-5,1\n03001,03001,5,1\n", "flows are negative", "flow", 1),
         ("03001,03001,,1\n", "missing or blank", "flow", 1),
         ("03001,03001,CANARY,1\n", "not finite numbers", "flow", 1),

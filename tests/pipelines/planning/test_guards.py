@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,29 @@ def test_names_may_differ_on_purpose(small_config: Configs) -> None:
     table = lodes_table(Path("ri_od_main_JT00_2018.csv"), aux="ri_od_aux_JT00_2018.csv")
     refuse_other_names(small_config(LODES, ZONES, {"jobs.aux": "ri_od_aux_JT00_2019.csv.gz"}, table))
     refuse_other_names(small_config({"jobs.file": "ct_od_main_JT00_2019.csv"}))  # of the state "demo"
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["main_JT00_2018"], "by their names the files are of part main, and the jobs of aux and main"),
+        (
+            ["main_JT00_2018", "aux_JT00_2017"],
+            "main_JT00_2018.csv is by its name of year 2018, not 2017",
+        ),
+        (["main_JT00_2018", "aux_JT00_2018"], None),
+    ],
+    ids=["main alone", "two years", "whole"],
+)
+def test_a_table_of_workplaces_is_of_all_jobs_of_a_year(
+    small_config: Configs, tmp_path: Path, names: list[str], said: str | None
+) -> None:
+    for name in names:
+        (tmp_path / f"ri_od_{name}.csv").touch()
+    table = {"workplaces": {"file": str(tmp_path / "ri*.csv")}, "jobs.aux": "others.csv"}
+    config = small_config(LODES, ZONES, table, {"release.mechanism": "geometric", "plan.retention_min": "1"})
+    with pytest.raises(ConfigError, match=said) if said else nullcontext():
+        refuse_other_names(config)
 
 
 def test_one_pattern_is_not_of_all_years(small_config: Configs, tmp_path: Path) -> None:
