@@ -317,7 +317,7 @@ class ReleasePlan:
         """Whose jobs are released, where that depends on homes: those of residents of the geography."""
         return "residents" if self.configuration["jobs"].get("population") == "residents" else None
 
-    @property
+    @cached_property
     def homes(self) -> str:
         """Which homes may stand for each other under its policy, in a ledger: "anywhere", or "inside DIGEST".
 
