@@ -173,6 +173,17 @@ def cell(column: str, row: int, value: str) -> Callable[[bytes], bytes]:
     return change
 
 
+def marked(column: str, mark: str) -> Callable[[bytes], bytes]:
+    """Write a mark behind the text of one cell."""
+
+    def change(data: bytes) -> bytes:
+        frame = pd.read_csv(io.BytesIO(data), dtype="str", keep_default_na=False)
+        frame.loc[3 % len(frame), column] += mark
+        return frame.to_csv(index=False).encode()
+
+    return change
+
+
 def replaced(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         (folder / name).unlink()
@@ -252,6 +263,9 @@ def text_damages(name: str, rng: random.Random) -> Iterator[Case]:
         "no header": lambda data: data[data.index(b"\n") + 1 :],
         "returns": lambda data: data.replace(b"\n", b"\r"),
         "semicolons": lambda data: data.replace(b",", b";"),
+        "tabs": lambda data: data.replace(b",", b"\t"),
+        "a workbook": lambda data: b"PK\x03\x04" + data,
+        "a page": lambda data: b"<!DOCTYPE html>\n" + data,
         "latin": lambda data: data.replace(b"0", b"\xe9"),
         "random": lambda data: rng.randbytes(len(data)),
     }
@@ -270,8 +284,15 @@ def value_damages(name: str) -> Iterator[Case]:
     for row, value in enumerate(NUMBERS if name != "jobs" else NUMBERS[4:6]):
         if value != "-1" or name != "crosswalk":  # a latitude
             yield "a number that is none", changed(name, cell(number, 7 * row, value))
-    for value in ("", " ", "1e14", "44.0", "7", "\u0660"):
+    for value in ("", " ", "1e14", "44.0", "7", "\u0660", "4.4E14", '="44007"', "'44007"):
         yield "a code that is none", changed(name, cell(code, 3, value))
+    for mark in (" ", "\u00a0", "\u200b", "\ufeff"):
+        yield "a code or category with what nobody sees", changed(name, marked(code, mark))
+        if name == "jobs":
+            yield "a code or category with what nobody sees", changed(name, marked(number, mark))
+            yield "a worker twice, with what nobody sees", changed(name, cell("id", 3, f"w1{mark}"))
+    if name in ("weights", "flows", "ctpp"):
+        yield "one or a thousand", changed(name, cell(number, 3, "1.000"))
 
     def parquet(change: Callable[[pd.DataFrame], pd.DataFrame], keep: float = 1) -> Callable[[Path], None]:
         def apply(folder: Path) -> None:
