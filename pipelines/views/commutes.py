@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import geo_data
 from geo_data.arguments import expect
 from pipelines.release.reader import PublicRelease, PublicReleaseError, with_codes
+from pipelines.views.area_names import areas_like
 
 __all__ = ["Area", "Side", "add_travel", "area_block_flows", "area_flows", "find_area"]
 
@@ -66,6 +67,8 @@ def find_area(release: PublicRelease, code: str) -> Area:
         unit = release.geography.find_unit(level, code)
         if unit >= 0:
             return Area(level, unit, code)
+    if named := areas_like(release, code, release.levels):
+        raise PublicReleaseError(f"{code!r} is not the code of an area. Fix: name it by its code: {named}")
     example = release.geography.codes(release.levels[-1])[0]
     raise PublicReleaseError(
         f"there is no area {code!r} at any level ({', '.join(release.levels)}); codes are text, with their "

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipelines.release.reader import PublicRelease
-from pipelines.service.public.area_names import find_areas, names_with
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.describing import ABOUT_INTERVALS
@@ -32,6 +31,7 @@ from pipelines.service.public.flow_queries import (
 from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part, written
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.store import ServiceError
+from pipelines.views.area_names import find_areas, names_with
 
 __all__ = ["Paging", "Table", "Written", "answered", "area_part", "area_table", "flow_table"]
 

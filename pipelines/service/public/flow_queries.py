@@ -19,9 +19,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.service.public.area_names import LIKE, areas_like, areas_named, find_areas, split_areas
+from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.store import ServiceError
+from pipelines.views.area_names import LIKE, areas_like, areas_named, find_areas
 from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
 
@@ -207,7 +208,7 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
         level at which they are asked for.
     """
     given = {
-        side: split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
+        side: _split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
     }
     asked = _sides(question.work_level, question.home_level)
     for side, level in asked.items():
@@ -226,6 +227,15 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
     return Selection(question, release, levels, units)
 
 
+def _split_areas(release: PublicRelease, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the codes and names that texts have: what is between commas, but for a name with commas."""
+    parts: list[str] = []
+    for text in texts:
+        is_name = "," in text and any(areas_named(release, kind, text) for kind in release.kinds_of_areas)
+        parts += [text] if is_name else separated([text])
+    return tuple(dict.fromkeys(parts))
+
+
 def _sides(work: T, home: T) -> dict[Side, T]:
     return {"work": work, "home": home}
 
@@ -240,7 +250,7 @@ def _level_of(release: PublicRelease, side: str, text: str) -> str:
             if find(level):
                 return level
     example, levels = release.geography.codes(release.levels[0])[0], ", ".join(release.kinds_of_areas)
-    like = areas_like(release, text)
+    like = areas_like(release, text, release.kinds_of_areas)
     detail = (
         f"{side}: there is no area of one of the codes or names at any level ({levels}). "
         + (f"In their names have it: {like}. " if like else "")

@@ -11,6 +11,7 @@ import pytest
 import geo_data
 from pipelines import PublicRelease, PublicReleaseError
 from pipelines.views.commutes import add_travel, area_block_flows, find_area
+from pipelines.views.labels import unit_names
 
 BLOCK = "tabblk2010"
 
@@ -26,6 +27,12 @@ def test_an_area_that_is_not_there(release: PublicRelease) -> None:
     code = release.geography.codes("trct")[0].lstrip("0")
     with pytest.raises(PublicReleaseError, match=f"there is no area '{code}' at any level .* leading zeros"):
         find_area(release, code)
+
+
+def test_an_area_is_asked_for_by_name(release: PublicRelease) -> None:
+    name, code = unit_names(release, "cty")[0], release.geography.codes("cty")[0]
+    with pytest.raises(PublicReleaseError, match=f"not the code of an area. Fix: .*{code}"):
+        find_area(release, name)
 
 
 def test_flows_of_an_area_are_its_part_of_all_flows(release: PublicRelease) -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from heapq import nsmallest
 
 import numpy as np
 
 from pipelines.release.reader import PublicRelease
-from pipelines.service.parameters import separated
 from pipelines.views.labels import unit_names
 
-__all__ = ["LIKE", "areas_like", "areas_named", "find_areas", "names_with", "split_areas"]
+__all__ = ["LIKE", "areas_like", "areas_named", "find_areas", "names_with"]
 
 _KEPT = 64  # levels of releases whose names are kept
 _LEAST_WORD = 3  # letters
 LIKE = 5
 """Areas that an error names."""
-
-
-def split_areas(release: PublicRelease, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the codes and names that texts have: what is between commas, but for a name with commas."""
-    parts: list[str] = []
-    for text in texts:
-        is_name = "," in text and any(areas_named(release, kind, text) for kind in release.kinds_of_areas)
-        parts += [text] if is_name else separated([text])
-    return tuple(dict.fromkeys(parts))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -55,21 +46,21 @@ def names_with(release: PublicRelease, level: str, words: str) -> list[int]:
     return sorted(unit for name, units in _names(release, level).items() if words in name for unit in units)
 
 
-def areas_like(release: PublicRelease, words: str) -> str:
-    """Return, for an error, a few areas with these words in their names; "" without any."""
+def areas_like(release: PublicRelease, words: str, kinds: Sequence[str]) -> str:
+    """Return, for an error, a few areas of some kinds with these words in their names; "" without any."""
     words = words.strip().casefold()
     if len(words) < _LEAST_WORD:
         return ""
     found = [
         (not name.startswith(words), rank, unit)
-        for rank, level in enumerate(release.kinds_of_areas)
+        for rank, level in enumerate(kinds)
         for name, units in _names(release, level).items()
         if words in name
         for unit in units
     ]
     best = []
     for _, rank, unit in nsmallest(LIKE, found):
-        level = release.kinds_of_areas[rank]
+        level = kinds[rank]
         (name,) = unit_names(release, level, np.array([unit]))
         best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
     return ", ".join(best) + (", and others" if len(found) > LIKE else "")
