@@ -691,6 +691,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "jobs are of residents if, and only if, there are no external zones": plan.population == people,
         "shares of epsilon leave nothing": sum(shares) < 1,
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
+        "secret attributes have more combinations than there is room for": plan.copies * len(places) < 2**31,
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
         "weights are below 1, or add up to 2^62": min(blocks["weight"]) > 0 and sum(blocks["weight"]) < 2**62,
@@ -981,7 +982,8 @@ def changed(plan: Plan) -> list[tuple[bool, ...]]:
     """
     blocks = plan.tables["blocks"]
     homes = [starts(blocks[table["home"]]) for table in plan.document["choices"].get("tables", [])]
-    homes = [[copy * len(plan.codes) + at for copy in range(plan.copies) for at in own] for own in homes]
+    ends_of = sorted({0, plan.copies - 1})  # the copies that the ends of the one part are in
+    homes = [[copy * len(plan.codes) + at for copy in ends_of for at in own] for own in homes]
     cuts = [sorted({*itertools.chain(*plan.cuts)}), *homes]
     begins = sorted({*plan.parts})
     last = [b - 1 for b in (*begins[1:], plan.copies * len(plan.codes))]
