@@ -129,7 +129,8 @@ def read_crosswalk(
     if polygons:
         frame = read_centroids(path, list(columns), latitude, longitude, list(asked), list(usual))
     else:
-        places: dict[str, Kind] = {latitude: "number", longitude: "number"}
+        # Of thousands no degree is.
+        places: dict[str, Kind] = {latitude: "decimal", longitude: "decimal"}
         frame = read_table(path, {**columns, **places, **asked}, optional=usual)
     named = {level: frame.pop(column) for level, column in names.items() if column in frame}
     _check_blocks(path, frame[block], [frame[level] for level in written])
@@ -320,10 +321,7 @@ def _with_external(
     added = pd.DataFrame(
         {name: [fill(area, n) for area in areas] for name, n in lengths.items()}, dtype="str"
     )
-    for (
-        name,
-        n,
-    ) in shared.items():  # what their codes do not tell has none, that no table can name it
+    for name, n in shared.items():  # what their codes do not tell has none, that no table can name it
         added[name] = added[name].where(np.array([len(area) <= n for area in areas]), "")
     finest = levels[-1] if levels else block
     refuse_any(

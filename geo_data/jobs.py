@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, SupportsInt
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = [
     "locate_blocks",
     "narrow",
     "refuse_no_jobs",
+    "refuse_too_many_jobs",
 ]
 
 SAME_JOBS = "perhaps the same jobs twice, in another order, form or compression"
@@ -205,13 +206,18 @@ def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:
     return (files,) if isinstance(files, (str, os.PathLike)) else tuple(files)
 
 
-def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: SupportsInt) -> None:
-    """Raise an `InputError` if the numbers of jobs add up to none, or to more than can be numbered."""
+def refuse_too_many_jobs(path: str | os.PathLike[str], column: str | None, jobs: float) -> None:
+    """Raise an `InputError` if there are more jobs than can be numbered."""
     most = np.iinfo(np.int32).max
-    if int(jobs) > most:
+    if jobs > most:
         rule = f"the numbers of jobs add up to more than {most:,}"
         raise InputError(path, rule, column=column, fix="split the file by state")
-    if not int(jobs):
+
+
+def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: int) -> None:
+    """Raise an `InputError` if there is no job in all files together, or more than can be numbered."""
+    refuse_too_many_jobs(path, column, jobs)
+    if not jobs:
         rule = "there is no job: there are no rows, or all numbers of jobs are 0"
         fix = "name a file, and a column, that counts jobs; copy a file again that was cut off"
         raise InputError(path, rule, column=column, fix=fix)

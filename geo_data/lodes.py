@@ -30,6 +30,7 @@ from geo_data.jobs import (
     join_records,
     locate_blocks,
     refuse_no_jobs,
+    refuse_too_many_jobs,
 )
 from geo_data.od_files import LODES_CATEGORIES
 from geo_data.tables import Kind, read_table
@@ -330,13 +331,7 @@ class LodesJobs:
         hidden = geocodes if others else ("h_geocode",)
         confidential = hidden if self.homes else None
         frame = read_table(path, columns, schema=schema, sha256=self.sha256, confidential=confidential)
-        if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
-            raise InputError(
-                path,
-                f"the counts add up to more than {np.iinfo(np.int32).max:,} jobs",
-                column="S000",
-                fix="split the file by state",
-            )
+        refuse_too_many_jobs(path, "S000", frame["S000"].astype(np.float64).sum())
         for group, names in categories.items():
             refuse_any(
                 path,

@@ -29,6 +29,7 @@ from geo_data.jobs import (
     locate_blocks,
     narrow,
     refuse_no_jobs,
+    refuse_too_many_jobs,
 )
 from geo_data.plain_texts import refuse_spellings, spellings
 from geo_data.tables import Kind, read_table
@@ -341,7 +342,7 @@ class MicrodataJobs:
             column=self.count,
             fix="name a column that counts jobs",
         )
-        refuse_no_jobs(path, self.count, max(1, min(count.sum(), 1e18)))  # those of other files may be some
+        refuse_too_many_jobs(path, self.count, count.sum())
         return frame.loc[frame.index.repeat(count.astype(np.int64))]  # the index stays the number of the row
 
     def _code(self, values: pd.Series) -> AttributeCodes:

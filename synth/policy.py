@@ -206,7 +206,7 @@ def implies(policy: str, other: str) -> bool:
     policy, other : str
         `Policy.name` of each. Of a partition's former name nobody knows which it is, so none implies it.
     """
-    if FORMER_PARTITION in (policy[: len(FORMER_PARTITION)], other[: len(FORMER_PARTITION)]):
+    if policy.startswith(FORMER_PARTITION) or other.startswith(FORMER_PARTITION):
         return False
     if policy.startswith("distance ") and other.startswith("distance "):
         (km, places), (other_km, others) = (

@@ -75,7 +75,7 @@ class Terms:
 def conflict(one: Terms, other: Terms) -> str:
     """Say why costs on two terms do not add up, by the key of the configuration, and what to do."""
     neither = "neither protects all that the other does"
-    if FORMER_PARTITION in (one.policy[: len(FORMER_PARTITION)], other.policy[: len(FORMER_PARTITION)]):
+    if one.policy.startswith(FORMER_PARTITION) or other.policy.startswith(FORMER_PARTITION):
         return (
             "privacy.policy: the name of a partition that an earlier version entered does not say which "
             "block is in which unit, so that two partitions may have it. Fix: compare plan/blocks.parquet "

@@ -235,6 +235,11 @@ def test_mistaken_places(write, read_geography, refused, mistake, wrong):
         read_geography(path)
 
 
+def test_degrees_with_three_decimals_are_no_thousands(write, read_geography):
+    geography = read_geography(write(placed([(f"{lat:.3f}", f"{lon:.3f}") for lat, lon in PLACES])))
+    assert geography.latitude.tolist() == [round(lat, 3) for lat, _ in PLACES]
+
+
 def test_all_signs_lost(write, read_geography, refused):
     """Blocks agree with each other, and not with where Rhode Island is."""
     path = write(placed([(lat, 59 + lon) for lat, lon in PLACES], "44"))

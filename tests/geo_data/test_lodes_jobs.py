@@ -246,7 +246,7 @@ def test_what_slots_have_checked_is_not_read_again(rows, demo_geography, write, 
 def test_more_jobs_than_can_be_numbered(rows, demo_geography, write, refused):
     rows[3][2] = "2147483648"
     path = write(text_of(rows))
-    with refused(path, "add up to more than 2,147,483,647 jobs", column="S000"):
+    with refused(path, "add up to more than 2,147,483,647", column="S000"):
         read_both(path, demo_geography)
 
 

@@ -7,27 +7,20 @@ from fractions import Fraction
 import numpy as np
 from scipy.sparse.csgraph import shortest_path
 
-import synth
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 from geo_data.nearness import MARGIN, nearness
 from pipelines.release.verify import Near, Plan, changed
 from synth.plan import Domains
 from synth.policy import Policy, parts_of_reach
+from synth.rationals import decimal_up
 from synth.steps import changed_together
-
-
-def text_of(km: Fraction) -> str:
-    return synth.decimal_up(km)
 
 
 def test_the_verifier_has_the_same_margin() -> None:
     """Of blocks that are farther apart than the distance by a part of it, up to all and beyond."""
-    km, radians = (
-        Fraction(1),
-        2 * np.arcsin(np.sin(0.5 / EARTH_RADIUS_KM) + MARGIN / 2 * np.linspace(0, 1.2, 25)),
-    )
+    km, chords = Fraction(1), np.sin(0.5 / EARTH_RADIUS_KM) + MARGIN / 2 * np.linspace(0, 1.2, 25)
     found = set()
-    for angle in radians:
+    for angle in 2 * np.arcsin(chords):
         places = np.array([0.0, np.degrees(angle)]), np.zeros(2)
         reach, _, _ = nearness(*places, km)
         assert Near("1", *(degrees.tolist() for degrees in places)).reach == reach.tolist()
@@ -47,7 +40,7 @@ def test_it_is_what_all_pairs_say() -> None:
         latitude[1 : n // 5] = longitude[1 : n // 5] = np.nan
         km = Fraction(int(rng.integers(1, 400)), 10)
         reach, steps, every = nearness(latitude, longitude, km)
-        alone = Near(text_of(km), latitude.tolist(), longitude.tolist())
+        alone = Near(decimal_up(km), latitude.tolist(), longitude.tolist())
         assert (alone.reach, alone.steps) == (reach.tolist(), steps)
 
         points = unit_vectors(latitude, longitude)
@@ -86,7 +79,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
             "mechanism": "geometric",
             "configuration": {
                 "jobs": {},
-                "privacy": {"policy": {"distance_km": text_of(km)}},
+                "privacy": {"policy": {"distance_km": decimal_up(km)}},
                 "release": {"implicates": 1, "implicate_source": "one-urn"},
             },
             "attributes": {},

@@ -460,6 +460,7 @@ def test_what_stands_where_a_folder_must_be_is_named(out: Path, web: Path, tmp_p
         assert f"{named} is where" in refused(lambda name=name: publish(out, tmp_path / name))
 
 
+@storage
 def test_a_folder_that_is_there_already_is_left_alone(out: Path, web: Path) -> None:
     folder = web / NAME / "1"
     shutil.copytree(out / "public", folder)
