@@ -4,8 +4,8 @@ Usage: python benchmarks/malformed.py [--every 1] [--processes 2] [--page docs/b
 
 Makes a small region with every kind of input file, and damages each file, the configuration, a plan that
 was reviewed and a release in every way listed here. Each is given to `odsynth run`, `plan` or `verify`, in a
-child with a time limit. Silent is what is accepted though the plan or the number of jobs is not that of the
-whole files. A text file cut off at the end of a line is not tried: nobody can tell.
+child with a time limit. Wrong is what is accepted though the plan or the number of jobs is not that of the
+whole files, or though it must be refused (`misreadings.py` has such cases). A text file cut off at the end of a line is not tried: nobody can tell.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+from misreadings import misreadings
 from report import fill, table, this_machine
 
 import geo_data
@@ -46,12 +47,15 @@ OUTCOMES = (
     "accepted, equal in content",
     "accepted, rows left out are in the notes",
     "accepted, the operator is warned",
-    "traceback",
-    "silent",
-    "hung",
+    "refused though right",
+    "not foreseen",
+    "ended by a signal",
+    "accepted and wrong",
+    "no answer in 30 s",
 )
-REFUSED, EQUAL, NOTED, WARNED, TRACEBACK, SILENT, HUNG = OUTCOMES
-SECONDS = 120
+REFUSED, EQUAL, NOTED, WARNED, WRONGLY, TRACEBACK, SIGNAL, SILENT, HUNG = OUTCOMES
+GOOD = REFUSED, EQUAL, NOTED, WARNED
+SECONDS = 30
 Content = tuple[str, int, list[str]]  # plan, jobs, notes
 Case = tuple[str, Callable[[Path], None]]  # kind; what it does to a folder of the files
 
@@ -405,6 +409,7 @@ def documents(below: str) -> Iterator[Case]:
     values: list[Any] = [
         "1e99999999",
         "1e9999",
+        "1e12",
         "nan",
         "1/0",
         "9" * 5000,
@@ -559,16 +564,20 @@ def content(folder: Path) -> Content:
     return certificate["plan_sha256"], certificate["totals"]["records"], notes
 
 
-def outcome(folder: Path, status: int | None, truth: Content | None) -> str:
-    """Say what became of a command."""
+def outcome(folder: Path, status: int | None, truth: Content | None, kind: str) -> str:
+    """Say what became of a command; the kind may begin with what must (`misreadings`)."""
     said = (folder / "said").read_text(encoding="utf-8", errors="replace")
     if status is None:
         return HUNG
+    if status < 0:
+        return SIGNAL
     if status == 0:
-        if truth is None:
+        if kind.startswith(("right", "numbers")):
+            return EQUAL
+        if truth is None or kind.startswith("refused"):
             return SILENT
         found = content(folder)
-        if found == truth:
+        if found == truth and not kind.startswith("told"):
             return EQUAL
         # Rows of public tables outside the geography are left out, and counted where everybody reads it.
         if found[1] == truth[1] and found[2] != truth[2]:
@@ -576,7 +585,9 @@ def outcome(folder: Path, status: int | None, truth: Content | None) -> str:
         # What depends on homes is not refused.
         return WARNED if "WARNING: " in said else SILENT
     clear = status in (1, 2) and "Error: " in said and "not foreseen" not in said and "Traceback" not in said
-    return REFUSED if clear else TRACEBACK
+    if not clear:
+        return TRACEBACK
+    return WRONGLY if kind.startswith("right") else REFUSED
 
 
 def cases() -> Iterator[tuple[str, Case, tuple[str, ...]]]:
@@ -598,6 +609,7 @@ def cases() -> Iterator[tuple[str, Case, tuple[str, ...]]]:
         yield "plan", case, ("run", "lodes.toml", "--plan", "reviewed")
     for case in (*documents("release"), *releases()):
         yield "release", case, ("verify", "public")
+    yield from misreadings()
 
 
 def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = print) -> dict[str, Counter[str]]:
@@ -625,10 +637,10 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
             shutil.copytree(whole, folder)
             damage(folder)
             done = ended(begun(folder, *command))
-            became = outcome(folder, done, truth.get(command[1]) if command[0] == "run" else None)
+            became = outcome(folder, done, truth.get(command[1]) if command[0] == "run" else None, kind)
             key = kind if what in ("configuration", "plan", "release") else f"file: {kind}"
             found.setdefault(key, Counter())[became] += 1
-            if became not in (REFUSED, EQUAL, NOTED, WARNED):
+            if became not in GOOD:
                 said = (folder / "said").read_text(encoding="utf-8", errors="replace")
                 report(f"case {number}, {what}, {kind}: {became}: {said[-300:]}")
             shutil.rmtree(folder)
@@ -653,8 +665,11 @@ def main(every: int, begin: int, processes: int, page: Path | None) -> None:
     whole = sum(found.values(), Counter())
     rows.append((f"all {whole.total():,}", *(str(whole[o]) for o in OUTCOMES)))
     text = table(["", *OUTCOMES], rows)
+    bad = [name for name in OUTCOMES if name not in GOOD]
+    counts = ", ".join(f"{whole[name]:,} {name}" for name in bad)
+    text = f"Of {whole.total():,} malformed inputs and settings: {counts}.\n\n{text}"
     print(text)
-    if whole[TRACEBACK] or whole[SILENT] or whole[HUNG]:
+    if any(whole[name] for name in bad):
         raise SystemExit("some were not refused with a message")
     if page is not None:
         fill(page, COMMAND, f"{this_machine()}\n\n{text}")

@@ -19,7 +19,8 @@ def shared_names(column: pa.ChunkedArray) -> pd.Series:
 
     Bytes are UTF-8, or else Windows-1252; a name is NaN where the column is null.
     """
-    column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
+    if column.null_count == len(column):  # of whatever type
+        column = pa.chunked_array([pa.nulls(len(column), pa.string())])
     found = in_one_dictionary(column).to_pandas()
     texts = [_decoded(name) if isinstance(name, bytes) else str(name) for name in found.cat.categories]
     place, different = pd.factorize(pd.Series(texts, dtype="str"))

@@ -33,6 +33,7 @@ PARQUET_COLUMNS = {
     "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)] * 3, pa.binary(16))),
     "boolean": pa.array([True, False, None]),
     "nothing": pa.nulls(3),
+    "lists of nothing": pa.nulls(3, pa.list_(pa.string())),
     "64 bits": pa.array([2**64 - 1, 0, 1], pa.uint64()),
     "half": pa.array([1, 2, 3], pa.float16()),
     "NaN": pa.array([1.0, math.nan, math.inf]),
