@@ -5,7 +5,8 @@ Usage: python benchmarks/malformed.py [--every 1] [--processes 2] [--page docs/b
 Makes a small region with every kind of input file, and damages each file, the configuration, a plan that
 was reviewed and a release in every way listed here. Each is given to `odsynth run`, `plan` or `verify`, in a
 child with a time limit. Wrong is what is accepted though the plan or the number of jobs is not that of the
-whole files, or though it must be refused (`misreadings.py` has such cases). A text file cut off at the end of a line is not tried: nobody can tell.
+whole files, or though it must be refused (`misreadings.py` has such cases). A text file cut off at the end of
+a line is not tried: nobody can tell.
 """
 
 from __future__ import annotations

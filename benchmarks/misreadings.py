@@ -271,7 +271,8 @@ def workplaces(spelled: Callable[[str], str]) -> Damage:
         table = jobs.groupby(["w", "age"], as_index=False)["n"].sum()
         table.assign(age=table["age"].map(spelled)).to_csv(folder / "places", index=False)
 
-    return together(apply, added('[workplaces]\nfile = "places"\ncount = "n"\n'))
+    pools = settings((r"pool_by = \[\]", 'pool_by = ["age"]'))
+    return together(apply, pools, added('[workplaces]\nfile = "places"\ncount = "n"\n'))
 
 
 def operations() -> Iterator[tuple[str, str, Damage]]:
