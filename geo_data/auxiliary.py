@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +14,8 @@ import pandas as pd
 from geo_data.arguments import expect, path_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
-from geo_data.spelling import misspelled
 from geo_data.tables import Kind, read_table
-from geo_data.vintage import other_vintage
+from geo_data.unknown_codes import misspelled, other_vintage
 
 __all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
 
@@ -299,11 +299,12 @@ def locate_units(
     """
     index, distinct = pd.factorize(codes)
     texts = pd.Series(distinct, dtype="str")
-    # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
-    for which, rule, fix in misspelled(geography, level, texts):
-        refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
     numbers = geography.locate_unit(level, texts)
-    for which, rule, fix in other_vintage(geography, level, texts, np.bincount(index), numbers >= 0):
+    for which, rule, fix in itertools.chain(
+        # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
+        misspelled(geography, level, texts),
+        other_vintage(geography, level, texts, np.bincount(index), numbers >= 0),
+    ):
         refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
     if flow is not None:
         outside = np.isin(numbers, geography.unit_of(level, geography.external_blocks))

@@ -16,8 +16,7 @@ from geo_data.arguments import paths_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import longest_prefix
 from geo_data.geography import Geography
-from geo_data.spelling import misspelled
-from geo_data.vintage import other_vintage
+from geo_data.unknown_codes import misspelled, other_vintage
 from synth.policy import FULL, Policy
 
 __all__ = [

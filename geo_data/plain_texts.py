@@ -1,4 +1,4 @@
-"""Spellings of codes, categories and identifiers: texts that look alike are one."""
+"""Plain texts: codes, categories and identifiers of workers that look alike are one."""
 
 from __future__ import annotations
 

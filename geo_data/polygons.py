@@ -22,8 +22,8 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.outliers import check_places_in_shapes
 from geo_data.plain_texts import plain_texts, refuse_spellings
-from geo_data.spelling import misspelled
 from geo_data.unit_names import clean_names
+from geo_data.unknown_codes import misspelled
 
 __all__ = ["Polygons", "read_centroids", "read_polygons"]
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from geo_data import read_crosswalk
-from geo_data.spelling import misspelled
+from geo_data.unknown_codes import misspelled
 
 HEADER = "tabblk2010,st,cty,trct,bgrp,blklatdd,blklondd\n"
 

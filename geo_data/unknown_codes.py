@@ -1,4 +1,4 @@
-"""Codes of another vintage: in areas that the geography has, parts that it does not have."""
+"""Why codes are no units of a geography: they are spelled otherwise, or of another vintage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,61 @@ import pyarrow as pa
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 
-__all__ = ["other_vintage"]
+__all__ = ["misspelled", "other_vintage"]
+
+_AS_TEXT = "keep geocodes as text in the program that wrote the file"
+_SUMMARY_LEVEL = "^[0-9]{7}US"  # begins identifiers of the United States Census Bureau
 
 # Of rows, and of blocks: a few areas may always be missing from a crosswalk or a table.
 _MOST_MISSING = 0.05
 _FEWEST = 5  # rows of an area: chance does not lose all of so many
 _CENSUS = {2, 5}  # digits of the state and the county of a census block
+
+
+def misspelled(
+    geography: Geography, level: str, codes: pd.Series
+) -> Iterator[tuple[npt.NDArray[np.bool_], str, str]]:
+    """Yield each way in which codes are spelled otherwise than those of a level.
+
+    Parameters
+    ----------
+    geography : Geography
+    level : str
+    codes : Series of str, shape (n,)
+
+    Yields
+    ------
+    which : ndarray of bool, shape (n,)
+        Codes of no unit that would be one's, or an external zone's, if they were spelled as the level's are.
+    rule, fix : str
+        As of `InputError`, of rows.
+    """
+    unknown = geography.unit_number(level, codes) < 0
+    if not unknown.any():
+        return
+    texts, longest = codes[unknown], geography.longest(level)
+    ways = [
+        (
+            texts.str.zfill(longest).where(texts.str.isdigit(), texts),
+            f"rows have {level} codes that lost their leading zeros",
+            _AS_TEXT,
+        ),
+        (
+            texts.str.lstrip("0").where(texts.str.isdigit(), texts),
+            f"rows have codes with leading zeros, which the {level} codes of the geography do not have",
+            "write them alike in both files",
+        ),
+        (
+            texts.str.replace(_SUMMARY_LEVEL, "", regex=True),
+            f"rows have codes that begin with a summary level (1400000US, say), which {level} codes do not",
+            'write the codes alone, without what ends in "US"',
+        ),
+    ]
+    for spelled, rule, fix in ways:
+        which = unknown.copy()
+        which[unknown] = (spelled != texts) & (geography.locate_unit(level, spelled) >= 0)
+        if which.any():
+            yield which, rule, fix
 
 
 def other_vintage(
