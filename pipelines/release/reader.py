@@ -42,7 +42,7 @@ from pipelines.release.layout import file_names, not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
-from pipelines.storage.errors import ShownError, blame, refuse_no_folder
+from pipelines.storage.errors import ShownError, blame, refuse_no_folder, what_is_at
 
 __all__ = [
     "PublicRelease",
@@ -537,7 +537,9 @@ def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
         )
     refuse_no_folder(target.parent, PublicReleaseError)
     if new and os.path.lexists(target):
-        raise PublicReleaseError(f"{target}: is there already. Remove it, or choose another folder")
+        raise PublicReleaseError(
+            f"{target}: {what_is_at(target)} is there already. Fix: move it away, or choose another folder"
+        )
 
 
 def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.storage.durable import private_folder, whole_folder
-from pipelines.storage.errors import refuse_no_folder
+from pipelines.storage.errors import refuse_no_folder, what_is_at
 from pipelines.views import choices
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
@@ -167,7 +167,10 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
     refuse_no_folder(to, ExportError)
     present = [to / name for name in names if os.path.lexists(to / name)]
     if present:
-        raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")
+        raise ExportError(
+            f"{present[0]}: {what_is_at(present[0])} is there already. Fix: move it away, or export to "
+            "another folder"
+        )
 
 
 _INTERVAL_WORDS = (

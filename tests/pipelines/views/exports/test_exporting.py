@@ -68,7 +68,7 @@ def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Pat
 def test_nothing_is_overwritten(public: Path, tmp_path: Path) -> None:
     export(public, ["csv"], tmp_path)
     before = {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()}
-    with pytest.raises(ExportError, match=r"csv: is there already\. Remove it"):
+    with pytest.raises(ExportError, match=r"csv: a folder .* is there already\. Fix: move"):
         export(public, ["flowmap", "csv"], tmp_path, home_level="cty")
     assert {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()} == before
     assert all_files(tmp_path) == ["csv", *sorted(f"csv/{path.name}" for path in before)]
