@@ -13,7 +13,7 @@ from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
 from pipelines.release.reader import PublicRelease
 from pipelines.views.labels import singular
 
-__all__ = ["accuracy_words", "noise_words", "percent", "table_title", "worth_showing"]
+__all__ = ["accuracy_words", "noise_warning", "percent", "table_title", "worth_showing"]
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
@@ -51,7 +51,7 @@ def worth_showing(release: PublicRelease, level: str) -> str:
     return [release.levels[0], *(one for one in upward if one not in release.noisy_levels)][-1]
 
 
-def noise_words(release: PublicRelease, home_level: str, work_level: str) -> str:
+def noise_warning(release: PublicRelease, home_level: str, work_level: str) -> str:
     """Say which tables of homes and workplaces at these levels the release calls noise; "" where none is."""
     noisy = [
         f"{one.table} ({one.loss:.0%} of jobs are expected to be counted where they are not, and "

@@ -49,9 +49,11 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
     pooled_by = plan.attributes
     if plan.numeric.record_range is None and _has(source, slots, pooled_by):
         records = read(pooled_by)
+        order = None
         with suppress(ValueError):  # other jobs have no place in the pools
-            homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
-            drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
+            order = geo_data.order_records(plan.pools, plan.geography, records)
+        if order is not None:
+            drawn["no_privacy"] = draw_without_noise(plan, records.home[order], _SEED)
     rows: list[Row] = []
     true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
     for table in sorted(workload.tables, key=lambda table: table.attributes):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.views.accuracy import noise_words, worth_showing
+from pipelines.views.accuracy import noise_warning, worth_showing
 from pipelines.views.dissolving import with_coarser
 from pipelines.views.exports.describing import column_meanings, interval_columns, provenance
 from pipelines.views.intervals.reading import PosteriorDraws
@@ -295,7 +295,7 @@ class Source:
     @cached_property
     def about(self) -> dict[str, str]:
         """What belongs to every copy of the data (`provenance`), for formats that hold metadata."""
-        noise = noise_words(self.release, self.home_level, self.work_level)
+        noise = noise_warning(self.release, self.home_level, self.work_level)
         return provenance(self.release) | ({"noise": noise} if noise else {})
 
     @cached_property

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.views.accuracy import noise_words, worth_showing
+from pipelines.views.accuracy import noise_warning, worth_showing
 from pipelines.views.commutes import Area, Side, add_travel, area_block_flows
 from pipelines.views.labels import singular, unit_names
 from synth import decimal_up
@@ -221,7 +221,7 @@ class FigureSubject:
             f"Synthetic workers, no real person. Release: {certificate.release.name}; epsilon {epsilon}, "
             f"delta {delta}."
         )
-        noise = noise_words(self.release, self.level, self.level)
+        noise = noise_warning(self.release, self.level, self.level)
         return " ".join(filter(None, ["" if certificate.for_release else "NOT FOR RELEASE.", words, noise]))
 
     @cached_property
