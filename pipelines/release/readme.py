@@ -84,6 +84,10 @@ _UNSIGNED_2 = (
     "other data of that shape, the confidential file itself among them, would pass too."
 )
 """`UNSIGNED` up to wording 2; it is not true of noisy counts, which data have to fit."""
+_UNSIGNED_3 = UNSIGNED.replace(
+    "other counts would that look as if they had such noise,", "other counts would, with noise or without,"
+)
+"""`UNSIGNED` of wording 3; it is not true of counts without noise, which are refused where they are many."""
 _NOT_THIS_COPY = (
     "in this folder. Whoever can change the data can change this copy too:\n  take the file from the project "
     "instead"
@@ -145,7 +149,8 @@ def release_readme(
         columns = _first_columns(plan)
     else:
         about = describe_plan(plan, certificate, names, named=named)
-        answers = SIGNED if signed else UNSIGNED if wording > 2 else _UNSIGNED_2
+        unsigned = {2: _UNSIGNED_2, 3: _UNSIGNED_3}.get(wording, UNSIGNED)
+        answers = SIGNED if signed else unsigned
         signature = f"\n## Who answers for it\n\n{textwrap.fill(answers, _WIDTH)}\n"
         columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
         use = f"## First steps\n\n{first_steps(plan, names, named=named, wording=wording)}\n"

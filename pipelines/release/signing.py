@@ -48,7 +48,8 @@ UNSIGNED = (
     "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
     "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says. "
     "Where there are no noisy counts, other data of that shape would pass too, the confidential file itself "
-    "among them; where there are, other counts would, with noise or without, and data that fit them."
+    "among them; where there are, other counts would that look as if they had such noise, and data that fit "
+    "them."
 )
 """What nobody answers for, in a release without a signature."""
 
