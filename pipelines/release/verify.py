@@ -103,8 +103,8 @@ def log(x: Decimal) -> Decimal:
     return ZERO if x == 1 else UP.next_plus(UP.ln(x))
 
 
-def twelve_digits(x: Fraction, digits: int = 12) -> str:
-    """Return the smallest decimal of twelve digits that is at least x, as certificates have it."""
+def rounded_up(x: Fraction, digits: int = 12) -> str:
+    """Return the smallest decimal of so many digits that is at least x; certificates have twelve."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).divide(x.numerator, x.denominator)
     return format(rounded.normalize(), "f")
 
@@ -125,7 +125,7 @@ def asked(text: Any) -> Fraction:
     """Read a number of a configuration: a decimal of at most 30 digits, or else a ratio."""
     plain = type(text) is str and re.fullmatch(r"[0-9]{1,999}(\.[0-9]{1,999})?", text)
     x = Fraction(text) if plain else ratio(text)
-    due = twelve_digits(x, 30)
+    due = rounded_up(x, 30)
     need(text == (due if Fraction(due) == x else str(x)), f"{text[:80]} is not written as odsynth writes it")
     return x
 
@@ -808,7 +808,7 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
         for c in classes:
             bound = max(bound, next((d for d in record_deltas(c, e, plan.protected) if d <= enough), ONE))
         bounds = (min(ONE, runs * bound), ONE)[: 1 + any(c.m > TERMS for c in classes)]
-        points.append({"epsilon": twelve_digits(runs * e), "delta": iter(bounds)})
+        points.append({"epsilon": rounded_up(runs * e), "delta": iter(bounds)})
     points.append(of_records(pure, ZERO))
     kind, cost = document["guarantee"], own if document["guarantee"] == "dp" else (epsilon, delta)
     fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
@@ -835,7 +835,7 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     case = str(plan.form), document["mechanism"], plan.protected, plan.population
     n, m, cuts = plan.tables["pools"]["n"], plan.tables["pools"]["m"], plan.cuts
     totals = len(n), sum(n), sum(m) * runs // plan.number, len(cuts), sum(map(len, cuts))
-    requested = {"epsilon": twelve_digits(runs * epsilon_asked), "delta": twelve_digits(runs * allowed)}
+    requested = {"epsilon": rounded_up(runs * epsilon_asked), "delta": rounded_up(runs * allowed)}
     return {
         "mechanism": document["mechanism"],
         "definition": said("definition", *case, **letters),
@@ -1025,9 +1025,8 @@ def check_noise(folder: Path, plan: Plan) -> str:
             sizes, largest, zeros = Counter[int](), Counter[int](), 0
             by = plan.document["choices"]["tables"][i - 1]["by"] if i else []
             home = ["home"] if i and len({*plan.parts}) > 1 else []
-            for *label, noisy in rows_of(
-                folder / name, [*(["work", *by] if i else ["pool"]), *home, "noisy"]
-            ):
+            columns = [*(["work", *by] if i else ["pool"]), *home, "noisy"]
+            for *label, noisy in rows_of(folder / name, columns):
                 n, k = due.pop((*label,), (0, 0))
                 need(k > 0 and len(noisy) == k, f"{name}: the rows are not the groups that the plan measures")
                 fits = all(type(y) is int and -limit <= y <= n + limit for y in noisy)
@@ -1037,13 +1036,9 @@ def check_noise(folder: Path, plan: Plan) -> str:
             need(not due, f"{name}: the rows are not the groups that the plan measures")
             for k, r in largest.items():
                 likely = r * r * (1 - p) ** 2 <= 180 * k * p or log_tail(p, k, r) >= rare
-                need(
-                    likely, f"{name}: the sum of a group has a probability below 2^-64 under the plan's noise"
-                )
+                need(likely, f"{name}: the sum of a group has a probability below 2^-64 under its noise")
             likely = log_zeros(p, sizes, zeros) >= rare
-            need(
-                likely, f"{name}: that {zeros:,} sums are exact has a probability below 2^-64 under the noise"
-            )
+            need(likely, f"{name}: that {zeros:,} sums are exact has a probability below 2^-64 under noise")
             cells += sum(k * g for k, g in sizes.items())
     return f"none of {cells:,} noisy counts and their sums is rarer than 2^-64 under the noise of the plan"
 

@@ -115,9 +115,8 @@ def test_another_copy_is_refused_and_none_is_fine(public_copy: Path) -> None:
     assert alone(public_copy) is None
 
 
-WRITTEN: dict[
-    str, tuple[list[str], list[Any]]
-] = {  # what verify.py reads, and what stands for the same number or for none
+# What verify.py reads, and what stands for the same number or for none.
+WRITTEN: dict[str, tuple[list[str], list[Any]]] = {
     "ratio": (
         ["0", "12", "43/5"],
         [
