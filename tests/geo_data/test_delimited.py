@@ -248,7 +248,7 @@ class TestTheSameJobsTwice:
     def test_files_that_share_no_pair(self, pieces: list[Path], demo_geography: Geography) -> None:
         assert len(LodesJobs(pieces, demo_geography).records()) == 600
 
-    @pytest.mark.parametrize("form", ["gzip", "reordered", "parquet", "one row"])
+    @pytest.mark.parametrize("form", ["gzip", "reordered", "parquet"])
     def test_pairs(self, pieces: list[Path], demo_geography: Geography, tmp_path: Path, form: str) -> None:
         jobs, other = pd.read_csv(pieces[0], dtype="str"), tmp_path / "other"
         match form:
@@ -258,15 +258,8 @@ class TestTheSameJobsTwice:
                 jobs[::-1].to_csv(other, index=False)
             case "parquet":
                 jobs.astype(dict.fromkeys(LODES_COLUMNS[2:-1], "int64")).to_parquet(other)
-            case "one row":
-                jobs[3:4].to_csv(other, index=False)
-        source = LodesJobs([*pieces, other], demo_geography, remarks=[])
-        if form == "one row":  # a part of a file may be of other jobs: to refuse it would tell of their homes
-            assert len(source.records()) == 600 + int(jobs["S000"][3])
-            assert ["1 pairs of home and workplace" in text for text in source.remarks or ()] == [True]
-            return
         with pytest.raises(InputError, match="the same jobs twice") as caught:
-            source.records()
+            LodesJobs([*pieces, other], demo_geography).records()
         assert caught.value.count == 1
 
     def microdata(self, geography: Geography, folder: Path, worker: bool) -> pd.DataFrame:

@@ -15,9 +15,8 @@ Refused = Callable[..., AbstractContextManager[None]]
 # Three counties each of Connecticut and Rhode Island, with four tracts of two blocks.
 COUNTIES = ("09001", "09003", "09005", "44001", "44003", "44005")
 TRACTS = tuple(f"{county}{number:06}" for county in COUNTIES for number in range(100, 500, 100))
-REGIONS = dict(
-    zip(COUNTIES, ("09110", "09120", "09130", *COUNTIES[3:]), strict=True)
-)  # of Connecticut, since 2022
+# Connecticut has planning regions in place of counties since 2022.
+REGIONS = dict(zip(COUNTIES, ("09110", "09120", "09130", *COUNTIES[3:]), strict=True))
 
 
 def _crosswalk(folder: Path, tracts: tuple[str, ...] = TRACTS) -> Geography:
@@ -106,15 +105,11 @@ class TestOtherVintage:
 @pytest.mark.parametrize(
     ("codes", "known", "level"),
     [
-        ([*COUNTIES, *(f"25{n:03}" for n in range(1, 99, 2))], 6, "cty"),  # a nation
-        (
-            [*COUNTIES, *(f"{st}{n:03}" for st in ("09", "44") for n in range(7, 99, 2))],
-            6,
-            "cty",
-        ),  # whole states
-        ([*COUNTIES[3:], "09001"], 4, "cty"),  # fewer
+        ([*COUNTIES, *(f"25{n:03}" for n in range(1, 99, 2))], 6, "cty"),
+        ([*COUNTIES, *(f"{st}{n:03}" for st in ("09", "44") for n in range(7, 99, 2))], 6, "cty"),
+        ([*COUNTIES[3:], "09001"], 4, "cty"),
         ([*TRACTS, "44001999999"], 24, "trct"),
-        ([*TRACTS, *(f"44001{n:06}" for n in range(1000, 1100))], 24, "trct"),  # more of a county
+        ([*TRACTS, *(f"44001{n:06}" for n in range(1000, 1100))], 24, "trct"),
     ],
     ids=["nation", "states", "fewer", "few unknown", "part of a county"],
 )
