@@ -217,7 +217,7 @@ class LodesJobs:
                 yield records
                 del records
             refuse_any(
-                files[0] if files else "",
+                files[0],
                 f"files are equal to another one in the jobs at every work block: {SAME_JOBS}",
                 sum(number - 1 for number in totals.values() if number > 1),
                 fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
@@ -266,8 +266,8 @@ class LodesJobs:
     @property
     def _sets(self) -> list[tuple[tuple[str | os.PathLike[str], ...], bool]]:
         """The main files and the aux files, and whether their workers live outside."""
-        aux = () if self.aux is None else files_of(self.aux)
-        return [(files_of(self.path), False), (aux, True)]
+        main = [(files_of(self.path), False)]
+        return main if self.aux is None else [*main, (files_of(self.aux), True)]
 
     @property
     def _files(self) -> list[tuple[str | os.PathLike[str], bool]]:

@@ -43,9 +43,9 @@ def check_places(path: str | os.PathLike[str], geography: Geography, levels: Seq
     levels : sequence of str
         Coarsest first, of which units do not follow from places.
     """
-    own = ~geography.is_external(np.arange(geography.n_blocks))
-    latitude, longitude = geography.latitude[own], geography.longitude[own]
-    numbers = [geography.units_of_blocks(level)[own] for level in levels]
+    inside = ~geography.is_external(np.arange(geography.n_blocks))
+    latitude, longitude = geography.latitude[inside], geography.longitude[inside]
+    numbers = [geography.units_of_blocks(level)[inside] for level in levels]
     units = [np.cumsum(np.diff(number, prepend=number[:1]) != 0) for number in numbers]
     points = unit_vectors(latitude, longitude)
     mistaken, away = _in_groups(points, units)
@@ -57,7 +57,8 @@ def check_places(path: str | os.PathLike[str], geography: Geography, levels: Seq
         if not depth and geography.longest(geography.block_level) == CENSUS_DIGITS:
             wrong |= _in_states(middles, geography.codes(levels[0])[numbers[0][first]])
         mistaken |= wrong[units[depth]]
-    return _report(path, geography, np.flatnonzero(own)[mistaken], np.flatnonzero(own)[away & ~mistaken])
+    blocks = np.flatnonzero(inside)
+    return _report(path, geography, blocks[mistaken], blocks[away & ~mistaken])
 
 
 def check_places_in_shapes(
@@ -87,11 +88,12 @@ def check_places_in_shapes(
     shape[units] = np.arange(len(units))
     blocks = np.flatnonzero(shape[geography.units_of_blocks(level)] >= 0)
     blocks = blocks[~geography.is_external(blocks)]
-    own = shape[geography.unit_of(level, blocks)]
+    shape = shape[geography.unit_of(level, blocks)]
+    middle, size = middle[shape], size[shape]
     points = unit_vectors(geography.latitude[blocks], geography.longitude[blocks])
-    far = np.maximum(_FAR_FROM_SHAPE * size[own], _FAR_KM)
-    mistaken = _mirrored(points, middle[own], size[own], far)
-    away = (_km(points, middle[own]) > far) & ~mistaken
+    far = np.maximum(_FAR_FROM_SHAPE * size, _FAR_KM)
+    mistaken = _mirrored(points, middle, size, far)
+    away = (_km(points, middle) > far) & ~mistaken
     return _report(path, geography, blocks[mistaken], blocks[away])
 
 

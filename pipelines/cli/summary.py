@@ -102,10 +102,10 @@ def ledger_account(account: Account) -> str:
     if account.releases:
         lines.append(f"  the sum is a guarantee of: {account.guarantee}")
     for entry, state in account.releases:
-        cost = (synth.decimal_up(amount or Fraction(0)) for amount in (entry.epsilon, entry.delta))
-        what = f"{entry.release}{f', {entry.period}' if entry.period else ''}"
+        period = f", {entry.period}" if entry.period else ""
+        epsilon, delta = (synth.decimal_up(paid or Fraction(0)) for paid in (entry.epsilon, entry.delta))
         lines.append(
-            f"  {entry.time[:19]}Z  {what}: epsilon {next(cost)}, delta {next(cost)}; "
+            f"  {entry.time[:19]}Z  {entry.release}{period}: epsilon {epsilon}, delta {delta}; "
             f"{Terms.of(entry.policy).words}; {state}"
         )
     return "\n".join(lines)
