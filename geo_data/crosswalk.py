@@ -143,8 +143,9 @@ def read_crosswalk(
             f"the names of the columns say that {latitude} is the longitude and {longitude} the latitude",
             fix="exchange latitude and longitude in geography, or rename the columns",
         )
-    # No region where people live is nearer to a pole: these are degrees of longitude.
-    for column, low, high in ((latitude, -60, 84), (longitude, -180, 180)):
+    # Few people live nearer to a pole (Antarctic stations): where most blocks do, these are longitudes.
+    polar = (~frame[latitude].between(-60, 84)).mean() > 0.5
+    for column, low, high in ((latitude, -60, 84) if polar else (latitude, -90, 90), (longitude, -180, 180)):
         refuse_any(
             path,
             f"coordinates are outside of {low} to {high} degrees, where people live",

@@ -264,6 +264,11 @@ def test_real_islands_are_no_mistakes(write, read_geography):
     assert "020010000001020" in note
 
 
+def test_an_antarctic_station(write, read_geography):
+    path = write(placed([(-45.87, 170.5)] * 6 + [(-77.85, 166.68)]))
+    assert read_geography(path).n_blocks == 7
+
+
 def test_coordinates_missing(write, read_geography, refused):
     rows = us_rows()
     rows[7][5] = ""
