@@ -17,6 +17,8 @@ __all__ = ["plain_texts", "refuse_spellings", "spellings"]
 # The characters of most codes, which are looked at as bytes, ten times as fast.
 _COMMON = bytes(range(ord("!"), ord("~") + 1))
 _INVISIBLE, _BLANKS = r"\p{Cf}+", r"[\p{Z}\p{Cc}]+"
+# Of scripts from Arabic to those of India, where a joiner inside of a word changes how it looks.
+_JOINED = r"([\x{600}-\x{1cff}](?:[\x{200c}\x{200d}][\x{600}-\x{1cff}])+)"
 _UNPOINTED = _COMMON.replace(b".", b"")
 _WHOLE, _DIGITS = r"^([0-9]+)\.0*$", r"\1"
 
@@ -24,19 +26,22 @@ _WHOLE, _DIGITS = r"^([0-9]+)\.0*$", r"\1"
 def plain_texts(texts: pa.LargeStringArray) -> pa.LargeStringArray:
     """Return texts in Unicode's form NFC, without invisible characters and blanks at either end.
 
-    Blanks in a row, of any kind, are one space. Where all texts are so already, they are returned themselves.
+    Blanks in a row, of any kind, are one space. Joiners stay where they are seen, as in words of Persian.
+    Where all texts are so already, they are returned themselves.
     """
     if _consist_of(texts, _COMMON):
         return texts
-    visible = pc.replace_substring_regex(texts, _INVISIBLE, "")
+    visible = pc.replace_substring_regex(texts, f"{_JOINED}|{_INVISIBLE}", r"\1")
     spaced = pc.replace_substring_regex(visible, _BLANKS, " ")
     return pc.utf8_normalize(pc.utf8_trim(spaced, " "), "NFC")
 
 
 def spellings(texts: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Return for each text the one that stands for all its spellings: plain, and 1 for "1.0"."""
+    """Return for each text the one that stands for all its spellings: plain, no joiner, 1 for "1.0"."""
     plain = plain_texts(texts)
-    return plain if _consist_of(plain, _UNPOINTED) else pc.replace_substring_regex(plain, _WHOLE, _DIGITS)
+    if _consist_of(plain, _UNPOINTED):
+        return plain
+    return pc.replace_substring_regex(pc.replace_substring_regex(plain, _INVISIBLE, ""), _WHOLE, _DIGITS)
 
 
 def _consist_of(texts: pa.LargeStringArray, characters: bytes) -> bool:

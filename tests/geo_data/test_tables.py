@@ -128,6 +128,7 @@ def test_what_is_shared_is_the_same_and_refused_alike(tmp_path, form, words, kin
     assert (rule in found[0]) if rule else (found[0] == rows)
 
 
+JOINED = "\u0645\u06cc\u200c\u0631\u0648\u062f"  # Persian, of "to go"
 SPELLED = [
     ("high", "high "),
     ("high", "high\u00a0"),
@@ -140,7 +141,7 @@ SPELLED = [
 
 @pytest.mark.parametrize("form", ["csv", "dictionary"])
 @pytest.mark.parametrize("shared", [(), ("a",)])
-@pytest.mark.parametrize(("plain", "other"), [*SPELLED, ("1", "1.0")])
+@pytest.mark.parametrize(("plain", "other"), [*SPELLED, ("1", "1.0"), (JOINED.replace("\u200c", ""), JOINED)])
 def test_two_spellings_of_a_text(tmp_path, form, shared, plain, other):
     """Public files name both, confidential ones none; where a refusal would tell of data, both are one."""
     path, rows = tmp_path / f"t.{form}", [other, "low", plain, other]
@@ -162,6 +163,13 @@ def test_two_spellings_of_a_text(tmp_path, form, shared, plain, other):
 @pytest.mark.parametrize(("plain", "other"), SPELLED)
 def test_one_spelling_of_a_text_is_read_plain(write, plain, other):
     assert read_table(write(f"a\n{other}\n"), {"a": "code"})["a"].tolist() == [plain]
+
+
+@pytest.mark.parametrize(
+    "word", [JOINED, "\u0dc1\u0dca\u200d\u0dbb\u0dd3", "\u0915\u094d\u200d\u0937\u200d\u092f"]
+)
+def test_joiners_that_are_seen_stay(write, word):
+    assert read_table(write(f"a\n{word}\u200d\n"), {"a": "label"})["a"].tolist() == [word]
 
 
 def test_spellings_of_no_row_and_numbers_with_fractions_are_no_fault(tmp_path):
