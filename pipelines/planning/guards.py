@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from geo_data.distance import distance_km
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.od_files import OdName, od_name
@@ -28,6 +29,9 @@ __all__ = [
     "refuse_other_names",
     "refuse_other_states",
 ]
+
+
+_ABROAD_KM = 3000  # from a state: sectors of Brazil have codes like census blocks
 
 
 def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> None:
@@ -158,9 +162,14 @@ def refuse_other_states(config: ReleaseConfig, geography: Geography) -> None:
     ------
     ConfigError
     """
-    own = geography.block_codes.filter(pa.array(~geography.is_external(np.arange(geography.n_blocks))))
+    inside = ~geography.is_external(np.arange(geography.n_blocks))
+    own = geography.block_codes.filter(pa.array(inside))
     states = set(pc.unique(pc.utf8_slice_codeunits(own, 0, 2)).to_pylist())
     if not states <= STATES.keys() or pc.any(pc.not_equal(pc.utf8_length(own), CENSUS_DIGITS)).as_py():
+        return
+    middle = [np.median(degrees[inside]) for degrees in (geography.latitude, geography.longitude)]
+    centres = np.array([(STATES[state].latitude, STATES[state].longitude) for state in states])
+    if distance_km(*middle, *centres.T).min() > _ABROAD_KM:
         return
     named = [("release.state", config.release.state)]
     if crosswalk := re.fullmatch(r"([a-z]{2})_xwalk\..*", config.geography.file.name, re.IGNORECASE):

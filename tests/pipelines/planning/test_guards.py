@@ -186,3 +186,11 @@ def test_a_state_has_blocks_in_the_crosswalk(small_config: Configs, tmp_path: Pa
         refuse_other_states(small_config({"release.state": "ct", "geography.file": crosswalk}), geography)
     for state in ("ri", "new_england"):
         refuse_other_states(small_config({"release.state": state}), geography)
+
+
+def test_sectors_of_brazil_are_no_census_blocks(small_config: Configs, tmp_path: Path) -> None:
+    """Those of Par\u00e1 (PA, 15) have as many digits, and begin as those of Hawaii do."""
+    crosswalk = tmp_path / "pa_xwalk.csv"
+    crosswalk.write_text("block,lat,lon\n150140205000001,-1.45,-48.49\n150140205000002,-1.46,-48.5\n")
+    geography = geo_data.read_crosswalk(crosswalk, block="block", levels=(), latitude="lat", longitude="lon")
+    refuse_other_states(small_config({"release.state": "pa", "geography.file": crosswalk}), geography)
