@@ -20,6 +20,7 @@ from geo_data.unknown_codes import misspelled, other_vintage
 from synth.policy import FULL, Policy
 
 __all__ = [
+    "FEW_JOBS",
     "SAME_JOBS",
     "Files",
     "JobRecords",
@@ -38,6 +39,8 @@ __all__ = [
 SAME_JOBS = "perhaps the same jobs twice, in another order, form or compression"
 """What files mean whose jobs are alike but for homes, which are not looked at: whether a run is refused must
 not depend on them."""
+FEW_JOBS = 10
+"""Of a file, which may be those of another by chance: two employers of one person at one place, say."""
 
 _PARTS = 64  # in which hashes are counted: what is sorted at a time is small beside all
 

@@ -19,6 +19,7 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.jobs import (
+    FEW_JOBS,
     SAME_JOBS,
     AttributeCodes,
     Files,
@@ -204,7 +205,7 @@ class LodesJobs:
                 inside = records.work[records.work >= 0]
                 jobs = np.bincount(inside, minlength=seen.size)
                 seen += (jobs > 0) & (seen < 2)
-                if inside.size:  # files without jobs are alike
+                if inside.size > FEW_JOBS:  # others may be alike by chance
                     own = np.flatnonzero(jobs)
                     totals[hashlib.sha256(np.stack([own, jobs[own]]).tobytes()).hexdigest()] += 1
                 total += len(records)

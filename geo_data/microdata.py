@@ -16,6 +16,7 @@ from geo_data.arguments import expect, texts_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
+    FEW_JOBS,
     SAME_JOBS,
     AttributeCodes,
     Files,
@@ -254,8 +255,10 @@ class MicrodataJobs:
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
         )
         # Rows of different jobs may be equal, but not all of a file; few have the workplaces of another.
-        copies = (path for path, own in zip(files, works, strict=False) if own[0] and works.count(own) > 1)
-        same += [self._digest(path, others) for path in copies]
+        alike = [(path, own[0]) for path, own in zip(files, works, strict=False) if works.count(own) > 1]
+        same += [self._digest(path, others) for path, jobs in alike if jobs > FEW_JOBS]
+        if self.remarks is not None and any(0 < jobs <= FEW_JOBS for _, jobs in alike):
+            self.remarks.append(f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}?")
         refuse_any(
             files[0],
             f"{'rows' if workers else 'tables'} are, but for homes, in several files: {SAME_JOBS}",

@@ -290,6 +290,14 @@ def test_files_are_compared_without_homes(frame, write, demo_geography, refused,
         assert len(jobs.records()) == len(jobs.slots()) == 40 + len(again)
 
 
+def test_small_files_may_be_alike(frame, write, demo_geography):
+    """Two employers of one person each: nothing says that they are one."""
+    paths = [write(frame[:1].to_csv(index=False), f"{i}.csv") for i in range(2)]
+    jobs = source(paths, demo_geography, attributes=("mode",), remarks=[])
+    assert len(jobs.records()) == 2
+    assert ["small files" in text for text in jobs.remarks] == [True]
+
+
 def test_no_job_in_any_file_is_refused(frame, write, demo_geography, refused):
     paths = [write(frame[:0].to_csv(index=False), f"{i}.csv") for i in range(2)]
     for read in (MicrodataJobs.slots, MicrodataJobs.records):
