@@ -61,7 +61,7 @@ def noise_warning(release: PublicRelease, home_level: str, work_level: str) -> s
     ]
     if not noisy:
         return ""
-    return f"NOISE, as the release itself says: {'; '.join(noisy)}. Choose a coarser level for conclusions."
+    return f"NOISE, as the release itself says: {'; '.join(noisy)}. Draw no conclusions from these tables."
 
 
 @cache
