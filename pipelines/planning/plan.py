@@ -123,7 +123,7 @@ def _digest_of_codes(geography: Geography, level: str) -> str:
 
 
 def _digest_of_blocks(geography: Geography, level: str) -> str:
-    """Return a digest of all blocks with their units, by code: the same whatever other levels there are."""
+    """Return a digest of all blocks with their units: the same whatever other levels there are."""
     blocks, of_block = geography.block_codes, pa.array(geography.units_of_blocks(level))
     own_unit = level == geography.block_level
     units = blocks if own_unit else pa.array(geography.codes(level), blocks.type)
@@ -137,6 +137,8 @@ def _digest_of_blocks(geography: Geography, level: str) -> str:
         text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
         digest.update(b"\n" if start else b"")
         digest.update(text[0].as_buffer())
+    for zone in geography.external_zones:  # the code of its block does not tell how much of it is its own
+        digest.update(f"\n{zone}".encode())
     return digest.hexdigest()
 
 

@@ -867,7 +867,8 @@ def policy_of(plan: Plan) -> tuple[Document, dict[str, str]]:
     elif plan.level:
         kind, numbers = "parts", {"partition": plan.level, "parts": parts}
         above = levels[: levels.index(plan.level) + 1]
-        lines = {n: ["\t".join(pair) for pair in sorted(zip(plan.codes, blocks[n]))] for n in above}
+        pairs = {n: sorted(zip(plan.codes, blocks[n])) for n in above}
+        lines = {n: [*map("\t".join, own), *plan.zones] for n, own in pairs.items()}
         earlier = {n: [*dict.fromkeys(blocks[n])] for n in above}  # a name that some releases have
         names = {"L": f'"{plan.level}"'}
     else:

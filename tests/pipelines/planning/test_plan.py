@@ -474,3 +474,17 @@ def test_the_name_of_a_partition_covers_every_block_with_its_unit(monkeypatch: p
     assert partition("abdce", cty="AABBB") == county
     monkeypatch.setattr(plan, "_HASHED_BLOCKS", 2)
     assert partition("abcde", cty="AABBB", ward="PPQQR") == ward
+
+
+def test_the_name_of_a_partition_covers_how_much_an_external_zone_is(tmp_path: Path) -> None:
+    """The code of its block is c19 in each, and a home in c11 is in its part, or in that of c."""
+    path, places = tmp_path / "crosswalk.csv", {"latitude": "y", "longitude": "x"}
+    path.write_text("cty,block,y,x\na1,a11,1,1\na9,a91,1,1.1\n")
+    names = set()
+    for zones in (["c", "c1"], ["c", "c19"], ["c", "c1"][::-1]):
+        geography = geo_data.read_crosswalk(
+            path, levels=["cty"], block="block", external_zones=zones, **places
+        )
+        assert list(geography.blocks) == ["a11", "a91", "c19", "c99"]
+        names.add(partition_name("cty", geography))
+    assert len(names) == 2
