@@ -138,7 +138,7 @@ def debits_of(entries: list[Entry], data_set: str, period: str | None) -> list[E
         for entry in entries
         if entry.kind == "debit"
         and look_alike(entry.data_set or "", data_set)
-        and period in (None, entry.period)
+        and (period is None or look_alike(entry.period or "", period))
     ]
 
 
@@ -181,9 +181,14 @@ def budgets_of_debit(
     """
     if total is not None and (total.period is not None or budget.period is None):
         raise LedgerError("a budget for ever is stated beside that of a period. Fix: name the period")
-    if budget.period is not None and total is None:
-        total = last_budgets(entries).get((data_set, None))
-    return [budget] if total is None else [budget, total]
+    if total is not None:
+        return [budget, total]
+    ever = [
+        limit
+        for (name, period), limit in last_budgets(entries).items()
+        if period is None and look_alike(name, data_set)
+    ]
+    return [budget, *(ever if budget.period is not None else [])]
 
 
 def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], terms: Terms) -> Terms:

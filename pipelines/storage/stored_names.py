@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 
 __all__ = ["LONGEST_NAME", "look_alike", "one_form", "stored_name"]
 
@@ -47,9 +47,13 @@ def look_alike(one: str, other: str) -> bool:
 
 @cache
 def _skeleton(text: str) -> str:
-    stand_for = _prototypes()
-    text = _INVISIBLE.sub("", unicodedata.normalize("NFKD", text))  # K for letters of full width
-    return unicodedata.normalize("NFD", "".join(stand_for.get(letter, letter) for letter in text))
+    stand_for, letters_of = _prototypes(), partial(unicodedata.normalize, "NFKD")  # K for full width
+    # By K an accent alone is a blank with a mark.
+    text = "".join(stand_for.get(each, each) if letters_of(each)[0] == " " else each for each in text)
+    text = letters_of(_INVISIBLE.sub("", letters_of(text)))
+    while (alike := letters_of("".join(stand_for.get(each, each) for each in text))) != text:
+        text = alike  # what stands for a letter may have letters for which others stand
+    return " ".join(text.split())
 
 
 @cache

@@ -9,6 +9,7 @@ import json
 import stat
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pipelines.ledger import ledger as ledger_module
 from pipelines.ledger.budgets import PolicyError
 from pipelines.ledger.ledger import Budget, Debit, Ledger, LedgerError, OverBudgetError
 from pipelines.ledger.terms import ANYWHERE, Terms
+from pipelines.storage.stored_names import look_alike
 
 PLAN, OTHER_PLAN = "a" * 64, "b" * 64
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -253,6 +255,7 @@ def test_names_that_are_refused(ledger: Ledger) -> None:
         "jobs \uff12\uff10\uff11\uff19",
         "j\u043ebs 2019",  # Cyrillic
         "jobs 2O19",
+        "jobs  2019",
     ],
 )
 def test_a_name_that_looks_the_same_gets_no_budget_of_its_own(ledger: Ledger, other: str) -> None:
@@ -297,6 +300,29 @@ def test_a_ledger_that_has_both_spellings_counts_both(
         pay(ledger, "1", data_set="jobs")
     with pytest.raises(LedgerError, match="spelled otherwise"):
         pay(ledger, "0", data_set="j\u043ebs")
+
+
+def test_a_budget_that_was_entered_in_another_spelling_still_binds(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = partial(Budget, Fraction(3), Fraction(1, 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "check_spelling", lambda *_: None)  # as earlier versions
+        pay(ledger, "1", data_set="jobs", budget=of("2019"))
+        pay(ledger, "1", data_set="j\u043ebs", budget=of("\uff12019"), total=of())
+    assert ledger.spent("jobs", "2019")[0] == 2
+    with pytest.raises(OverBudgetError, match="for 2019"):
+        pay(ledger, "2", data_set="jobs", budget=of("2019"))
+    with pytest.raises(OverBudgetError, match="for ever"):
+        pay(ledger, "2", data_set="jobs", budget=of("2020"))
+    pay(ledger, "1", data_set="jobs", budget=of("2020"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("C\u00f4te d'Or", "C\u00f4te d\u00b4Or"), ("\u0111", "d\u0335"), ("\u00a9", "C")]
+)
+def test_what_stands_for_a_letter_is_looked_up_too(one: str, other: str) -> None:
+    assert look_alike(one, other)
 
 
 def test_amounts_that_are_refused(ledger: Ledger) -> None:
