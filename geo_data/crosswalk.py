@@ -143,12 +143,12 @@ def read_crosswalk(
             f"the names of the columns say that {latitude} is the longitude and {longitude} the latitude",
             fix="exchange latitude and longitude in geography, or rename the columns",
         )
-    # Few people live nearer to a pole (Antarctic stations): where most blocks do, these are longitudes.
+    # Few people live nearer to a pole (Antarctic stations): where most blocks are, these are longitudes.
     polar = (~frame[latitude].between(-60, 84)).mean() > 0.5
     for column, low, high in ((latitude, -60, 84) if polar else (latitude, -90, 90), (longitude, -180, 180)):
         refuse_any(
             path,
-            f"coordinates are outside of {low} to {high} degrees, where people live",
+            f"coordinates are outside of {low} to {high} degrees",
             ~frame[column].between(low, high),
             column=column,
             fix="give WGS84 degrees, and latitude and longitude in the right order",
