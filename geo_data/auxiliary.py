@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -299,12 +298,12 @@ def locate_units(
     """
     index, distinct = pd.factorize(codes)
     texts = pd.Series(distinct, dtype="str")
+    # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
+    for which, rule, fix in misspelled(geography, level, texts):
+        refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
     numbers = geography.locate_unit(level, texts)
-    for which, rule, fix in itertools.chain(
-        # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
-        misspelled(geography, level, texts),
-        other_vintage(geography, level, texts, np.bincount(index), numbers >= 0),
-    ):
+    for which, rule, fix in other_vintage(geography, level, texts, np.bincount(index), numbers >= 0):
+        fix += "; if both are of one, leave out the rows of units that the crosswalk does not have"
         refuse_any(path, rule, pd.Series(which[index], codes.index), column=column, fix=fix)
     if flow is not None:
         outside = np.isin(numbers, geography.unit_of(level, geography.external_blocks))

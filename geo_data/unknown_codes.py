@@ -125,8 +125,7 @@ def other_vintage(
                 f"rows are in areas of the geography but in none of its {level} units, of which others have "
                 "no row: codes of another vintage? LODES7 has blocks of 2010, LODES8 those of 2020, and "
                 "Connecticut planning regions since 2022",
-                "use the file of the vintage of the crosswalk, or the crosswalk of that of the file; if they "
-                "are of one, and the file has some areas only, leave out rows of units outside the crosswalk",
+                "use the file of the vintage of the crosswalk, or the crosswalk of that of the file",
             )
             return
 
