@@ -34,7 +34,7 @@ def test_fixed_point_rule(tmp_path_factory, weight, n):
     from geo_data import read_crosswalk
 
     folder = tmp_path_factory.mktemp("w")
-    (folder / "x.csv").write_text("b,a,y,x\n" + "".join(f"b{i},A,0,0\n" for i in range(n)))
+    (folder / "x.csv").write_text("b,a,y,x\n" + "".join(f"b{i},A,0,1\n" for i in range(n)))
     (folder / "w.csv").write_text(f"GEOID,POP10\nA,{weight}\n")
     geography = read_crosswalk(folder / "x.csv", block="b", levels=("a",), latitude="y", longitude="x")
     exact = Fraction(weight) * 10**6 / n
