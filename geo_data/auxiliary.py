@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from geo_data.arguments import expect, path_of
-from geo_data.errors import InputError, refuse_any
+from geo_data.errors import InputError, first_codes, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import Kind, read_table
 from geo_data.unknown_codes import misspelled, other_vintage
@@ -324,7 +324,7 @@ def _refuse_totals(
             if len(parts) and sums[total] >= _TOTAL * parts.sum():
                 raise InputError(
                     path,
-                    f"{total} seems to be the total of {parts.index[0]} and others, which would count twice",
+                    f"{total} seems to be the total of {first_codes([*parts.index])}: both would count",
                     column=column,
                     fix="leave out the rows of totals, or those of their parts; if it is an area of its own, "
                     "name it in geography.external_zones",

@@ -104,10 +104,10 @@ def other_vintage(
     """
     if known.all():
         return
-    own, blocks, lengths = _own(geography, level)
-    unknown = ~known & codes.str.len().isin(own.str.len().unique()).to_numpy()  # others are of no level
+    units, blocks, lengths = _units_inside(geography, level)
+    unknown = ~known & codes.str.len().isin(units.str.len().unique()).to_numpy()  # others are of no level
     for short, long in itertools.pairwise((*lengths, None)):
-        areas, parts = own.str[:short], own.str[:long]
+        areas, parts = units.str[:short], units.str[:long]
         area, part = codes.str[:short], codes.str[:long]
         inside = area.isin(areas.unique()).to_numpy()
         lost = inside & ~part.isin(parts.unique()).to_numpy() & unknown
@@ -130,7 +130,7 @@ def other_vintage(
             return
 
 
-def _own(geography: Geography, level: str) -> tuple[pd.Series, npt.NDArray[np.int64], list[int]]:
+def _units_inside(geography: Geography, level: str) -> tuple[pd.Series, npt.NDArray[np.int64], list[int]]:
     """Return codes of a level, blocks of each, and lengths of the two coarsest areas that codes tell."""
     nested = level not in geography.non_nesting_areas
     starts = geography.starts(level if nested else geography.block_level)
