@@ -38,8 +38,8 @@ class Policy:
     name : str
         The policy with what it is about, so that two releases have the same name where, and only where, they
         have the same neighbours: "full"; "parts " with a level and all above it, each with a digest of
-        every block with its unit; "distance ", kilometres, a colon and a digest of the places of all blocks;
-        or "attribute " with each secret attribute and a digest of its categories.
+        every block with its unit, and of the external zones; "distance ", kilometres, a colon and a digest of
+        the places of all blocks; or "attribute " with each secret attribute and a digest of its categories.
     parts : ndarray of int32, shape (n_parts,)
         First block of each part, rising from 0. One part is all blocks.
     reach : ndarray of int32, shape (n_blocks,), optional
