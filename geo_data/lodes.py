@@ -206,8 +206,8 @@ class LodesJobs:
                 jobs = np.bincount(inside, minlength=seen.size)
                 seen += (jobs > 0) & (seen < 2)
                 if inside.size > FEW_JOBS:  # others may be alike by chance
-                    own = np.flatnonzero(jobs)
-                    totals[hashlib.sha256(np.stack([own, jobs[own]]).tobytes()).hexdigest()] += 1
+                    blocks = np.flatnonzero(jobs)
+                    totals[hashlib.sha256(np.stack([blocks, jobs[blocks]]).tobytes()).hexdigest()] += 1
                 total += len(records)
                 if not len(records):
                     self._remark(f"{path}: the file has no jobs. Was it cut off?")

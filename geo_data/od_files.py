@@ -62,10 +62,10 @@ class OdName(NamedTuple):
 def od_name(path: str | os.PathLike[str]) -> OdName | None:
     """Return what the name of a file says of its jobs, None where it is of another form."""
     form = r"([a-z0-9_]+)_od_(main|aux)_(JT[0-9]{2})_([0-9]{4})(?:\..*)?"
-    found = re.fullmatch(form, Path(path).name, re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(form, Path(path).name, re.IGNORECASE)
+    if match is None:
         return None
-    state, part, job_type, year = found.groups()
+    state, part, job_type, year = match.groups()
     return OdName(state.lower(), part.lower(), job_type.upper(), int(year))
 
 

@@ -73,17 +73,17 @@ def refuse_spellings(
     shown : bool
         Name two of them, as those of public files may be.
     """
-    found = pd.Series(spellings(texts).to_pylist(), dtype="str")
-    used = found if rows is None else found.iloc[np.unique(rows)]
+    forms = pd.Series(spellings(texts).to_pylist(), dtype="str")
+    used = forms if rows is None else forms.iloc[np.unique(rows)]
     several = used[used.duplicated(keep=False)]
     if several.empty:
         return
     pair = several.index[several == several.iloc[0]][:2].tolist()
-    one, other = texts.take(pa.array(pair)).to_pylist()
+    first, second = texts.take(pa.array(pair)).to_pylist()
     raise InputError(
         path,
         "texts are spelled in several ways, which differ in blanks, invisible characters, Unicode form or "
-        '".0" only' + (f": {one!a} and {other!a}" if shown else ""),
+        '".0" only' + (f": {first!a} and {second!a}" if shown else ""),
         column=column,
         count=several.nunique(),
         where="" if rows is None else lines_of([int(np.argmax(rows == each)) for each in pair], path),

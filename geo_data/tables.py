@@ -156,10 +156,11 @@ def read_table(
         note_rows(path, 0)
         return _no_rows(columns, shared)
     note_rows(path, table.num_rows)
-    found = {}
-    for name, kind in columns.items():
-        found[name] = _values(path, name, kind, table[name], name in shared, confidential)
-    return pd.DataFrame(found)
+    read = {
+        name: _values(path, name, kind, table[name], name in shared, confidential)
+        for name, kind in columns.items()
+    }
+    return pd.DataFrame(read)
 
 
 def _with(
@@ -406,8 +407,8 @@ def _values(
             if name not in (confidential or ()):
                 refuse_spellings(path, name, distinct, rows, shown=confidential is None)
                 forms = plain
-            of_text, found = pd.factorize(forms.to_pandas())
-            texts = pd.Series(pd.Categorical.from_codes(of_text[rows], pd.Index(found, dtype="str")))
+            of_text, distinct_forms = pd.factorize(forms.to_pandas())
+            texts = pd.Series(pd.Categorical.from_codes(of_text[rows], pd.Index(distinct_forms, dtype="str")))
             return texts if shared else texts.astype("str")
     text = column.cast(pa.large_string()).to_pandas().astype("str")
     if index is not None:

@@ -148,8 +148,8 @@ def record_share(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Frac
         If `records` is below 1 or above 1,000.
     """
     epsilon, delta = _of_records(epsilon, delta, records)
-    one = min(exact(decimal_down(epsilon / records)), Fraction(MAX_EPSILON))
-    return one, exact(decimal_down(delta / _group_factor(one, records)))
+    share = min(exact(decimal_down(epsilon / records)), Fraction(MAX_EPSILON))
+    return share, exact(decimal_down(delta / _group_factor(share, records)))
 
 
 def _of_records(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:

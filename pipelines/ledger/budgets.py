@@ -199,16 +199,17 @@ def check_terms(entries: list[Entry], data_set: str, budgets: list[Budget], term
     total = terms
     for limit in budgets:
         paid = debits_of(entries, data_set, limit.period)
-        every = [terms, *_terms_of(paid)]
-        if (found := Terms.of_sum(every)) is not None:
-            total = found
+        summed = [terms, *_terms_of(paid)]
+        if (common := Terms.of_sum(summed)) is not None:
+            total = common
             continue
         labels = ["this release", *(f"entry {entry.entry}" for entry in paid)]
-        first, last = dict(zip(every[::-1], labels[::-1], strict=True)), dict(zip(every, labels, strict=True))
-        pairs = combinations_with_replacement(dict.fromkeys(every), 2)
-        one, other = next(pair for pair in pairs if Terms.of_sum(pair) is None)
+        # Two debits on equal terms need not add up either.
+        first, last = (dict(zip(summed[::way], labels[::way], strict=True)) for way in (-1, 1))
+        pairs = combinations_with_replacement(dict.fromkeys(summed), 2)
+        pair = next(pair for pair in pairs if Terms.of_sum(pair) is None)
         raise PolicyError(
-            f"{data_set}: what {first[one]} and {last[other]} cost does not add up. {conflict(one, other)}"
+            f"{data_set}: what {first[pair[0]]} and {last[pair[1]]} cost does not add up. {conflict(*pair)}"
         )
     return total
 

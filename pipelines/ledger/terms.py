@@ -44,22 +44,22 @@ class Terms:
         return cls(found[1], found[2], int(found[3]))
 
     @classmethod
-    def of_sum(cls, every: Sequence[Terms]) -> Terms | None:
+    def of_sum(cls, summed: Sequence[Terms]) -> Terms | None:
         """Return what the sum of costs on such terms is a guarantee of; None if that is nothing with a name.
 
         The policy is one that all others imply. Of homes that lie inside the geography of each release all
         costs are bounds; whose jobs a debit was about that does not say so, nobody knows.
         """
-        if len(every) == 1:
-            return every[0]
-        policies = dict.fromkeys(terms.policy for terms in every)
+        if len(summed) == 1:
+            return summed[0]
+        policies = dict.fromkeys(terms.policy for terms in summed)
         common = (name for name in policies if all(synth.implies(other, name) for other in policies))
-        homes = {terms.homes for terms in every}
+        homes = {terms.homes for terms in summed}
         inside = homes - {ANYWHERE, None}
         if len(inside) > 1 or (policy := next(common, None)) is None:
             return None
         where = None if None in homes else next(iter(inside), ANYWHERE)
-        return cls(policy, where, min(terms.records for terms in every))
+        return cls(policy, where, min(terms.records for terms in summed))
 
     def __str__(self) -> str:
         return f"{self.policy}; homes {self.homes}; records {self.records}" if self.homes else self.policy

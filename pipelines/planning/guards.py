@@ -95,14 +95,14 @@ def refuse_other_names(config: ReleaseConfig) -> None:
         Names each difference.
     """
     problems: dict[str, list[str]] = {}
-    for key, path, found, expected in _named_files(config):
-        other = [
+    for key, path, stated, expected in _named_files(config):
+        differences = [
             f"{field.replace('_', ' ')} {has}, not {wanted}"
-            for field, has, wanted in zip(OdName._fields, found, expected, strict=True)
+            for field, has, wanted in zip(OdName._fields, stated, expected, strict=True)
             if has != wanted
         ]
-        if other:
-            problems.setdefault(key, []).append(f"{path.name} is by its name of {', '.join(other)}")
+        if differences:
+            problems.setdefault(key, []).append(f"{path.name} is by its name of {', '.join(differences)}")
     lines = [
         f"{key}: {first}{f' ({len(more)} more files differ, too)' if more else ''}; name the files of these "
         "jobs, or correct the configuration"
@@ -135,15 +135,15 @@ def _named_files(config: ReleaseConfig) -> Iterator[tuple[str, Path, OdName, OdN
     if config.workplaces:  # of main and aux, and of any one year
         keys["workplaces.file"] = config.workplaces.file, ""
     for key, (named, part) in keys.items():
-        found = [(path, name) for path in (expand(named) if named else ()) if (name := od_name(path))]
-        for path, name in found:
+        paths = [(path, name) for path in (expand(named) if named else ()) if (name := od_name(path))]
+        for path, name in paths:
             # Any other text may stand for several states.
             states = {name.state, release.state} <= POSTAL_CODES.keys()
             expected = OdName(
                 release.state if states else name.state,
                 part or name.part,
                 release.job_type,
-                release.year if part else found[0][1].year,
+                release.year if part else paths[0][1].year,
             )
             yield key, path, name, expected
     for i, table in enumerate(config.auxiliary, start=1):
@@ -163,9 +163,9 @@ def refuse_other_states(config: ReleaseConfig, geography: Geography) -> None:
     ConfigError
     """
     inside = ~geography.is_external(np.arange(geography.n_blocks))
-    own = geography.block_codes.filter(pa.array(inside))
-    states = set(pc.unique(pc.utf8_slice_codeunits(own, 0, 2)).to_pylist())
-    if not states <= STATES.keys() or pc.any(pc.not_equal(pc.utf8_length(own), CENSUS_DIGITS)).as_py():
+    blocks = geography.block_codes.filter(pa.array(inside))
+    states = set(pc.unique(pc.utf8_slice_codeunits(blocks, 0, 2)).to_pylist())
+    if not states <= STATES.keys() or pc.any(pc.not_equal(pc.utf8_length(blocks), CENSUS_DIGITS)).as_py():
         return
     middle = [np.median(degrees[inside]) for degrees in (geography.latitude, geography.longitude)]
     centres = np.array([(STATES[state].latitude, STATES[state].longitude) for state in states])
