@@ -21,7 +21,7 @@ _SUMMARY_LEVEL = "^[0-9]{7}US"  # begins identifiers of the United States Census
 # Of rows, and of blocks: a few areas may always be missing from a crosswalk or a table.
 _MOST_MISSING = 0.05
 _FEWEST = 5  # rows of an area: chance does not lose all of so many
-_CENSUS = {2, 5}  # digits of the state and the county of a census block
+_CENSUS = {2, 5, 11}  # digits of the state, the county and the tract of a census block
 
 
 def misspelled(
@@ -80,9 +80,9 @@ def other_vintage(
     """Yield, once at most, codes of units that the geography seems to have by other codes.
 
     A code that begins like an area of the geography should go on like one of its parts. Where more than 5 %
-    of such rows do not, and parts with more than 5 % of the blocks of these areas have no row, table and
-    crosswalk divide them in other ways; so they do where all rows of a coarsest area are lost. Of a crosswalk
-    of some parts of an area these have rows.
+    of such rows do not, and in areas that lose so many, parts with more than 5 % of all blocks have no row,
+    table and crosswalk divide them in other ways; so they do where all rows of a coarsest area are lost. Of a
+    crosswalk of some parts of an area these have rows.
 
     Parameters
     ----------
@@ -112,13 +112,15 @@ def other_vintage(
         inside = area.isin(areas.unique()).to_numpy()
         lost = inside & ~part.isin(parts.unique()).to_numpy() & unknown
         there, found = areas.isin(area.unique()).to_numpy(), parts.isin(part.unique()).to_numpy()
+        of_area = pd.DataFrame({"lost": rows * lost, "all": rows}).groupby(area.to_numpy()).sum()
+        divided = areas.isin(of_area.index[of_area["lost"] > _MOST_MISSING * of_area["all"]]).to_numpy()
         if (
             rows[lost].sum() <= _MOST_MISSING * rows[inside].sum()
-            or blocks[there & ~found].sum() <= _MOST_MISSING * blocks[there].sum()
+            or blocks[divided & ~found].sum() <= _MOST_MISSING * blocks[there].sum()
         ):
             lost &= (short == lengths[0]) & ~area.isin(areas[found].unique()).to_numpy()
-            of_area = pd.Series(rows * lost).groupby(area.to_numpy()).transform("sum")
-            lost &= of_area.ge(_FEWEST).to_numpy()
+            lost_here = pd.Series(rows * lost).groupby(area.to_numpy()).transform("sum")
+            lost &= lost_here.ge(_FEWEST).to_numpy()
         if lost.any():
             yield (
                 lost,
@@ -131,7 +133,7 @@ def other_vintage(
 
 
 def _units_inside(geography: Geography, level: str) -> tuple[pd.Series, npt.NDArray[np.int64], list[int]]:
-    """Return codes of a level, blocks of each, and lengths of the two coarsest areas that codes tell."""
+    """Return codes of a level, blocks of each, and lengths of the three coarsest areas that codes tell."""
     nested = level not in geography.non_nesting_areas
     starts = geography.starts(level if nested else geography.block_level)
     at = starts[~geography.is_external(starts)]
@@ -147,6 +149,6 @@ def _units_inside(geography: Geography, level: str) -> tuple[pd.Series, npt.NDAr
             lengths = lengths | {length}
     least = codes.str.len().min()
     agree = {n: codes.str[:n] == blocks.str[:n] for n in sorted(lengths) if n < least}
-    told = [n for n, same in agree.items() if same.mean() >= 1 - _MOST_MISSING][:2]
+    told = [n for n, same in agree.items() if same.mean() >= 1 - _MOST_MISSING][:3]
     same = agree[told[-1]] if told else codes.notna()
     return codes[same], size[same], told

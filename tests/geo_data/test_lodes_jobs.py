@@ -306,7 +306,7 @@ class TestGeocodes:
     def test_other_vintage(self, rows, demo_geography, write, refused, position, column):
         changed = rows[: len(rows) // 10]
         for number, row in enumerate(changed):
-            row[position] = row[position][:5] + f"9999{number:06d}"
+            row[position] = row[position][:11] + f"9{number:03d}"
         path = write(text_of(rows))
         with refused(path, "codes of another vintage?", column=column, count=len(changed)):
             self.read(position, path, demo_geography)

@@ -110,8 +110,16 @@ class TestOtherVintage:
         ([*COUNTIES[3:], "09001"], 4, "cty"),
         ([*TRACTS, "44001999999"], 24, "trct"),
         ([*TRACTS, *(f"44001{n:06}" for n in range(1000, 1100))], 24, "trct"),
+        ([*(f"{t}1000" for t in TRACTS), *(f"44001{n:06}1000" for n in range(1000, 1100))], 24, "block"),
     ],
-    ids=["nation", "states", "fewer", "few unknown", "part of a county"],
+    ids=[
+        "nation",
+        "states",
+        "fewer",
+        "few unknown",
+        "part of a county",
+        "of which half of the blocks are empty",
+    ],
 )
 def test_tables_of_a_larger_or_smaller_area(
     geography: Geography, tmp_path: Path, codes: list[str], known: int, level: str
