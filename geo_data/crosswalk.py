@@ -84,8 +84,8 @@ def read_crosswalk(
     Repair rule. Where the codes of a level have one fixed length and are a prefix of the block code in at
     least 95 % of the rows, as in United States Census geography, and block codes have one length, the level
     is prefix-coded: every row that disagrees is counted in `Geography.repairs` and its code is derived from
-    the block code, if another row has that code. LODES crosswalks need it: in Rhode Island's, 264 rows
-    disagree, two of them even in the state.
+    the block code, if another row has that code, or the block is one of the United States Census. LODES
+    crosswalks need it: in Rhode Island's, 264 rows disagree, two of them even in the state.
     Levels that are not prefix-coded are taken as they are, and must nest: a unit lies within one unit of
     the next coarser level.
 
@@ -414,8 +414,10 @@ def _repair(
         # Codes of several lengths lost something, or are no prefixes.
         of_blocks = blocks.str.len()
         if 1 - wrong.mean() >= _PREFIX_SHARE and (of_blocks == of_blocks.max()).all():
-            # What no other row has is no unit: the block is one that is nowhere.
-            wrong[wrong] = prefix[wrong].isin(codes[~wrong].unique())
+            # What no other row has is no unit: the block is one that is nowhere. Census blocks never are, and
+            # their tract may have no other row where the crosswalk is of some tracts.
+            if not (blocks.str.isdigit() & (of_blocks == CENSUS_DIGITS)).all():
+                wrong[wrong] = prefix[wrong].isin(codes[~wrong].unique())
             return codes.mask(wrong, prefix), wrong
     length = _padded_length(blocks, codes)
     if length and (lengths < length).any():

@@ -45,6 +45,13 @@ def test_rows_that_disagree_with_their_block_are_reported_and_derived(write, rea
         assert geography.starts(level).tolist() == clean.starts(level).tolist()
 
 
+def test_a_tract_of_which_only_a_row_that_disagrees_is_there(write, read_geography):
+    """As where a crosswalk of a state is cut to some of its tracts."""
+    rows = [*us_rows(), ["030030002001000", "03", "03001", "03001000100", "030030002001", "40.5", "-40.25"]]
+    rows.append(["030030003001000", "03", "03003", "03003000300", "030030003001", "40.5", "-40.25"])
+    assert read_geography(write(text(rows))).codes("trct").tolist()[2:] == ["03003000200", "03003000300"]
+
+
 @pytest.mark.parametrize(("wrong", "repaired"), [(5, True), (6, False)])
 def test_five_percent_is_the_limit_of_repair(write, read_geography, refused, wrong, repaired):
     rows = us_rows()
