@@ -509,8 +509,8 @@ def _refuse_thousands(path: str | os.PathLike[str], name: str, column: pd.Series
         "values are written with a point and three digits behind it, as one or a thousand is (1.000)",
         pointed if unclear else 0,
         column=name,
-        fix="write thousands without a mark; decimal_point = true of jobs, flows or weights says that there "
-        "are none",
+        fix="write thousands without a mark, and decimals with another number of digits (1.0); or write "
+        "decimal_point = true where the configuration names this column of jobs, flows or weights",
     )
 
 

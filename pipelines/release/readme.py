@@ -84,8 +84,11 @@ _UNSIGNED_2 = (
     "other data of that shape, the confidential file itself among them, would pass too."
 )
 """`UNSIGNED` up to wording 2; it is not true of noisy counts, which data have to fit."""
-_UNSIGNED_3 = UNSIGNED.replace(
-    "other counts would that look as if they had such noise,", "other counts would, with noise or without,"
+_UNSIGNED_3 = (
+    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
+    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says. "
+    "Where there are no noisy counts, other data of that shape would pass too, the confidential file itself "
+    "among them; where there are, other counts would, with noise or without, and data that fit them."
 )
 """`UNSIGNED` of wording 3; it is not true of counts without noise, which are refused where they are many."""
 _NOT_THIS_COPY = (
