@@ -41,7 +41,7 @@ def stored_name(value: str, longest: int) -> str:
 
 
 def look_alike(one: str, other: str) -> bool:
-    """Say whether two names look the same: whether they have one skeleton, as UTS 39 defines it."""
+    """Say whether two names look the same: whether they have one skeleton, by UTS 39 and docs/ledger.md."""
     return one == other or _skeleton(one) == _skeleton(other)
 
 
