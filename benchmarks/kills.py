@@ -109,17 +109,17 @@ def main(kills: int, each: int, workers: int, seed: int, page: Path | None) -> N
         ("debits; of these, not finished", f"{account.debits}; {account.unfinished}"),
     ]
     total = kills + steps.total() + again.total()
-    text = table([f"{total} kills", ""], rows)
-    print(text)
-    print(
-        f"{total} kills, {kills} at random moments, {steps.total()} of runs and {again.total()} of "
-        f"resumptions at {len(STEPS)} steps of the end: {runs} releases, {len(digests)} different, "
-        f"{account.debits} debits, {account.unfinished} unfinished"
-    )
+    counts = table([f"{total} kills", ""], rows)
+    print(counts)
     if (len(digests), account.debits, account.unfinished) != (1, runs, 0):
         raise SystemExit("the releases are not the same, or not each is paid for once")
+    line = (
+        f"{total} kills, {kills} at random moments, {steps.total()} of runs and {again.total()} of "
+        f"resumptions at {len(STEPS)} steps of the end: {runs} releases, all equal, each paid for once."
+    )
+    print(line)
     if page is not None:
-        fill(page, COMMAND, f"{this_machine()}\n\n{text}")
+        fill(page, COMMAND, f"{this_machine()}\n\n{line}\n\n{counts}")
 
 
 def fix_key_and_time() -> None:
