@@ -166,6 +166,7 @@ class _StoredCounts:
         # Where numbers of records are confidential, nothing tells what counts add up to.
         self._public = plan.numeric.record_range is None
         self._ratio = self._table.parameters.ratio
+        self._limit = noise_limit(self._ratio)
         self._zeros = [0] * len(rows)  # groups of each row group whose counts add up to their public sizes
 
     def _other_rows(self) -> FormError:
@@ -189,7 +190,7 @@ class _StoredCounts:
 
     def _check_noise(self, i: int, counts: NDArray[np.int64]) -> None:
         """Refuse counts of a row group that noise hardly gives; no sum of them is beyond 63 bits."""
-        own, limit = slice(self._ends[i], self._ends[i + 1]), noise_limit(self._ratio)
+        own, limit = slice(self._ends[i], self._ends[i + 1]), self._limit
         n, k, first = self._table.n[own], self._table.k[own], self._table.offsets[own]
         if np.any(counts < -limit) or np.any(counts > np.repeat(n, k) + limit):
             raise self._rare("a noisy count so far below 0, or above the public size of its group,")
