@@ -11,16 +11,6 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 SBOM := pipelines/sbom.cdx.json
 LIBRARY := pipelines/views/maps/vendor/LICENSES-bundled.txt
 PEERS := out/peers/bin/python
-# What `make check` runs, below tests/: of every room what is quick and would notice most.
-QUICK := $(addprefix tests/,test_architecture.py test_docs.py test_public_api.py \
-	$(addprefix synth/test_,exact_numbers.py pairs.py composition.py domains.py geometric.py urn.py dirichlet.py) \
-	$(addprefix geo_data/test_,pools.py lodes_jobs.py crosswalk.py) \
-	$(addprefix pipelines/,storage config ledger/test_ledger.py planning/test_guards.py planning/test_storage.py \
-		planning/test_utility.py planning/test_another_mechanism.py release/test_signing.py \
-		release/test_polygons.py running/test_payment.py running/test_demo.py publishing/test_publishing.py \
-		views/test_commutes.py views/exports/test_tables.py views/maps/test_payload.py \
-		views/figures/test_subject.py schedule/test_calendar.py service/test_settings.py \
-		service/test_store.py cli/test_records.py))
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Tests start hundreds of processes: without bytecode each of them would compile the project anew.
@@ -43,7 +33,7 @@ test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not deep" $(QUICK)
+	@$(BIN)/python -m pytest -n 2 -m "quick and not slow and not deep" tests
 
 deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep

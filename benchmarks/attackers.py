@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 import synth
 from synth.auditing import proportion_bounds
-from synth.parameters import DirichletParameters
-from synth.urn import Urns, sample_cells
+from synth.dirichlet.parameters import DirichletParameters
+from synth.dirichlet.urn import Urns, sample_cells
 
 RUNS = 400_000
 ERROR = Fraction(1, 10**6)

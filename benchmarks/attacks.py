@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from synth import urn
 from synth.auditing import AuditResult, Sampler, audit
 from synth.composition import compose
-from synth.losses import PoolClass
-from synth.parameters import DirichletParameters
+from synth.dirichlet import urn
+from synth.dirichlet.losses import PoolClass
+from synth.dirichlet.parameters import DirichletParameters
+from synth.dirichlet.urn import Urns, sample_cells
 from synth.randomness import RunKey, WordStream
-from synth.urn import Urns, sample_cells
 
 RUNS = 1_000_000
 CONFIDENCE = 1 - Fraction(1, 10**6)

@@ -26,7 +26,7 @@ def bench_certifying_rhode_island(rhode_island: Planned, measure: Measure) -> No
 
 def bench_calibrating_a_million_pools(measure: Measure) -> None:
     pools, domains = many_pools()
-    synth.dirichlet._calibrated.cache_clear()
+    synth.dirichlet.mechanism._calibrated.cache_clear()
     measure(TABLE, "a million pools, calibrating", lambda: calibrated(pools, domains), rounds=1, warm=False)
 
 
@@ -58,8 +58,8 @@ def certifying(name: str, plan: synth.Plan, measure: Measure, rounds: int) -> No
     guarantee = certify(plan)
 
     def anew() -> None:
-        synth.calibration.proved_loss.cache_clear()
-        synth.dirichlet._bounds.cache_clear()  # of a plan that this process has certified already
+        synth.dirichlet.calibration.proved_loss.cache_clear()
+        synth.dirichlet.mechanism._bounds.cache_clear()  # of a plan that this process has certified already
         certify(plan)
 
     measure(

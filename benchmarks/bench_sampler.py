@@ -17,7 +17,7 @@ import pytest
 from conftest import Measure, Planned
 
 import synth
-from synth.urn import Urns, sample_cells
+from synth.dirichlet.urn import Urns, sample_cells
 
 TABLE = "Sampler: Rhode Island's pools, one core"
 CELLS = 8_000_000

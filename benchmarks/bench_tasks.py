@@ -15,7 +15,7 @@ import pytest
 from conftest import Measure, Planned
 
 import pipelines
-from pipelines.planning.plan import batches
+from pipelines.plans.plan import batches
 
 TABLE = "Dask tasks that draw a release"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.intervals import LEVEL
+from synth.posterior.intervals import LEVEL
 
 
 def held_by_lot(

@@ -31,7 +31,7 @@ import report
 from processes import Usage, completed, measured
 
 from geo_data.external_zones import fill, find_external_zones
-from pipelines.planning.utility import count_variation
+from pipelines.plans.utility import count_variation
 
 HERE = Path(__file__).parent
 DATA = HERE.parent.parent / "shared" / "data" / "ri_2019"

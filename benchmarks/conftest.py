@@ -19,7 +19,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines.planning.public_inputs import PublicInputs, job_source
-from synth.urn import Urns
+from synth.dirichlet.urn import Urns
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
 

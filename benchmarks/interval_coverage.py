@@ -50,7 +50,7 @@ from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
 from pipelines.running.demo import demo_inputs
-from synth.intervals import intervals
+from synth.posterior.intervals import intervals
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "intervals.md"

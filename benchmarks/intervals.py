@@ -17,9 +17,9 @@ import numpy as np
 
 import pipelines
 import synth
-from synth.estimation import estimate
-from synth.measured import JobGroups, MeasuredTable, measure
-from synth.rounding import Rounding
+from synth.geometric.measured import JobGroups, MeasuredTable, measure
+from synth.posterior.estimation import estimate
+from synth.posterior.rounding import Rounding
 
 JOBS, SHARE = 500, 1 / 3
 DELTA = Fraction(1, 10**5)

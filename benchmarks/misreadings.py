@@ -17,8 +17,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["misreadings"]
-
 Damage = Callable[[Path], object]
 Frame = pd.DataFrame
 LODES, MICRODATA = ("run", "lodes.toml"), ("run", "microdata.toml")

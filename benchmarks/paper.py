@@ -25,11 +25,11 @@ import geo_data
 import pipelines
 import synth
 from pipelines.config.sections import PlanSettings
-from synth.calibration import calibrate_class
-from synth.losses import PoolClass
-from synth.paper import paper_prior, theorem1_prior
-from synth.parameters import DirichletParameters
-from synth.pruning import pruning_gain
+from synth.dirichlet.calibration import calibrate_class
+from synth.dirichlet.losses import PoolClass
+from synth.dirichlet.paper import paper_prior, theorem1_prior
+from synth.dirichlet.parameters import DirichletParameters
+from synth.dirichlet.pruning import pruning_gain
 from synth.tails import fraction, rigorous
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
@@ -152,7 +152,7 @@ def certified_prior(
     if found is None:
         raise SystemExit("no prior is certified; this is a fault of the calibration")
     with rigorous() as balls:
-        reached = synth.tails.upper_fraction(synth.losses.failure_bound(found, SURE, Q, balls)[0])
+        reached = synth.tails.upper_fraction(synth.dirichlet.losses.failure_bound(found, SURE, Q, balls)[0])
     return Fraction(found.prior[0], Q), reached
 
 

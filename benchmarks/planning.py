@@ -4,7 +4,7 @@ Usage: python benchmarks/planning.py
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
 each plan loses. The memory of planning is printed too. Measures are those of
-pipelines/planning/utility.py: total variation between tract-to-tract flows, error of the mean commute, and
+pipelines/plans/utility.py: total variation between tract-to-tract flows, error of the mean commute, and
 the median error of the mean commute of work blocks with at least 100 jobs. Beside the first two stands the
 simulated utility that `odsynth plan` shows.
 Then come the jobs of people from the two neighbouring states, also without a table that knows them, and last
@@ -25,7 +25,7 @@ import geo_data
 import pipelines
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.utility import commutes, count_variation, destination_commute_error, mean_km
+from pipelines.plans.utility import commutes, count_variation, destination_commute_error, mean_km
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

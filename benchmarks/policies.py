@@ -25,10 +25,10 @@ from workload import configuration
 
 import geo_data
 import synth
-from pipelines.planning.plan import policy_of
 from pipelines.planning.public_inputs import read_geography
-from pipelines.planning.workload import jobs_at
-from synth.steps import changed_together, largest_sum
+from pipelines.plans.plan import policy_of
+from pipelines.plans.workload import jobs_at
+from synth.geometric.steps import changed_together, largest_sum
 
 COMMAND = "python benchmarks/policies.py"
 DISTANCES = {"Rhode Island": ("0.1", "0.5", "1", "4", "16"), "demo region": ("0.3", "1", "4", "16")}

@@ -27,7 +27,7 @@ import pipelines
 import synth
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.layout import file_names
-from synth import calibration, dirichlet
+from synth.dirichlet import calibration, mechanism
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "python benchmarks/rhode_island.py"
@@ -78,8 +78,8 @@ def warm(folder: Path) -> str:
     """Say what a second run in this process takes; nothing that was calibrated is used again."""
     for i in range(2):
         calibration.proved_loss.cache_clear()
-        dirichlet._bounds.cache_clear()
-        dirichlet._calibrated.cache_clear()
+        mechanism._bounds.cache_clear()
+        mechanism._calibrated.cache_clear()
         clock, processor = time.perf_counter(), time.process_time()
         pipelines.run(pipelines.load_config(CONFIG).with_out(folder / f"warm-{i}"))
     processor, clock = time.process_time() - processor, time.perf_counter() - clock

@@ -8,11 +8,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from pipelines.planning.workload import CountedJobs, Table, Workload
+from pipelines.plans.workload import CountedJobs, Table, Workload
 from pipelines.views import evaluation
 from pipelines.views.evaluation.flow_measures import add_up
-
-__all__ = ["MEAN", "MEASURES", "Truth"]
 
 TOP = 100  # largest flows
 

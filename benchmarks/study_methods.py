@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 import geo_data
 import pipelines
 import synth
-from pipelines.config.loading import PlanSettings, WorkloadTable
+from pipelines.config.sections import PlanSettings, WorkloadTable
 from pipelines.planning.public_inputs import PublicInputs, job_source
 from pipelines.planning.simulation import draw_public_model, draw_synthetic, draw_without_noise
 from pipelines.planning.sweep import changed
-from pipelines.planning.workload import CountedJobs, Workload, resolve_workload
-from synth.losses import PoolClass
-from synth.paper import paper_prior
-from synth.parameters import DirichletParameters
-
-__all__ = ["GOALS", "METHODS", "Draft", "Goal", "Method", "Subject", "draw", "plan_in_words"]
+from pipelines.plans.workload import CountedJobs, Workload, resolve_workload
+from synth.dirichlet.losses import PoolClass
+from synth.dirichlet.paper import paper_prior
+from synth.dirichlet.parameters import DirichletParameters
 
 Q = 10**9
 Int32 = NDArray[np.int32]

@@ -23,8 +23,6 @@ from study_methods import GOALS, METHODS
 
 from pipelines.views.evaluation.charts import STYLE
 
-__all__ = ["Results", "render", "write_page"]
-
 TEMPLATE = Path(__file__).parent / "utility_study.md.j2"
 FIGURE_COLUMNS = {
     "top_tract": "100 largest flows",

@@ -2,9 +2,9 @@
 
 Usage: python benchmarks/tightness.py
 
-Runs the complete grid of tests/synth/test_theorem.py (k cells, n slots, m draws, every multiset of cells from
-a palette of priors and retentions, several gains e^U*), in which every histogram, coin and output is
-enumerated in rational arithmetic. Prints the size of the grid, the violations (there must be none), and a
+Runs the complete grid of tests/synth/dirichlet/test_theorem.py (k cells, n slots, m draws, every multiset of
+cells from a palette of priors and retentions, several gains e^U*), in which every histogram, coin and output
+is enumerated in rational arithmetic. Prints the size of the grid, the violations (there must be none), and a
 Markdown table of what is certified over what is true; "true 0" counts the cases in which something positive
 is certified and the truth is 0. Then calibrated plans of pools of few cells without pruning, at all
 combinations of some epsilons and deltas, against sums over every histogram and output in floating point;
@@ -33,16 +33,16 @@ from report import print_table
 from scipy.special import gammaln
 
 import synth
-from synth.calibration import calibrate_class
-from synth.few_cells import loss_bound
-from synth.losses import PoolClass
-from synth.pairs import Pair, pair_delta
+from synth.dirichlet.calibration import calibrate_class
+from synth.dirichlet.few_cells import loss_bound
+from synth.dirichlet.losses import PoolClass
+from synth.dirichlet.pairs import Pair, pair_delta
+from synth.dirichlet.record import record_delta_bound
 from synth.plan import GuaranteeName
-from synth.record import record_delta_bound
 from synth.tails import rigorous, upper_fraction
 
 ROOT = Path(__file__).resolve().parent.parent
-GRID = "tests/synth/test_theorem.py::test_every_small_case_holds_the_theorem"
+GRID = "tests/synth/dirichlet/test_theorem.py::test_every_small_case_holds_the_theorem"
 WORKERS = 2
 SIZES = (10, 30, 100)
 EPSILONS = ("2", "4.6", "8.6")

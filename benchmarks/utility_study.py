@@ -31,7 +31,7 @@ from study_methods import GOALS, METHODS, Subject, plan_in_words
 from study_page import write_page
 from workload import configuration
 
-from pipelines.planning.workload import CountedJobs
+from pipelines.plans.workload import CountedJobs
 
 ROOT = Path(__file__).parent.parent
 TOOLS = Path(__file__).parent / "comparison_tools.py"

@@ -21,7 +21,7 @@ import pipelines
 import synth
 from pipelines import ReleasePlan, SimulatedUtility
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.workload import CountedJobs
+from pipelines.plans.workload import CountedJobs
 
 Losses = NDArray[np.float64]
 ROOT = Path(__file__).parent.parent

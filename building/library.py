@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fetch_library"]
-
 MAPS = Path(__file__).resolve().parent.parent / "pipelines" / "views" / "maps"
 VENDOR = MAPS / "vendor"
 LICENCES = "LICENSES-bundled.txt"

@@ -2,5 +2,3 @@
 
 This file makes the folder a package: an editable installation does not find it under that name otherwise.
 """
-
-__all__: list[str] = []

@@ -22,8 +22,6 @@ import requests
 from geo_data.errors import InputError
 from geo_data.stores import STORES, is_of_a_store, stored
 
-__all__ = ["NotFoundError", "check_address", "compare", "download", "read_small", "shown"]
-
 TRIES = 5
 TIMEOUT = 60.0  # seconds without a byte, and after which a speed is measured
 SLOWEST = 1000  # bytes a second

@@ -6,8 +6,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["added_up", "by_chord", "cuts", "doublings", "pull", "retarget", "rounded", "running", "scale"]
-
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 

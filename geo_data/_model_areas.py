@@ -16,8 +16,6 @@ from geo_data._model_tables import FEWEST_JOBS, at_a_time, matrices, moments, pr
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = ["AreaTable", "Row"]
-
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 Int64 = NDArray[np.int64]

@@ -16,17 +16,6 @@ from geo_data import _kernels
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = [
-    "FEWEST_JOBS",
-    "TRIAL",
-    "ModelTable",
-    "at_a_time",
-    "in_batches",
-    "matrices",
-    "moments",
-    "proportional_fit",
-]
-
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 T = TypeVar("T")

@@ -18,8 +18,6 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import margins, numbers
 
-__all__ = ["read_acs"]
-
 _FLOW, _MARGIN = "Workers in Commuting Flow", "Margin of Error"
 _AREA = ("State FIPS", "County FIPS", "State", "County")  # the beginnings of names differ between editions
 _COLUMNS = (*_AREA, *_AREA, _FLOW, _MARGIN)

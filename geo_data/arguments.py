@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PathLike", "expect", "path_of", "paths_of", "refuse_url", "text_of", "texts_of"]
-
 PathLike = str | os.PathLike[str]
 """A path as users give it: text, or any object that stands for a path."""
 

@@ -16,8 +16,6 @@ from geo_data.geography import Geography
 from geo_data.tables import Kind, read_table
 from geo_data.unknown_codes import misspelled, other_vintage
 
-__all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
-
 _MOST = 10**12  # commuters of a flow, and of a table
 _TOTAL = 0.9  # of its parts: survey estimates do not add up, and some parts are suppressed
 _Z90 = 1.645  # margins of error of United States surveys are half a 90 % confidence interval

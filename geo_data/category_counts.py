@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from geo_data.jobs import Slots
 
-__all__ = ["count_categories", "inside_share"]
-
 Float64 = NDArray[np.float64]
 
 

@@ -34,19 +34,6 @@ from geo_data.tree import Measure, Tree
 from synth.policy import FULL, Policy
 from synth.rationals import exact
 
-__all__ = [
-    "SHARE_SCALE",
-    "Coarsening",
-    "Rule",
-    "balanced",
-    "by_distance",
-    "by_share",
-    "by_threshold",
-    "by_units",
-    "coarsen",
-    "retention_grid",
-]
-
 Float64 = NDArray[np.float64]
 
 Rule = Callable[[Tree, int, Measure, float], NDArray[np.int32]]

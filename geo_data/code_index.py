@@ -10,8 +10,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["CodeIndex", "has_repeats", "in_one_dictionary"]
-
 _DIGITS = 18  # of a number that an int64 holds, whatever it is
 
 

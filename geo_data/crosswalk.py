@@ -25,8 +25,6 @@ from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, read_table
 from geo_data.unit_names import unit_names
 
-__all__ = ["read_crosswalk"]
-
 # A level whose codes are a prefix of the block code in this share of the rows is meant to be one in all.
 _PREFIX_SHARE = 0.95
 

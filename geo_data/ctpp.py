@@ -13,8 +13,6 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import margins, numbers, read_table
 
-__all__ = ["read_ctpp"]
-
 _COMPONENT = "00US"  # stands between a summary level and the codes
 
 

@@ -26,23 +26,6 @@ from numpy.typing import NDArray
 
 from geo_data.errors import InputError, lines_of
 
-__all__ = [
-    "BLOCK",
-    "COPY_AGAIN",
-    "NO_COMMAS",
-    "OTHER_MARKS",
-    "READ_FAULTS",
-    "TRUNCATED",
-    "CheckedLines",
-    "count_rows",
-    "form_of",
-    "lines_of_other_widths",
-    "most_bytes",
-    "note_rows",
-    "open_lines",
-    "refuse_no_file",
-]
-
 BLOCK = 2**20  # bytes that are read at a time; no line may be longer
 TRUNCATED = "the file is truncated or corrupt"
 COPY_AGAIN = "copy or download it again and compare checksums"

@@ -24,8 +24,6 @@ from geo_data.demo_region import (
 )
 from geo_data.od_files import LODES_CATEGORIES, od_table, write_od_csv
 
-__all__ = ["write_demo_region"]
-
 _CREATEDATE = "20211018"
 _SURVEY_SHARE = 0.1  # share of workers that the generated survey asks
 _Z90 = 1.645  # margins of error of the American Community Survey are at 90 %

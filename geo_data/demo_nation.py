@@ -22,8 +22,6 @@ from scipy.spatial import cKDTree
 from geo_data.arguments import path_of
 from geo_data.errors import InputError
 
-__all__ = ["simulate_nation"]
-
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 

@@ -12,17 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = [
-    "NEIGHBOURS",
-    "Commuters",
-    "Region",
-    "draw_commuters",
-    "draw_incommuters",
-    "draw_region",
-    "draw_year",
-    "to_degrees",
-]
-
 NEIGHBOURS = ("07", "14")
 """Two other states, west and east across the water; their codes are of no state either."""
 

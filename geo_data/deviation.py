@@ -19,8 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Deviation"]
-
 Float64 = NDArray[np.float64]
 
 _LEAST = 1e-9  # relative variance below which nothing deviates

@@ -11,8 +11,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from pyproj import Geod
 
-__all__ = ["EARTH_RADIUS_KM", "bearing", "distance_km", "unit_vectors"]
-
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the earth (IUGG)."""
 

@@ -12,8 +12,6 @@ import pandas as pd
 
 from synth.errors import ShownError
 
-__all__ = ["InputError", "first_codes", "lines_of", "refuse_any"]
-
 _NAMED = 3  # lines, or codes, that an error names
 
 

@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 
 from geo_data.states import STATES
 
-__all__ = [
-    "CENSUS_DIGITS",
-    "US_STATES",
-    "ExternalFacts",
-    "external_facts",
-    "fill",
-    "find_external_zones",
-    "longest_prefix",
-]
-
 _EVERY_STATE = "us-states"
 CENSUS_DIGITS = 15
 """Of the code of a census block of the United States; the first two are of its state."""

@@ -24,8 +24,6 @@ from geo_data.arguments import path_of
 from geo_data.errors import InputError
 from geo_data.stores import is_of_a_store
 
-__all__ = ["LODES_URL", "fetch", "fetch_lodes"]
-
 LODES_URL = "https://lehd.ces.census.gov/data/lodes"
 _SUMS = "SHA256SUMS"
 _SUM_LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(\S.*)")

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from geo_data.code_index import CodeIndex, has_repeats, in_one_dictionary
 from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
-__all__ = ["Geography", "Partition", "ordered_geography"]
-
 if TYPE_CHECKING:
     import geopandas as gpd
 

@@ -24,8 +24,6 @@ from geo_data import _kernels
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 from geo_data.geography import Geography
 
-__all__ = ["Centres", "Decay", "centres", "fit_decay"]
-
 Float64 = NDArray[np.float64]
 
 _TINY = 1e-300  # what a share, or the table's expected flow, is at least

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["group_places"]
-
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 

@@ -19,23 +19,6 @@ from geo_data.geography import Geography
 from geo_data.unknown_codes import misspelled, other_vintage
 from synth.policy import FULL, Policy
 
-__all__ = [
-    "FEW_JOBS",
-    "SAME_JOBS",
-    "Files",
-    "JobRecords",
-    "JobSource",
-    "Slots",
-    "count_repeats",
-    "files_of",
-    "join_records",
-    "join_slots",
-    "locate_blocks",
-    "narrow",
-    "refuse_no_jobs",
-    "refuse_too_many_jobs",
-]
-
 SAME_JOBS = "perhaps the same jobs twice, in another order, form or compression"
 """What files mean whose jobs are alike but for homes, which are not looked at: whether a run is refused must
 not depend on them."""

@@ -37,8 +37,6 @@ from geo_data.od_files import LODES_CATEGORIES
 from geo_data.tables import Kind, read_table
 from synth.policy import FULL, Policy
 
-__all__ = ["LODES_COLUMNS", "LodesJobs"]
-
 _COUNTS = ("S000", *(name for names in LODES_CATEGORIES.values() for name in names))
 #: The columns of an OD file in order.
 LODES_COLUMNS: tuple[str, ...] = ("w_geocode", "h_geocode", *_COUNTS, "createdate")

@@ -15,8 +15,6 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import read_table
 
-__all__ = ["read_lodes_flows"]
-
 
 def read_lodes_flows(
     path: str | os.PathLike[str],

@@ -36,8 +36,6 @@ from geo_data.plain_texts import refuse_spellings, spellings
 from geo_data.tables import Kind, read_table
 from synth.policy import FULL, Policy
 
-__all__ = ["MicrodataJobs"]
-
 _MAX_CATEGORIES = 1000
 _ROWS = 4_000_000  # of a file at a time
 

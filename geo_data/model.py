@@ -69,8 +69,6 @@ from geo_data.deviation import Deviation
 from geo_data.geography import Geography
 from geo_data.gravity import Centres, Decay, centres, fit_decay
 
-__all__ = ["PublicModel", "build_model"]
-
 Float64 = NDArray[np.float64]
 
 _SAMPLE = 256  # most destinations to which decay and concentration are fitted

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 
-__all__ = ["MARGIN", "nearness"]
-
 MARGIN = 1e-11
 """What is added to the chord of a distance, in radii of the earth: 0.06 mm. Floats are off by a
 ten-thousandth of it, so every pair within the distance has an edge; more edges protect more."""

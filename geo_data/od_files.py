@@ -21,22 +21,6 @@ import pyarrow.csv
 
 from geo_data.geography import Geography
 
-__all__ = [
-    "GZIP_LEVEL",
-    "LODES_CATEGORIES",
-    "OD_COLUMNS",
-    "OdName",
-    "PairCounts",
-    "all_counts",
-    "count_columns",
-    "count_pairs",
-    "od_csv_text",
-    "od_name",
-    "od_rows",
-    "od_table",
-    "write_od_csv",
-]
-
 #: The attribute groups of an OD file (age, earnings, industry) and the categories of each.
 LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
     group: tuple(f"{group}0{number}" for number in (1, 2, 3)) for group in ("SA", "SE", "SI")

@@ -15,8 +15,6 @@ from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.states import STATES
 
-__all__ = ["check_places", "check_places_in_shapes"]
-
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 

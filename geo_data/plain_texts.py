@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from geo_data.errors import InputError, lines_of
 
-__all__ = ["plain_texts", "refuse_spellings", "spellings"]
-
 # The characters of most codes, which are looked at as bytes, ten times as fast.
 _COMMON = bytes(range(ord("!"), ord("~") + 1))
 _INVISIBLE, _BLANKS = r"\p{Cf}+", r"[\p{Z}\p{Cc}]+"

@@ -25,8 +25,6 @@ from geo_data.plain_texts import plain_texts, refuse_spellings
 from geo_data.unit_names import clean_names
 from geo_data.unknown_codes import misspelled
 
-__all__ = ["Polygons", "read_centroids", "read_polygons"]
-
 _EQUAL_AREA = "EPSG:6933"  # cylindrical, of the whole world: centroids are taken in it
 _DEGREES = "EPSG:4326"
 # A file of another vintage or level has some codes in common with the geography; the right one has most.

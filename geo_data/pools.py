@@ -11,8 +11,6 @@ from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
 from synth.policy import FULL, Policy
 
-__all__ = ["PoolFinder", "PoolTable", "Pooling", "build_pools", "group_records", "order_records"]
-
 
 @dataclass(frozen=True)
 class Pooling:

@@ -19,8 +19,6 @@ from synth.decoarsening import cumulative_weights
 from synth.policy import FULL, Policy
 from synth.searching import last_at_most
 
-__all__ = ["Assumptions", "attribute_concentrations", "proxy_homes", "proxy_origins"]
-
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 

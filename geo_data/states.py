@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["POSTAL_CODES", "STATES", "State"]
-
 
 class State(NamedTuple):
     """What the 2010 census says of a state; its centre is that of the people, to a tenth of a degree."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from geo_data.errors import InputError
 
-__all__ = ["STORES", "is_of_a_store", "stored"]
-
 STORES = ("s3", "gs", "abfs", "sftp")
 """How addresses of stores begin; others, as ``file``, would read what nobody means to fetch."""
 

@@ -60,8 +60,6 @@ from geo_data.errors import InputError, lines_of, refuse_any
 from geo_data.plain_texts import plain_texts, refuse_spellings, spellings
 from geo_data.unit_names import shared_names
 
-__all__ = ["Kind", "margins", "numbers", "read_table"]
-
 Kind = Literal["code", "home", "label", "secret", "count", "number", "decimal", "margin", "text", "name"]
 
 _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it

@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from geo_data import _kernels
 from geo_data.model import PublicModel
 
-__all__ = ["Measure", "Tree"]
-
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 

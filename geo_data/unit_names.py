@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from geo_data.code_index import in_one_dictionary
 
-__all__ = ["clean_names", "shared_names", "unit_names"]
-
 Names = npt.NDArray[np.object_]
 
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 
-__all__ = ["misspelled", "other_vintage"]
-
 _AS_TEXT = "keep geocodes as text in the program that wrote the file"
 _SUMMARY_LEVEL = "^[0-9]{7}US"  # begins identifiers of the United States Census Bureau
 

@@ -15,8 +15,6 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import read_table
 
-__all__ = ["BlockWeights", "read_weights", "uniform_weights"]
-
 # Weights are integers, so that a draw by them is exact: millionths of a person or a housing unit.
 _SCALE = 1_000_000
 # Keeps the sum of all weights inside int64 with room to spare.

@@ -22,7 +22,7 @@ import synth
 from pipelines.views import evaluation
 from practice import practice_copy
 from synth.auditing import Sampler
-from synth.urn import Urns, sample_cells
+from synth.dirichlet.urn import Urns, sample_cells
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed

@@ -14,8 +14,6 @@ import tomlkit
 
 import pipelines
 
-__all__ = ["practice_copy"]
-
 CONFIGURATION = "NOTEBOOK_CONFIG"
 """Environment variable: the path of the configuration to work on; without it, the generated region."""
 

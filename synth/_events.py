@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Event", "best_event", "observe"]
-
 Observed = dict[str, NDArray[Any]]
 
 _MOST_TOKENS = 4096  # the most frequent outputs of each kind that events are made of

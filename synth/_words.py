@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["bounded", "compiled", "inlined", "mask_below"]
-
 
 class _Kernel:
     """A function that Numba compiles when it is first called: to load Numba takes longer than many a verb.

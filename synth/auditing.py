@@ -20,12 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._events import best_event, observe
+from synth.dirichlet.urn import Urns, sample_cells
 from synth.randomness import RunKey, WordStream
 from synth.rationals import decimal_down, exact
 from synth.tails import fraction, rigorous, upper_fraction
-from synth.urn import Urns, sample_cells
-
-__all__ = ["AuditResult", "Sampler", "audit", "proportion_bounds"]
 
 Sampler = Callable[[Urns, NDArray[np.int32], WordStream], NDArray[np.int32]]
 """Draws a batch: urns, cells of the real workers, randomness; the cells drawn, or, for several releases of

@@ -15,8 +15,6 @@ from synth.plan import Pools
 from synth.rationals import decimal_down, exact
 from synth.tails import exp_up
 
-__all__ = ["compose", "compose_curves", "group_privacy", "one_urn_implicates", "record_share"]
-
 
 def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
     """Return the epsilon and delta of releases of the same records taken together.

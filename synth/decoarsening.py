@@ -14,8 +14,6 @@ from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
 from synth.searching import last_at_most
 
-__all__ = ["OriginShares", "block_chance", "cumulative_weights", "draw_blocks"]
-
 
 @dataclass(frozen=True, eq=False)
 class OriginShares:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ShownError"]
-
 
 class ShownError(Exception):
     """An error whose message may be shown to anybody who uses the program, on a screen or in a log.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["MAX_DENOMINATOR", "MAX_EPSILON", "MAX_RECORDS", "check_budget"]
-
 MAX_EPSILON = 100
 """The least noise that samplers have costs a measured table 2 ln(2^62) = 86, an urn without pruning 35."""
 

@@ -15,8 +15,6 @@ from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRa
 from synth.randomness import WordStream
 from synth.rationals import decimal_up
 
-__all__ = ["ClassGuarantee", "Guarantee", "Mechanism", "Presence", "SamplingMechanism", "check_workers"]
-
 
 def _in_words(epsilon: Fraction, delta: Fraction) -> str:
     """Return an epsilon and a delta for people: six digits, rounded up."""
@@ -262,8 +260,8 @@ class Mechanism(Protocol):
         "implicate_source"; "delta", if it may cost any; "workplaces", if it takes confidential numbers of
         records, and "record_range", if its bounds then are for a range of them.
     measures : bool
-        Whether it measures tables: it publishes noisy counts (`synth.measured`), from which homes are
-        estimated. Tables of areas then lose the noise of every cell that they add up, and sharing pools
+        Whether it measures tables: it publishes noisy counts (`synth.geometric.measured`), from which homes
+        are estimated. Tables of areas then lose the noise of every cell that they add up, and sharing pools
         decides how much that is. Otherwise it is a `SamplingMechanism`: they lose what drawing workers anew
         costs, however pools are shared.
     words : str

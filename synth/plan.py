@@ -22,8 +22,6 @@ from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
 from synth.searching import in_order, last_at_most
 
-__all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange", "Table"]
-
 GuaranteeName = Literal["pdp", "dp"]
 
 

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from synth._arrays import integers
 
-__all__ = ["FORMER_PARTITION", "FULL", "Policy", "implies", "parts_of_reach"]
-
 FORMER_PARTITION = "partition "
 """How names of partitions began that have the codes of units only: different ones may have one name."""
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 from synth._words import mask_below as _mask_below
 
-__all__ = ["RunKey", "WordStream", "uniform_below"]
-
 _KEY_BYTES = 32
 _MAX_STREAM_BYTES = 2**36  # well inside ChaCha20's counter; a batch reads a few megabytes
 

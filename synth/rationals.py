@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-__all__ = ["decimal_down", "decimal_up", "exact"]
-
 _NUMBER = re.compile(
     r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*|\s*[+-]?[0-9]+\s*/\s*[0-9]+\s*"
 )

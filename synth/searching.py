@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["entries_of", "in_order", "last_at_most"]
-
 
 def entries_of(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the places of all entries of some stretches, one stretch after the other.

@@ -20,22 +20,6 @@ from typing import Any
 
 import flint
 
-__all__ = [
-    "BALL",
-    "FLOAT",
-    "PRECISION_BITS",
-    "REST",
-    "Arithmetic",
-    "chernoff_bound",
-    "exp_up",
-    "fraction",
-    "rational",
-    "rigorous",
-    "tail_bound",
-    "upper_fraction",
-    "ways",
-]
-
 PRECISION_BITS = 192
 """Working precision of the ball arithmetic; stated in every certificate."""
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import synth
-from pipelines.planning.form import plan_hash
-from pipelines.planning.storage import load_plan
+from pipelines.plans.form import plan_hash
+from pipelines.plans.storage import load_plan
 from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers

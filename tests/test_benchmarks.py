@@ -164,7 +164,7 @@ def test_the_page_of_the_docs_has_the_marks_of_its_commands(tmp_path: Path) -> N
 
 
 def test_the_page_of_attacks_has_the_ratios_to_the_paper() -> None:
-    """The paper's own priors are in tests/synth/test_paper.py."""
+    """The paper's own priors are in tests/synth/dirichlet/test_paper.py."""
     module = load("benchmarks/paper.py")
     page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8").splitlines()
     for cells, delta in module.SETTINGS:

@@ -24,6 +24,8 @@ import pipelines
 from pipelines.cli.main import main
 from pipelines.release.provenance import SourceState
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "site"
 LIBRARY = ROOT / "pipelines" / "views" / "maps" / "vendor" / "maplibre-gl.js"

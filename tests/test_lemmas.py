@@ -25,18 +25,10 @@ def functions_of(paragraph: str) -> set[str]:
     return set(re.findall(r"`(synth\.[\w.]+)`", statement.split("Computed by", 1)[1]))
 
 
-def resolve(name: str) -> object:
-    parts = name.split(".")
-    found: object = importlib.import_module(".".join(parts[:2]))
-    for part in parts[2:]:
-        found = getattr(found, part)
-    return found
-
-
 def documented() -> dict[str, str]:
     """Docstrings of all functions and methods of `synth`, by full name."""
     result = {}
-    for module_info in pkgutil.iter_modules(synth.__path__, "synth."):
+    for module_info in pkgutil.walk_packages(synth.__path__, "synth."):
         module = importlib.import_module(module_info.name)
         for name, member in vars(module).items():
             if getattr(member, "__module__", None) != module.__name__:
@@ -61,7 +53,7 @@ def test_every_lemma_has_functions_that_name_it(number: int) -> None:
     names = functions_of(LEMMAS[number])
     assert names
     for name in names:
-        text = inspect.getdoc(resolve(name)) or ""
+        text = inspect.getdoc(pkgutil.resolve_name(name)) or ""
         assert re.search(rf"Lemma {number}\b", text), f"{name} does not name Lemma {number}"
 
 

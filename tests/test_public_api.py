@@ -19,6 +19,8 @@ import geo_data
 import pipelines
 import synth
 
+pytestmark = pytest.mark.quick
+
 THIRD = Fraction(10**40 + 1, 3 * 10**40)  # its fraction fills a line
 
 

@@ -179,7 +179,7 @@ Definition mass : R := \sum_s A s * (kept s)%:R.
 Variable smallest : R.
 Hypotheses (smallest0 : 0 <= smallest) (smallest_prior : forall c, smallest <= prior c).
 
-(** A lower bound of the weight of the others, for a cell with x workers: [Stratum.rest] of synth.losses. *)
+(** A lower bound of the weight of the others, for a cell with x workers: [Stratum.rest] of synth.dirichlet.losses. *)
 Definition rest c (x : nat) : R :=
   (n - x)%:R + Num.max (mass - prior c) (if (x < n)%N then smallest else 0).
 

@@ -1,5 +1,3 @@
 """The command `odsynth`: each verb a few lines over the Python function of its name."""
 
-from pipelines.cli.main import main
-
-__all__ = ["main"]
+from pipelines.cli.main import main as main

@@ -15,19 +15,8 @@ import click
 
 import pipelines
 from geo_data.arguments import refuse_url
-from pipelines.storage.errors import MEMORY_ERRORS, ShownError, private_message
-
-__all__ = [
-    "FILE",
-    "FOLDER",
-    "PATH",
-    "LocalPath",
-    "counter",
-    "implicate_option",
-    "kept_for_resume",
-    "one_clear_error",
-    "say",
-]
+from pipelines.storage.errors import MEMORY_ERRORS, private_message
+from synth.errors import ShownError
 
 
 class LocalPath(click.Path):

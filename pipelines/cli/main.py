@@ -18,8 +18,6 @@ from pipelines.cli.service import SERVICE
 from pipelines.cli.views import VIEWS
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
 
-__all__ = ["main"]
-
 
 class _Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:

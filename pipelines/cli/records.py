@@ -12,8 +12,6 @@ import geo_data
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, say
 
-__all__ = ["RECORDS"]
-
 _NAME = click.argument("name")
 _VERSION = click.argument("version")
 _DESTINATION = click.argument("destination")

@@ -9,9 +9,8 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, counter, kept_for_resume, say
-from pipelines.storage.errors import ShownError, private_message
-
-__all__ = ["RELEASES"]
+from pipelines.storage.errors import private_message
+from synth.errors import ShownError
 
 _CONFIG = click.argument("config", type=FILE)
 _OUT = click.option("--out", type=PATH, help="Output folder, instead of the configuration's.")

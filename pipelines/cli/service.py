@@ -14,8 +14,6 @@ from pipelines.cli.common import FILE, LocalPath, say
 if TYPE_CHECKING:
     from pipelines.service import Store
 
-__all__ = ["SERVICE"]
-
 _LIBRARIES = ("duckdb", "fastapi", "prometheus_client", "sqlalchemy", "starlette", "uvicorn")
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import geo_data
 import synth
 from pipelines.config.sections import LedgerSettings
-from pipelines.ledger.budgets import PolicyError
-from pipelines.ledger.ledger import Account
+from pipelines.ledger.budgets import Account, PolicyError
 from pipelines.ledger.terms import Terms
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.utility import mean_commute, total_variation
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.utility import mean_commute, total_variation
 from pipelines.release.certificate import Certificate, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
@@ -20,15 +19,6 @@ from pipelines.running.payment import left_in, read_ledger, terms_of, terms_with
 from pipelines.running.report import PlanReport, noise_words, paid_for
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
-
-__all__ = [
-    "budget_line",
-    "comparison",
-    "ledger_account",
-    "planned_summary",
-    "release_summary",
-    "unfinished_summary",
-]
 
 
 def planned_summary(planned: PlanReport, settings: LedgerSettings | None, config: Path) -> str:

@@ -11,8 +11,6 @@ import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, LocalPath, counter, implicate_option, say
 from pipelines.views.choices import DRAWS, FEWEST, FORMATS, KINDS
 
-__all__ = ["VIEWS"]
-
 _MEANINGS = "\n".join(f"  {name:11} {meaning}" for name, (meaning, _) in FORMATS.items())
 
 

@@ -26,43 +26,6 @@ from geo_data.stores import is_of_a_store
 from synth.limits import MAX_DENOMINATOR, MAX_EPSILON
 from synth.rationals import decimal_up, exact
 
-__all__ = [
-    "MOST",
-    "Columns",
-    "DecimalPoint",
-    "DeltaNumber",
-    "Email",
-    "EpsilonNumber",
-    "FactorNumber",
-    "Groupings",
-    "InputPath",
-    "JobType",
-    "Labels",
-    "LevelName",
-    "LevelNames",
-    "Line",
-    "Mechanism",
-    "NameColumns",
-    "Names",
-    "PolicySetting",
-    "Population",
-    "PositiveNumber",
-    "RetentionNumber",
-    "ShareNumber",
-    "State",
-    "StoreAddress",
-    "SummaryLevels",
-    "WeightNumber",
-    "WrittenFloat",
-    "Year",
-    "absolute",
-    "check_level_name",
-    "expand",
-    "one_of",
-    "shown",
-]
-
-
 MOST = 2**31 - 1
 """The most jobs that a release can have, and so the largest whole number that a configuration needs."""
 

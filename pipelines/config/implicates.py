@@ -9,8 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ImplicateSource", "Implicates"]
-
 ImplicateSource = Literal["independent-runs", "one-urn"]
 
 

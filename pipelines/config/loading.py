@@ -29,7 +29,6 @@ from pipelines.config.sections import (
     LodesTable,
     MicrodataJobsSettings,
     PlanSettings,
-    PolygonTable,
     PrivacySettings,
     ReleaseSettings,
     RunSettings,
@@ -42,31 +41,6 @@ from pipelines.config.sections import (
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
 from pipelines.storage.stored_names import one_form
-
-__all__ = [
-    "AcsTable",
-    "AttributeSettings",
-    "ConfigError",
-    "CtppTable",
-    "FlowTable",
-    "GeographySettings",
-    "LodesJobsSettings",
-    "LodesTable",
-    "MicrodataJobsSettings",
-    "PlanSettings",
-    "PolygonTable",
-    "PrivacySettings",
-    "ReleaseConfig",
-    "ReleaseSettings",
-    "SignatureSettings",
-    "WeightsSettings",
-    "WorkloadTable",
-    "WorkplaceSettings",
-    "check_config",
-    "load_config",
-    "parse_config",
-]
-
 
 _Auxiliary = Annotated[FlowTable | CtppTable | AcsTable | LodesTable, Field(discriminator="format")]
 
@@ -91,7 +65,7 @@ class ReleaseConfig(Section):
     weights : WeightsSettings or None
         Public weights of areas.
     workload : tuple of WorkloadTable
-        The tables that the release is for; without any, those of `pipelines.planning.workload`.
+        The tables that the release is for; without any, those of `pipelines.plans.workload`.
     attribute : tuple of AttributeSettings
         What attributes of the jobs mean.
     plan : PlanSettings

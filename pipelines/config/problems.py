@@ -18,8 +18,6 @@ from geo_data.plain_texts import spellings
 from pipelines.config.fields import one_of, shown
 from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
-__all__ = ["LISTS", "describe", "problems_across", "usable_mechanisms"]
-
 _Table: TypeAlias = dict[str, Any]
 
 _PATTERN_FIXES = {

@@ -14,8 +14,6 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.problems import LISTS
 from pipelines.config.sections import Section, tables_of
 
-__all__ = ["configuration_reference"]
-
 _HEAD = """\
 # Configuration
 

@@ -42,30 +42,6 @@ from pipelines.config.fields import (
 from pipelines.config.implicates import ImplicateSource
 from synth.limits import MAX_RECORDS
 
-__all__ = [
-    "ONTHEMAP_PRIVACY",
-    "AcsTable",
-    "AttributeSettings",
-    "CtppTable",
-    "FlowTable",
-    "GeographySettings",
-    "LedgerSettings",
-    "LodesJobsSettings",
-    "LodesTable",
-    "MicrodataJobsSettings",
-    "PlanSettings",
-    "PolygonTable",
-    "PrivacySettings",
-    "ReleaseSettings",
-    "RunSettings",
-    "Section",
-    "SignatureSettings",
-    "WeightsSettings",
-    "WorkloadTable",
-    "WorkplaceSettings",
-    "tables_of",
-]
-
 
 class Section(BaseModel):
     """A table of the configuration: unknown keys refused, types strict, immutable."""

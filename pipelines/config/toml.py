@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config.fields import WrittenFloat
-from pipelines.storage.errors import ShownError
-
-__all__ = ["ConfigError", "parse_toml", "read_toml"]
+from synth.errors import ShownError
 
 _DEEPEST = 20  # levels of tables and lists
 _LARGEST = 2**24  # bytes of a file

@@ -13,27 +13,6 @@ from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.ledger.terms import Terms, conflict
 from pipelines.storage.stored_names import LONGEST_NAME, look_alike, one_form, stored_name
 
-__all__ = [
-    "Account",
-    "Budget",
-    "OverBudgetError",
-    "PolicyError",
-    "accounts_of",
-    "budgets_of_debit",
-    "check_budget",
-    "check_hash",
-    "check_spelling",
-    "check_terms",
-    "debits_of",
-    "exact_amount",
-    "last_budgets",
-    "left_of",
-    "line_of_text",
-    "period_label",
-    "spent_of",
-    "utc_text",
-]
-
 _LONGEST_AMOUNT = 1000
 
 

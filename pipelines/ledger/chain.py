@@ -20,21 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.storage.durable import locks_refused, scratch_file, whole_file
-from pipelines.storage.errors import ShownError
-
-__all__ = [
-    "GENESIS",
-    "TABLES",
-    "Entry",
-    "LedgerError",
-    "append",
-    "check_folder",
-    "check_integrity",
-    "fields",
-    "read_entries",
-    "reading",
-    "writing",
-]
+from synth.errors import ShownError
 
 GENESIS = "odsynth ledger 1"
 _APPLICATION_ID = 0x6F64736C  # "odsl"

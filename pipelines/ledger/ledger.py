@@ -22,7 +22,6 @@ from geo_data.arguments import path_of
 from pipelines.ledger.budgets import (
     Account,
     Budget,
-    OverBudgetError,
     accounts_of,
     budgets_of_debit,
     check_budget,
@@ -49,18 +48,6 @@ from pipelines.ledger.chain import (
     writing,
 )
 from pipelines.ledger.terms import Terms
-
-__all__ = [
-    "Account",
-    "Budget",
-    "Chain",
-    "Debit",
-    "Entry",
-    "Ledger",
-    "LedgerError",
-    "Outcome",
-    "OverBudgetError",
-]
 
 Outcome = Literal["finished", "failed", "abandoned"]
 _LONGEST_DETAIL = 1000

@@ -10,8 +10,6 @@ from urllib.parse import unquote
 import synth
 from synth.policy import FORMER_PARTITION
 
-__all__ = ["ANYWHERE", "Terms", "conflict"]
-
 ANYWHERE = "anywhere"
 _TEXT = re.compile(r"(.+); homes (anywhere|inside [0-9a-f]{16}); records ([1-9][0-9]*)")
 

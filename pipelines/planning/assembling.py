@@ -11,12 +11,12 @@ import numpy as np
 import geo_data
 import synth
 from pipelines.config.implicates import Implicates
-from pipelines.config.loading import ConfigError, PlanSettings, ReleaseConfig
-from pipelines.planning.measured import group_jobs
-from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import PlanSettings
+from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import PublicInputs
-
-__all__ = ["assemble"]
+from pipelines.plans.measured import group_jobs
+from pipelines.plans.plan import Choices, ReleasePlan
 
 _KM_PER_MILE = Fraction("1.609344")
 

@@ -6,9 +6,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 import geo_data
-from pipelines.config.loading import AcsTable, CtppTable, FlowTable, LodesTable, ReleaseConfig
-
-__all__ = ["read_auxiliary"]
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import AcsTable, CtppTable, FlowTable, LodesTable
 
 
 def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list[geo_data.Flows]:

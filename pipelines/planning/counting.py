@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-__all__ = ["About", "Parts"]
-
 
 class About(int):
     """A number of parts that is expected, and not known."""

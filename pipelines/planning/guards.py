@@ -18,18 +18,9 @@ from geo_data.geography import Geography
 from geo_data.od_files import OdName, od_name
 from geo_data.states import POSTAL_CODES, STATES
 from pipelines.config.fields import expand
-from pipelines.config.loading import ConfigError, LodesTable, ReleaseConfig
-from pipelines.config.sections import Section
-
-__all__ = [
-    "public_files",
-    "refuse_as_public",
-    "refuse_one_file_twice",
-    "refuse_open_files",
-    "refuse_other_names",
-    "refuse_other_states",
-]
-
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import LodesTable, Section
+from pipelines.config.toml import ConfigError
 
 _ABROAD_KM = 3000  # from a state: sectors of Brazil have codes like census blocks
 

@@ -20,7 +20,8 @@ from geo_data.arguments import expect
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
-from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import (
     refuse_as_public,
@@ -29,23 +30,11 @@ from pipelines.planning.guards import (
     refuse_other_names,
     refuse_other_states,
 )
-from pipelines.planning.plan import policy_of
-from pipelines.planning.polygon_tables import read_polygon_tables
+from pipelines.plans.plan import policy_of
+from pipelines.plans.polygon_tables import read_polygon_tables
 
 if TYPE_CHECKING:  # many a configuration has no polygons
     import geopandas as gpd
-
-__all__ = [
-    "PublicInputs",
-    "check_pool_by",
-    "count_job_files",
-    "job_source",
-    "public_inputs_for",
-    "read_geography",
-    "read_policy",
-    "read_public_inputs",
-    "slot_source",
-]
 
 
 @dataclass(frozen=True, eq=False)

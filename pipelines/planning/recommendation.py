@@ -12,10 +12,8 @@ import pandas as pd
 import synth
 from geo_data.arguments import expect
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.accuracy import carries
 from pipelines.planning.sweep import AUTO, PLAN_SETTINGS, changed, strata_of
-
-__all__ = ["recommend"]
+from pipelines.plans.accuracy import carries
 
 # Losses are measured on a few draws of proxy truth: where they are less than this apart, relatively, other
 # draws may turn the order around.

@@ -1,6 +1,6 @@
 """Choosing what the configuration leaves to the planner: the plan that loses least on proxy truth.
 
-The objective is the expected loss over the workload (`pipelines.planning.workload`) after noise, estimates
+The objective is the expected loss over the workload (`pipelines.plans.workload`) after noise, estimates
 or resampling, and decoarsening under the public model, estimated by drawing (`pipelines.planning.trials`).
 A candidate has a mechanism; cells, which are exactly the units of a level or have a size T for pools of each
 class of sizes (powers of two); pools, of single work blocks or of blocks that share, of all jobs or by
@@ -29,14 +29,12 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
 from pipelines.planning.counting import Parts
-from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.side_by_side import SideBySide, with_threads
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
-from pipelines.planning.workload import Workload, resolve_workload
-
-__all__ = ["choose", "make_plan"]
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices, ReleasePlan
+from pipelines.plans.workload import Workload, resolve_workload
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-__all__ = ["SideBySide", "with_threads"]
-
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 _AT_ONCE = 2  # more would take memory, and much of a call is Python

@@ -19,33 +19,22 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from geo_data.arguments import expect
-from pipelines.planning.accuracy import (
+from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
+from pipelines.drawing.sampling import draw_from_model, measure, sample_batch
+from pipelines.planning.counting import Parts
+from pipelines.planning.side_by_side import SideBySide
+from pipelines.plans.accuracy import (
     ExpectedAccuracy,
     SizeClass,
     carries,
     expected_accuracy,
     expected_sizes,
 )
-from pipelines.planning.counting import Parts
-from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
-from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.planning.sampling import draw_from_model, measure, sample_batch
-from pipelines.planning.side_by_side import SideBySide
-from pipelines.planning.utility import commutes, destination_commute_error, mean_km, total_variation
-from pipelines.planning.workload import CountedJobs, Table, jobs_at, resolve_workload
-from synth.estimation import Estimate
-from synth.measured import count_cells
-
-__all__ = [
-    "ExpectedLoss",
-    "SimulatedUtility",
-    "draw_measured",
-    "draw_public_model",
-    "draw_synthetic",
-    "draw_without_noise",
-    "simulate_accuracy",
-    "simulate_utility",
-]
+from pipelines.plans.plan import ReleasePlan, batches
+from pipelines.plans.utility import commutes, destination_commute_error, mean_km, total_variation
+from pipelines.plans.workload import CountedJobs, Table, jobs_at, resolve_workload
+from synth.geometric.measured import count_cells
+from synth.posterior.estimation import Estimate
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,7 @@ class ExpectedLoss:
 
 @dataclass(frozen=True)
 class SimulatedUtility:
-    """Expected utility of a plan under the public model (`pipelines.planning.utility` defines the measures).
+    """Expected utility of a plan under the public model (`pipelines.plans.utility` defines the measures).
 
     Attributes
     ----------
@@ -112,7 +101,7 @@ class SimulatedUtility:
         Expected share of synthetic workers drawn as noise; where tables are measured, of noise in the counts
         of pools.
     objective : float
-        What the planner minimises: the weighted mean loss over the workload (`pipelines.planning.workload`).
+        What the planner minimises: the weighted mean loss over the workload (`pipelines.plans.workload`).
     jobs : int
         Jobs that were tried, in each world of proxy truth.
     workload : tuple of ExpectedLoss

@@ -21,8 +21,10 @@ from pydantic import ValidationError
 import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
-from pipelines.config.loading import ConfigError, PlanSettings, PrivacySettings, ReleaseConfig
+from pipelines.config.loading import ReleaseConfig
 from pipelines.config.problems import problems_across
+from pipelines.config.sections import PlanSettings, PrivacySettings
+from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import refuse_as_public
 from pipelines.planning.public_inputs import (
     PublicInputs,
@@ -34,17 +36,6 @@ from pipelines.planning.public_inputs import (
 )
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
-
-__all__ = [
-    "AUTO",
-    "PLAN_SETTINGS",
-    "Sweep",
-    "changed",
-    "draw_frontier",
-    "every_mechanism",
-    "strata_of",
-    "tune",
-]
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""

@@ -17,15 +17,13 @@ import geo_data
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
-from pipelines.planning.measured import MeasuredGroups
-from pipelines.planning.plan import Choices, ReleasePlan, batches
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.simulation import draw_measured, draw_synthetic
-from pipelines.planning.workload import Table, Workload, jobs_at
-from synth.measured import count_cells
+from pipelines.plans.measured import MeasuredGroups
+from pipelines.plans.plan import Choices, ReleasePlan, batches
+from pipelines.plans.workload import Table, Workload, jobs_at
+from synth.geometric.measured import count_cells
 from synth.searching import entries_of
-
-__all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss", "try_candidate"]
 
 SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
 _MOST_DRAWS = 8

@@ -22,9 +22,8 @@ from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-
 from geo_data.arguments import PathLike, text_of
 from pipelines.storage.documents import parse_json
 from pipelines.storage.durable import sync, whole_file, write_whole
-from pipelines.storage.errors import ShownError, refuse_no_folder, shown_address, shown_message
-
-__all__ = ["Place", "PublishError", "open_place"]
+from pipelines.storage.errors import refuse_no_folder, shown_address, shown_message
+from synth.errors import ShownError
 
 _CHUNK = 1 << 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what such disks say

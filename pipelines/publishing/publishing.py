@@ -30,18 +30,6 @@ from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
 from pipelines.storage.durable import set_times
 
-__all__ = [
-    "PublishError",
-    "Published",
-    "Remark",
-    "check_free",
-    "erratum",
-    "folder_name",
-    "publish",
-    "published",
-    "withdraw",
-]
-
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?<!\.json)", re.ASCII)
 _RECORD = re.compile(rf"({_VERSION.pattern})\.(publication|withdrawn|erratum-\d{{3,}})\.json")
 _NEWEST = "latest"  # in addresses of the service

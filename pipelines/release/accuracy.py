@@ -14,23 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable, reported_tables
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.workload import resolve_workload
+from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable, reported_tables
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.workload import resolve_workload
 from pipelines.release.certificate import Certificate, PolicyCertificate
 from pipelines.storage.documents import read_json
-
-__all__ = [
-    "ACCURACY_FILE",
-    "NOTHING_READ",
-    "SIZE_COLUMNS",
-    "accuracy_in_words",
-    "check_accuracy",
-    "parse_expected",
-    "read_accuracy",
-    "read_in_words",
-    "write_accuracy",
-]
 
 ACCURACY_FILE = "accuracy.json"
 NOTHING_READ = "No confidential home was read"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from pipelines.planning.plan import ReleasePlan
+from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import (
     AttributeField,
     Certificate,
@@ -21,17 +21,7 @@ from pipelines.release.certificate import (
     population_in_words,
 )
 from pipelines.release.promises import odds_in_words, presence_in_words
-from synth.attackers import changes_of_groups, some_exact
-
-__all__ = [
-    "ATTACKERS_FILE",
-    "KNOWING",
-    "STUBBORNNESS",
-    "AttackersReport",
-    "attackers_of",
-    "describe_attackers",
-    "surety_in_words",
-]
+from synth.dirichlet.attackers import changes_of_groups, some_exact
 
 ATTACKERS_FILE = "attackers.md"
 STUBBORNNESS = ("1", "10", "100")

@@ -18,18 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geo_data.od_files import GZIP_LEVEL, od_csv_text
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.storage import check_plan_bytes
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, by_geopandas, rewrite_polygons
 from pipelines.release.provenance import dependency_versions
-from pipelines.storage.errors import ShownError
 from pipelines.storage.gzip_members import GzipFormError, Member, read_members
 from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyarrow_of, rewrite, row_groups
-
-__all__ = ["BytesError", "check_bytes"]
+from synth.errors import ShownError
 
 _OF_NOTES = ("geopandas", "pandas", "pyproj", "shapely")  # what decides the notes of GeoPandas
 _GZIP_LEVELS = (GZIP_LEVEL, 6)  # that of CSV files, and of those that earlier versions wrote

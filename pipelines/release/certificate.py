@@ -20,28 +20,8 @@ import synth
 from pipelines.config.fields import JobType, Line, State, Year
 from pipelines.config.implicates import ImplicateSource
 from pipelines.config.toml import ConfigError
-from pipelines.planning.plan import ReleasePlan
+from pipelines.plans.plan import ReleasePlan
 from pipelines.release.provenance import dependency_versions, source_state
-
-__all__ = [
-    "ATTRIBUTE_FORMAT",
-    "CERTIFICATE_FORMAT",
-    "DISTANCE_FORMAT",
-    "KINDS",
-    "POLICY_FORMAT",
-    "AttributeCertificate",
-    "Certificate",
-    "PolicyCertificate",
-    "PolicyField",
-    "certificate_schema",
-    "guarantee_fields",
-    "make_certificate",
-    "policy_in_words",
-    "population_in_words",
-    "randomness_fields",
-    "reasons_against_release",
-    "this_software",
-]
 
 CERTIFICATE_FORMAT = "odsynth certificate 2"
 POLICY_FORMAT = "odsynth certificate 3"

@@ -25,13 +25,11 @@ from numpy.typing import NDArray
 import synth
 from geo_data.geography import Geography
 from geo_data.od_files import PairCounts, all_counts, count_columns, count_pairs
-from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import Measurements, Rounded
-from pipelines.storage.errors import ShownError
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
-
-__all__ = ["DataError", "check_data"]
+from synth.errors import ShownError
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")

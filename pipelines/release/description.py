@@ -12,24 +12,12 @@ import numpy as np
 from geo_data.geography import Geography
 from geo_data.od_files import LODES_CATEGORIES, count_columns
 from pipelines.config.implicates import Implicates
-from pipelines.planning.form import quoted_policy, quoted_secret
-from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.plans.form import quoted_policy, quoted_secret
+from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from synth import FULL
-
-__all__ = [
-    "MEASUREMENT_FOLDER",
-    "WHOSE_JOBS",
-    "Attribute",
-    "Column",
-    "ReleaseDescription",
-    "Table",
-    "attributes_of",
-    "count_meanings",
-    "describe_release",
-]
 
 WHOSE_JOBS = (
     "Counted are jobs at work blocks of the region: those who live there and work elsewhere are not in it."

@@ -26,15 +26,6 @@ from pipelines.release.certificate import (
 )
 from pipelines.storage.documents import parse_json, read_json
 
-__all__ = [
-    "FIRST_FORMAT",
-    "certificate_text",
-    "dump_certificate",
-    "made_before_first",
-    "parse_certificate",
-    "schema_text",
-]
-
 FIRST_FORMAT = "odsynth certificate 1"
 
 

@@ -7,20 +7,11 @@ import textwrap
 
 from geo_data.geography import Geography
 from pipelines.config.implicates import Implicates
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.description import Column, ReleaseDescription, Table
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
-
-__all__ = [
-    "columns_in_words",
-    "first_steps",
-    "implicates_in_words",
-    "pools_in_words",
-    "terms_in_words",
-    "terms_of_columns",
-]
 
 _WIDTH = 110
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.config.implicates import Implicates
-from pipelines.planning.form import PLAN_FILES
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.plans.form import PLAN_FILES
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, Subject
@@ -29,22 +29,6 @@ from pipelines.release.signing import SIGNATURES, sign, write_public_key
 from pipelines.release.verifier import VERIFIER, verifier_bytes
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.parquet_form import read_rows
-
-__all__ = [
-    "MANIFEST",
-    "Part",
-    "Piece",
-    "expected_files",
-    "file_names",
-    "manifest_text",
-    "not_public",
-    "public_files",
-    "seal",
-    "version_name",
-    "with_sizes",
-    "without_parts",
-    "write_public",
-]
 
 MANIFEST = "MANIFEST.json"
 _PART_NAME = "part-{:06}.parquet"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipelines.planning.estimating import (
+from pipelines.drawing.estimating import (
     JobLayout,
     JobRows,
     drawn_cells,
@@ -27,24 +27,13 @@ from pipelines.planning.estimating import (
     homes_fit,
     restore_estimate,
 )
-from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.release.description import MEASUREMENT_FOLDER
 from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
-from synth.estimation import Cells, Estimate
-from synth.residuals import noise_limit, rare_residuals, rare_zeros
-
-__all__ = [
-    "MEASUREMENT_FOLDER",
-    "Factors",
-    "Measurements",
-    "Rounded",
-    "check_measurements",
-    "measurement_files",
-    "read_measurements",
-    "write_measurements",
-]
+from synth.geometric.residuals import noise_limit, rare_residuals, rare_zeros
+from synth.posterior.estimation import Cells, Estimate
 
 Factors = Sequence[Sequence[Cells]]
 _COUNTS = pa.large_list(pa.int64())

@@ -21,8 +21,6 @@ from geo_data.states import STATES
 from geo_data.unit_names import clean_names
 from pipelines.storage.parquet_form import check_form, is_text, read_rows
 
-__all__ = ["NAME_FILE", "check_names", "read_names", "write_names"]
-
 NAME_FILE = "names.parquet"
 _COLUMNS = ("level", "code", "name")
 

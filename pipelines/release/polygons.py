@@ -22,15 +22,6 @@ from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text, 
 if TYPE_CHECKING:  # it takes its time, and only files of earlier versions need it
     import geopandas as gpd
 
-__all__ = [
-    "POLYGON_FOLDER",
-    "by_geopandas",
-    "check_polygons",
-    "polygon_file",
-    "rewrite_polygons",
-    "write_polygons",
-]
-
 POLYGON_FOLDER = "geo"
 
 _KINDS = {"MultiPolygon": 6, "Polygon": 3}  # as GeoParquet and GEOS name them

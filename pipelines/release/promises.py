@@ -8,8 +8,6 @@ from fractions import Fraction
 from pipelines.release.certificate import AttributeField, Certificate, PolicyCertificate
 from synth import decimal_up, exp_up, group_privacy
 
-__all__ = ["odds_in_words", "presence_in_words", "short_bound"]
-
 
 def short_bound(bound: str) -> str:
     """Return a bound of a certificate rounded up to four digits."""

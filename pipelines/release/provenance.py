@@ -19,8 +19,6 @@ from types import MappingProxyType
 
 from pipelines.storage.checksums import sha256_of
 
-__all__ = ["SBOM", "SourceState", "code_in_use", "dependency_versions", "source_state"]
-
 SBOM = "pipelines/sbom.cdx.json"
 """Where a package has its bill of materials (CycloneDX); `make dist` writes it, and no checkout has one."""
 

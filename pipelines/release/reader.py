@@ -23,10 +23,10 @@ import geo_data
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
-from pipelines.planning.accuracy import ExpectedAccuracy
-from pipelines.planning.form import read_document
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.storage import load_geography, load_plan
+from pipelines.plans.accuracy import ExpectedAccuracy
+from pipelines.plans.form import read_document
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import load_geography, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import (
@@ -42,17 +42,8 @@ from pipelines.release.layout import file_names, not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
-from pipelines.storage.errors import ShownError, blame, refuse_no_folder, what_is_at
-
-__all__ = [
-    "PublicRelease",
-    "PublicReleaseError",
-    "blame_release",
-    "check_target",
-    "read_public_release",
-    "with_codes",
-    "with_units",
-]
+from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
+from synth.errors import ShownError
 
 _AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from pipelines.planning.accuracy import ExpectedAccuracy
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.plans.accuracy import ExpectedAccuracy
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import (
@@ -19,7 +19,13 @@ from pipelines.release.certificate import (
     policy_in_words,
     population_in_words,
 )
-from pipelines.release.description import WHOSE_JOBS, ReleaseDescription, count_meanings, describe_release
+from pipelines.release.description import (
+    MEASUREMENT_FOLDER,
+    WHOSE_JOBS,
+    ReleaseDescription,
+    count_meanings,
+    describe_release,
+)
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.guide import (
     columns_in_words,
@@ -29,22 +35,12 @@ from pipelines.release.guide import (
     terms_in_words,
     terms_of_columns,
 )
-from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
 from pipelines.release.promises import odds_in_words, presence_in_words
 from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 from pipelines.release.verifier import VERIFIER
-
-__all__ = [
-    "FILE_MEANINGS",
-    "LATEST_WORDING",
-    "WORDINGS",
-    "describe_plan",
-    "file_meaning",
-    "release_readme",
-]
 
 LATEST_WORDING = 4
 WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(

@@ -13,8 +13,6 @@ from typing import Any
 
 from pipelines.release.description import Column, ReleaseDescription, Table
 
-__all__ = ["CROISSANT", "DATA_PACKAGE", "DCAT_US", "RECORDS", "record_files", "record_texts"]
-
 DATA_PACKAGE = "datapackage.json"
 CROISSANT = "croissant.json"
 DCAT_US = "dcat-us.json"

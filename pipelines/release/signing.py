@@ -23,22 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from geo_data.arguments import PathLike, path_of
 from pipelines.storage.durable import whole_file, write_whole
-from pipelines.storage.errors import ShownError
-
-__all__ = [
-    "PUBLIC_KEY",
-    "SIGNATURES",
-    "SIGNED",
-    "UNSIGNED",
-    "SigningError",
-    "check_key_pair",
-    "check_signatures",
-    "generate_keys",
-    "is_signed",
-    "read_private_key",
-    "sign",
-    "write_public_key",
-]
+from synth.errors import ShownError
 
 PUBLIC_KEY = "signing-key.pub"
 _SIGNED = ("certificate.json", "SHA256SUMS")

@@ -18,12 +18,12 @@ import synth
 from geo_data.arguments import PathLike, path_of
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.accuracy import ExpectedAccuracy
-from pipelines.planning.estimating import JobLayout
-from pipelines.planning.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT, check_tables, read_document
-from pipelines.planning.plan import ReleasePlan, partition_name
-from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.planning.storage import load_plan
+from pipelines.drawing.estimating import JobLayout
+from pipelines.plans.accuracy import ExpectedAccuracy
+from pipelines.plans.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT, check_tables, read_document
+from pipelines.plans.plan import ReleasePlan, partition_name
+from pipelines.plans.polygon_tables import polygon_levels
+from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.byte_check import check_bytes
@@ -66,8 +66,6 @@ from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import private_folder
-
-__all__ = ["Check", "VerificationError", "contradictions", "quoted_configuration", "verify"]
 
 T = TypeVar("T")
 

@@ -7,9 +7,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from pipelines.storage.errors import ShownError
-
-__all__ = ["VERIFIER", "VerifierError", "check_verifier", "verifier_bytes"]
+from synth.errors import ShownError
 
 VERIFIER = "verify.py"
 

@@ -40,8 +40,6 @@ except ImportError:
     print("NOT CHECKED  this needs the Python library pyarrow: python -m pip install pyarrow")
     raise SystemExit(2) from None
 
-__all__ = ["main", "verify"]
-
 FACTOR = Decimal("1.00001")
 """A number of the certificate may be this many times what is computed here: sums are cut off elsewhere."""
 

@@ -16,8 +16,6 @@ from pipelines.release.certificate import (
 )
 from pipelines.release.formats import FIRST_FORMAT
 
-__all__ = ["CERTIFICATE_WORDINGS", "in_wording", "without_words"]
-
 CERTIFICATE_WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
     (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (2,)
 )

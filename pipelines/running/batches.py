@@ -22,19 +22,17 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from geo_data.od_files import od_rows
-from pipelines.planning.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
-from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.planning.sampling import measure, sample_batch
+from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
+from pipelines.drawing.sampling import measure, sample_batch
+from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.release.layout import Part, file_names
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.cell_file import CellFile, JoinedFiles, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.parquet_form import is_text
-from synth.estimation import Cells
-from synth.measured import MeasuredTable, count_cells
-
-__all__ = ["RunBatches", "Task", "differences", "estimated_factors", "keep_homes"]
+from synth.geometric.measured import MeasuredTable, count_cells
+from synth.posterior.estimation import Cells
 
 Task = Literal["measure", "draw"]
 """What is done of a batch: its homes are counted with noise, or its synthetic workers drawn."""

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import geo_data
-from pipelines.planning.plan import ReleasePlan
-
-__all__ = ["draw_cells"]
+from pipelines.plans.plan import ReleasePlan
 
 _WORKPLACES = 3
 _DOTS = 100_000  # most blocks that are drawn: millions take minutes and show no more

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import geo_data
 from geo_data.arguments import PathLike, expect, path_of
-from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
+from pipelines.config.loading import ReleaseConfig, parse_config
+from pipelines.config.toml import ConfigError
 from pipelines.release.layout import MANIFEST
 from pipelines.running.folder import RunFolder
 from pipelines.running.run import Release, run
-
-__all__ = ["demo", "demo_inputs", "demo_truth"]
 
 _NAME = "demo.toml"
 

@@ -29,9 +29,9 @@ from dask.threaded import get as compute_with_threads
 from dask.utils import parse_timedelta
 
 import synth
-from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.side_by_side import SideBySide
-from pipelines.planning.storage import load_plan
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import load_plan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use
 from pipelines.running.batches import RunBatches, Task
@@ -43,8 +43,6 @@ from pipelines.storage.errors import shown_address, shown_message
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
-
-__all__ = ["connect", "local_workers", "sample_release", "try_workers", "trying_on"]
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")

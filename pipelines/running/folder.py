@@ -36,14 +36,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import rename_first_keys
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
+from pipelines.plans.form import rename_first_keys
 from pipelines.release.certificate import Certificate, Software, this_software
 from pipelines.release.formats import parse_certificate
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
 from pipelines.storage.errors import refuse_no_folder, what_is_at
-
-__all__ = ["BusyError", "RunFolder", "RunState", "other_version", "refuse_existing"]
 
 _FORMAT, _FIRST_FORMAT = "odsynth run 2", "odsynth run 1"  # of version 0.1.0: other names of keys
 

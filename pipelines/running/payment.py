@@ -10,9 +10,12 @@ from typing import Any
 
 import synth
 from geo_data.arguments import PathLike, paths_of
-from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
+from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import (
+    Budget,
+    OverBudgetError,
     PolicyError,
     budgets_of_debit,
     check_spelling,
@@ -21,32 +24,14 @@ from pipelines.ledger.budgets import (
     line_of_text,
     period_label,
 )
-from pipelines.ledger.chain import Entry, check_folder
-from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
+from pipelines.ledger.chain import Entry, LedgerError, check_folder
+from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.terms import Terms
-from pipelines.planning.plan import ReleasePlan
+from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
-
-__all__ = [
-    "check_affordable",
-    "check_ledger",
-    "check_payable",
-    "cost_of",
-    "debit_of",
-    "debits_of",
-    "is_finished",
-    "left_in",
-    "most_cost_of",
-    "pay",
-    "read_ledger",
-    "record_outcome",
-    "run_name",
-    "terms_of",
-    "terms_with",
-]
 
 
 def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, Fraction]:

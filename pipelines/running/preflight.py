@@ -14,11 +14,12 @@ from pathlib import Path
 
 import geo_data
 from pipelines.config.fields import expand
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import read_document
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files, refuse_other_names
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.storage import check_plan_bytes, load_plan
+from pipelines.plans.form import read_document
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.layout import MANIFEST, expected_files, file_names
@@ -30,9 +31,8 @@ from pipelines.running.folder import RunFolder, refuse_existing
 from pipelines.running.payment import check_ledger
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.durable import scratch_file
-from pipelines.storage.errors import ShownError, shown_message
-
-__all__ = ["check_ready", "check_space", "load_back", "space_needed"]
+from pipelines.storage.errors import shown_message
+from synth.errors import ShownError
 
 
 def check_ready(

@@ -17,15 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = [
-    "HungUp",
-    "Terminated",
-    "ending_on_signals",
-    "exit_code",
-    "forbid_core_dumps",
-    "keep_freed_memory",
-]
-
 _QUICK = 10.0  # seconds in which the first signal's end is being written
 _PR_SET_DUMPABLE = 4
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of glibc's mallopt

@@ -15,13 +15,14 @@ import numpy as np
 
 import synth
 from geo_data.arguments import PathLike, expect, path_of
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import plan_hash
-from pipelines.planning.plan import ReleasePlan
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
-from pipelines.planning.storage import save_plan
+from pipelines.plans.form import plan_hash
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import save_plan
 from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
@@ -33,8 +34,6 @@ from pipelines.running.run import certify
 from pipelines.running.steps import PLAN_STEPS, Progress, Step
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
-
-__all__ = ["PlanReport", "noise_words", "paid_for", "plan", "plan_summary", "run_cost"]
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 

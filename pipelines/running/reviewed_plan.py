@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import geo_data
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import PLAN_FILES, read_document
-from pipelines.planning.plan import ReleasePlan
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import slot_source
-from pipelines.planning.storage import check_plan_bytes, load_plan
+from pipelines.plans.form import PLAN_FILES, read_document
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import check_accuracy, parse_expected, write_accuracy
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
@@ -31,15 +32,6 @@ from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import read_json
 from pipelines.storage.errors import blame
 from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
-
-__all__ = [
-    "PLAN_FOLDER",
-    "PLAN_NUMBERS",
-    "blame_plan",
-    "plan_numbers",
-    "refuse_other_slots",
-    "take_plan",
-]
 
 PLAN_FOLDER, PLAN_NUMBERS = "plan", "forecast.json"  # in the folder that `odsynth plan` writes
 _AGAIN = "Plan again with odsynth plan"

@@ -17,17 +17,18 @@ import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.fields import absolute
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import LedgerError
-from pipelines.planning.estimating import JobLayout
-from pipelines.planning.form import plan_hash
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
+from pipelines.drawing.estimating import JobLayout
+from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import refuse_as_public
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.polygon_tables import read_polygon_tables
 from pipelines.planning.public_inputs import count_job_files, job_source, read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_accuracy
-from pipelines.planning.storage import load_plan, save_plan
+from pipelines.plans.form import plan_hash
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.polygon_tables import read_polygon_tables
+from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import Certificate, make_certificate
 from pipelines.release.layout import write_public
@@ -53,8 +54,6 @@ from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
-
-__all__ = ["Release", "certify", "make_release", "resume", "run"]
 
 # Always the same words: what differs, and that anything does, is confidential.
 _PROTECTED_TOTALS = (

@@ -10,17 +10,6 @@ from typing import Self
 
 from pipelines.storage.event_log import EventLog
 
-__all__ = [
-    "PLAN_STEPS",
-    "REVIEWED_RUN_STEPS",
-    "RUN_STEPS",
-    "Progress",
-    "Step",
-    "StepBegins",
-    "resumed_steps",
-    "run_steps",
-]
-
 
 class Step(Enum):
     """A step; its value is its title for people, in the log of a run and on the pages of the service."""

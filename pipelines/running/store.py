@@ -33,8 +33,6 @@ from pipelines.storage.durable import NO_ROOM, private_folder, whole_folder, wri
 if TYPE_CHECKING:  # whoever lists unfinished runs needs nothing that draws
     from pipelines.running.batches import RunBatches, Task
 
-__all__ = ["NOTE", "RunStore", "WorkerFolder", "kept_in", "take_back"]
-
 NOTE = "in_store"
 """The file of `RunFolder.confidential` that says which store may hold something of a run."""
 

@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from geo_data.arguments import PathLike, expect, path_of
-from pipelines.config.loading import ConfigError
-from pipelines.ledger.ledger import Ledger, LedgerError
+from pipelines.config.toml import ConfigError
+from pipelines.ledger.chain import LedgerError
+from pipelines.ledger.ledger import Ledger
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import debit_of, is_finished
 from pipelines.running.store import NOTE, kept_in, take_back
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
-
-__all__ = ["UnfinishedRun", "unfinished_runs", "wipe_run"]
 
 _END = ".unfinished"
 

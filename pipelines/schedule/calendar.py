@@ -29,8 +29,6 @@ from pipelines.schedule.periods import NEEDED, Period, filled, put
 from synth.composition import record_share
 from synth.rationals import decimal_down, exact
 
-__all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
-
 SETTINGS = "calendar.toml"
 
 

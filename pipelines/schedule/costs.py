@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
-from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
+from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import line_of_text, spent_of
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.running.folder import RunFolder
@@ -24,8 +25,6 @@ from pipelines.schedule.calendar import Calendar, Occurrence
 from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message
 from synth.rationals import decimal_down, decimal_up, exact
-
-__all__ = ["Cost", "Outlook", "outlook", "period_cost"]
 
 _SHOWN, _SEARCHED = timedelta(days=366), timedelta(days=3660)
 

@@ -18,8 +18,9 @@ from typing import TextIO
 
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import expand
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import OverBudgetError
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
+from pipelines.ledger.budgets import OverBudgetError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.release.signing import UNSIGNED, is_signed
@@ -32,11 +33,9 @@ from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.costs import outlook, period_cost
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
-from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
+from pipelines.schedule.summary import Result, Summary
 from pipelines.storage.errors import private_message, shown_message
 from synth.rationals import exact
-
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
 
 def due(

@@ -18,8 +18,6 @@ from pipelines.config.sections import Section
 from pipelines.config.toml import ConfigError, read_toml
 from pipelines.schedule.notify import Notify
 
-__all__ = ["ScheduleFile", "SettingsFile", "read_model"]
-
 
 def _cron(value: object) -> str:
     try:

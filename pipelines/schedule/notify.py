@@ -21,8 +21,6 @@ from pydantic import Field, PlainValidator
 from pipelines.config.fields import shown
 from pipelines.config.sections import Section
 
-__all__ = ["Notify", "notify", "post"]
-
 
 def _command(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(part, str) for part in value):

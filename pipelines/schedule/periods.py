@@ -10,8 +10,6 @@ from typing import Any
 
 from pipelines.config.fields import shown
 
-__all__ = ["NEEDED", "Period", "filled", "put"]
-
 _PARTS = {"year": 1, "quarter": 4, "month": 12}  # of a year
 _LABELS = {"year": "{year}", "quarter": "{year}Q{quarter}", "month": "{year}-{month}"}
 NEEDED = {"year": ("year",), "quarter": ("year", "quarter"), "month": ("year", "month")}

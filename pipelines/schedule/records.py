@@ -24,8 +24,6 @@ from pydantic_core import from_json
 from pipelines.storage.durable import hold_lock, write_whole
 from synth.rationals import exact
 
-__all__ = ["Record", "Records"]
-
 _FORMAT = "odsynth occurrence 1"
 _Status = Literal["begun", "finished", "failed", "skip"]
 

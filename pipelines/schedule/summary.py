@@ -9,8 +9,6 @@ from typing import Any
 
 from pipelines.schedule.costs import Outlook
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary"]
-
 EXIT_FAILED = 1
 _LOOK = ("failed", "given up", "skip", "overdue")
 EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h

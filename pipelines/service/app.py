@@ -38,8 +38,6 @@ from pipelines.service.security import add_security
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import Store
 
-__all__ = ["create_app", "serve", "server_options"]
-
 _CONNECTIONS = 65_536  # that may be open; each is an open file, of which the usual soft limit is 1,024
 
 _SWITCH_SECONDS = 0.0005  # after which a thread that computes lets the one that answers go on; usually 0.005

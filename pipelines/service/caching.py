@@ -8,8 +8,6 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["CONTENT", "STATEMENT", "answer", "is_fresh", "tag"]
-
 CONTENT = "public, max-age=86400, immutable"
 """For content, which is named by its version. A day, so that a withdrawal reaches every cache within one."""
 

@@ -13,8 +13,6 @@ from pipelines.service.first_start import PEOPLE
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import Store
 
-__all__ = ["cautions"]
-
 _EVERYBODY = ("*", "0.0.0.0/0", "::/0")
 _KNOWN_SECRETS = ("admin", "changeme", "example", "odsynth", "password", "postgres", "secret", "test")
 

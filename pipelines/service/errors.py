@@ -20,8 +20,6 @@ from pipelines.service.store import ServiceError
 
 _OGC = re.compile("/api/v1/releases/[^/]+/[^/]+/ogc(/|$)")
 
-__all__ = ["Problem", "add_error_handlers", "answers", "not_found", "refusal"]
-
 
 class Problem(BaseModel):
     """What every error of the API says.

@@ -6,13 +6,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.config.loading import ConfigError
+from pipelines.config.toml import ConfigError
 from pipelines.running.demo import demo_inputs
 from pipelines.service.access.tokens import Role, create_token
 from pipelines.service.settings import ServiceSettings, load_settings
 from pipelines.service.store import Store
-
-__all__ = ["PEOPLE", "begin_service"]
 
 _SETTINGS = """\
 # A service of odsynth: odsynth serve {name}. docs/service.md has all keys; paths are relative to this file.

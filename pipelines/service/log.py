@@ -12,8 +12,6 @@ from pathlib import Path
 
 from pipelines.storage.event_log import event_line, open_log
 
-__all__ = ["ServiceLog"]
-
 _EVENTS = ("request", "guess", "error", "message")
 _FIELDS: dict[str, type] = {
     "id": str,

@@ -20,8 +20,6 @@ from pipelines.service.queue.records import STATES
 from pipelines.service.queue.runs import counts
 from pipelines.service.store import Store
 
-__all__ = ["Metrics", "RunMetrics", "router"]
-
 router = APIRouter(tags=["monitoring"])
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 

@@ -14,18 +14,6 @@ from starlette.exceptions import HTTPException
 from pipelines.service.caching import STATEMENT
 from pipelines.service.store import ServiceError
 
-__all__ = [
-    "LARGEST",
-    "LATEST",
-    "Before",
-    "Name",
-    "RunNumber",
-    "VersionName",
-    "known_parameters",
-    "latest_version",
-    "separated",
-]
-
 LARGEST = 2**31 - 1  # of PostgreSQL's integers
 
 Name = Annotated[str, Path(max_length=200, description="Of the release, as in the list of releases.")]

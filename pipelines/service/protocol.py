@@ -12,8 +12,6 @@ import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["TimedProtocol"]
-
 _HEAD_SECONDS = 20.0
 _BODY_SECONDS = 60.0  # for at most `limits.body`
 _ANSWER_SECONDS = 60.0

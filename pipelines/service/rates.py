@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from pipelines.service.settings import Limits
 
-__all__ = ["Rate", "RateLimits", "network"]
-
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 

@@ -16,8 +16,6 @@ from pipelines.release.promises import short_bound
 from pipelines.views.accuracy import percent
 from synth import decimal_down
 
-__all__ = ["HTML", "render", "text"]
-
 HTML = "text/html; charset=utf-8"
 """The media type of pages."""
 

@@ -24,8 +24,6 @@ from pipelines.service.errors import refusal
 from pipelines.service.rates import RateLimits
 from pipelines.service.settings import ServiceSettings
 
-__all__ = ["POLICY", "SAFE_METHODS", "add_security"]
-
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 """Which change nothing."""
 

@@ -39,17 +39,6 @@ from pipelines.config.fields import Line, absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = [
-    "INPUT_NAME",
-    "BackdropFiles",
-    "Limits",
-    "Notices",
-    "Oidc",
-    "ServiceSettings",
-    "is_loopback",
-    "load_settings",
-]
-
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
 

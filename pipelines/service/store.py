@@ -23,25 +23,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
 from pipelines.service.migrations.versions import first, operators_outbox, second
 from pipelines.service.migrations.versions.attempts import attempts as _attempts
-from pipelines.storage.errors import ShownError
-
-__all__ = [
-    "ServiceError",
-    "Store",
-    "after",
-    "approvals",
-    "attempts",
-    "audit",
-    "events",
-    "list_audit",
-    "metadata",
-    "outbox",
-    "record",
-    "runs",
-    "sessions",
-    "tokens",
-    "utc_now",
-]
+from synth.errors import ShownError
 
 _PATIENCE = 30  # seconds for which SQLite waits for others
 _LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CellFile", "JoinedFiles", "new_numbers"]
-
 _IN_MEMORY = 2**23  # numbers: files of fewer would only take time
 
 

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["CHECKSUMS", "checksum_lines", "parse_checksums", "sha256_of"]
-
 CHECKSUMS = "SHA256SUMS"
 
 

@@ -7,8 +7,6 @@ import stat
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parse_json", "read_json"]
-
 _LARGEST = 2**28  # bytes; a plan of a nation has a thousandth
 
 

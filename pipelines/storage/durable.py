@@ -20,21 +20,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-__all__ = [
-    "NO_ROOM",
-    "erase",
-    "hold_lock",
-    "locks_refused",
-    "private_folder",
-    "scratch_file",
-    "set_times",
-    "sync",
-    "sync_tree",
-    "whole_file",
-    "whole_folder",
-    "write_whole",
-]
-
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What the system says of a disk that is full."""
 

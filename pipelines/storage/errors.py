@@ -10,17 +10,6 @@ from pathlib import Path
 
 from synth import ShownError
 
-__all__ = [
-    "MEMORY_ERRORS",
-    "ShownError",
-    "blame",
-    "private_message",
-    "refuse_no_folder",
-    "shown_address",
-    "shown_message",
-    "what_is_at",
-]
-
 _ADDRESS = re.compile(r"((?:[\w+.-]+::)*[\w+.-]+://)?(.*)", re.DOTALL)
 MEMORY_ERRORS = (MemoryError, SystemError)
 """What is raised where memory runs out: the second by compiled code that does not say why it failed."""

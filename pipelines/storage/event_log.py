@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["EventLog", "event_line", "open_log"]
-
 # Names of steps and types of errors are words of the program.
 _FIELDS: dict[str, type] = {
     "process": int,

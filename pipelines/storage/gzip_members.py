@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.storage.errors import ShownError
-
-__all__ = ["GzipFormError", "Member", "read_members"]
+from synth.errors import ShownError
 
 # No flags, and so no name, comment or extra field; no time; no word on the compression; unknown system.
 _HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"

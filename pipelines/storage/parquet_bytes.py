@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 from pipelines.storage.parquet_form import FormError, read_rows
 from pipelines.storage.parquet_pages import check_pages
 
-__all__ = ["ROW_GROUP", "check_parquet_bytes", "pyarrow_of", "rewrite", "row_groups"]
-
 ROW_GROUP = 1_048_576
 """Rows of the largest row group that pyarrow writes unless told otherwise."""
 

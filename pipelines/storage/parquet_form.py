@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geo_data.delimited import most_bytes
-from pipelines.storage.errors import ShownError
-
-__all__ = ["FormError", "Kind", "any_kind", "check_form", "is_count", "is_text", "read_rows"]
+from synth.errors import ShownError
 
 Kind = Callable[[pa.DataType], bool]
 _ALLOWED = {b"ARROW:schema"}

@@ -10,8 +10,6 @@ from typing import Any, BinaryIO
 
 from pipelines.storage.parquet_form import FormError
 
-__all__ = ["check_pages"]
-
 # Fields of a page header by number: the type in the compact protocol, or the fields of a structure.
 _BOOLEAN, _I32, _I64, _BINARY, _STRUCT = 1, 5, 6, 8, 12
 _STATISTICS: dict[int, Any] = {

@@ -7,8 +7,6 @@ import unicodedata
 from collections import defaultdict
 from functools import cache, partial
 
-__all__ = ["LONGEST_NAME", "look_alike", "one_form", "stored_name"]
-
 LONGEST_NAME = 200
 """Most characters of a name in the ledger."""
 

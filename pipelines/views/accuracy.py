@@ -7,13 +7,11 @@ from pathlib import Path
 
 import jinja2
 
-from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
-from pipelines.planning.measured import table_in_words
+from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
+from pipelines.plans.measured import table_in_words
 from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
 from pipelines.release.reader import PublicRelease
 from pipelines.views.labels import singular
-
-__all__ = ["accuracy_words", "noise_warning", "percent", "table_title", "worth_showing"]
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:

@@ -11,8 +11,6 @@ import numpy as np
 from pipelines.release.reader import PublicRelease
 from pipelines.views.labels import unit_names
 
-__all__ = ["LIKE", "areas_like", "areas_named", "find_areas", "names_with"]
-
 _KEPT = 64  # levels of releases whose names are kept
 _LEAST_WORD = 3  # letters
 LIKE = 5

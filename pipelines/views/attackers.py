@@ -9,7 +9,7 @@ import numpy as np
 
 import synth
 from geo_data.arguments import PathLike, path_of
-from pipelines.planning.storage import load_plan
+from pipelines.plans.storage import load_plan
 from pipelines.release.attackers import (
     ATTACKERS_FILE,
     KNOWING,
@@ -23,8 +23,6 @@ from pipelines.release.certificate import promise
 from pipelines.release.layout import not_public
 from pipelines.release.reader import PublicReleaseError, check_target
 from pipelines.storage.durable import whole_folder
-
-__all__ = ["AttackersReport", "attackers"]
 
 _FIGURE = "attackers.png"
 

@@ -5,8 +5,6 @@ Without a library and without another room, so that the command line knows its o
 
 from __future__ import annotations
 
-__all__ = ["DRAWS", "FEWEST", "FORMATS", "KINDS"]
-
 FORMATS = {
     "lodes": ("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program"),
     "csv": ("aggregated flows and zones, all counts", "spreadsheets, R, pandas"),

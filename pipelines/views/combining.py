@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from synth.intervals import quantiles
-
-__all__ = ["CombinedEstimate", "Rule", "combine"]
+from synth.posterior.intervals import quantiles
 
 Rule = Literal["imputed", "fully", "partially", "posterior"]
 

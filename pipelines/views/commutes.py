@@ -15,8 +15,6 @@ from geo_data.arguments import expect
 from pipelines.release.reader import PublicRelease, PublicReleaseError, with_codes
 from pipelines.views.area_names import areas_like
 
-__all__ = ["Area", "Side", "add_travel", "area_block_flows", "area_flows", "find_area"]
-
 Side = Literal["workers", "residents"]
 
 

@@ -25,8 +25,6 @@ from pipelines.release.reader import PublicRelease, PublicReleaseError, read_pub
 from pipelines.views.exports.source import usual_level
 from pipelines.views.labels import unit_names
 
-__all__ = ["ReleaseData", "read"]
-
 _ADDRESS = re.compile(r"(?P<service>https?://.+?)(?:/api/v1)?/releases/(?P<name>[^/]+)/(?P<version>[^/]+)/?")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _SECONDS = 60

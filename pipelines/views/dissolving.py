@@ -8,8 +8,6 @@ import geopandas as gpd
 
 from pipelines.release.reader import PublicRelease
 
-__all__ = ["with_coarser"]
-
 _GRID = (
     1e-6  # of a degree, a tenth of a metre: neighbours whose borders differ by less have no gap between them
 )

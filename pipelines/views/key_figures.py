@@ -8,9 +8,7 @@ from pydantic import BaseModel
 from pipelines.release.reader import PublicRelease
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
-from synth.intervals import intervals
-
-__all__ = ["Counted", "KeyFigures", "LargestCommute", "key_figures"]
+from synth.posterior.intervals import intervals
 
 Bounds = tuple[int | None, int | None]
 

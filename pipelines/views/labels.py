@@ -12,17 +12,6 @@ import geo_data
 from geo_data.states import STATES
 from pipelines.release.reader import PublicRelease
 
-__all__ = [
-    "ExternalZone",
-    "external_zones",
-    "job_type_words",
-    "level_words",
-    "named_area",
-    "plural",
-    "singular",
-    "unit_names",
-]
-
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
     "st": ("state", "states", 2),

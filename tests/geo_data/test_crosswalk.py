@@ -8,6 +8,8 @@ import pytest
 from geo_data import read_crosswalk
 from geo_data.unknown_codes import misspelled
 
+pytestmark = pytest.mark.quick
+
 HEADER = "tabblk2010,st,cty,trct,bgrp,blklatdd,blklondd\n"
 
 

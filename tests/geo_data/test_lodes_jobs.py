@@ -12,6 +12,8 @@ import pytest
 
 from geo_data import LODES_CATEGORIES, LODES_COLUMNS, InputError, LodesJobs, read_crosswalk
 
+pytestmark = pytest.mark.quick
+
 HEADER = ",".join(LODES_COLUMNS) + "\n"
 GROUPS = tuple(LODES_CATEGORIES)
 

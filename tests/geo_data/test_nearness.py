@@ -10,10 +10,10 @@ from scipy.sparse.csgraph import shortest_path
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 from geo_data.nearness import MARGIN, nearness
 from pipelines.release.verify import Near, Plan, changed
+from synth.geometric.steps import changed_together
 from synth.plan import Domains
 from synth.policy import Policy, parts_of_reach
 from synth.rationals import decimal_up
-from synth.steps import changed_together
 
 
 def test_the_verifier_has_the_same_margin() -> None:

@@ -15,6 +15,8 @@ from geo_data import Geography, JobRecords, Pooling, PoolTable, Slots, build_poo
 
 from .plain import geography
 
+pytestmark = pytest.mark.quick
+
 CATEGORIES = {"age": ("old", "young"), "sector": ("a", "b", "c")}
 PLACES = geography([2, 3, 1], [2, 1])  # blocks 0 1 | 2 3 4 || 5
 Job = tuple[int, int, int, int]  # work, age, sector, home

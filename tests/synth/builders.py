@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.losses import PoolClass
+from synth.dirichlet.losses import PoolClass
 from synth.plan import Pools
 
 

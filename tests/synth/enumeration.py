@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from synth import urn
-from synth.urn import Urns
+from synth.dirichlet import urn
+from synth.dirichlet.urn import Urns
 
 Source = Callable[[str], str]
 Sequence = tuple[int, ...]

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import synth
-from synth.few_cells import few_cells_bound
-from synth.losses import PoolClass, failure_bound
-from synth.pruning import pruning_gain
-from synth.record import pure_gain, record_delta_bound
+from synth.dirichlet.few_cells import few_cells_bound
+from synth.dirichlet.losses import PoolClass, failure_bound
+from synth.dirichlet.pruning import pruning_gain
+from synth.dirichlet.record import pure_gain, record_delta_bound
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .builders import make_class

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from synth import two_sided
+from synth.geometric import two_sided
 
 Counts = tuple[int, ...]
 

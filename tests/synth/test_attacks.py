@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from helpers import ROOT, load
+from synth.dirichlet.urn import sample_cells
 from synth.randomness import RunKey
-from synth.urn import sample_cells
 
+from .dirichlet.test_urn_enumeration import CASES
 from .enumeration import replaced
-from .test_urn_enumeration import CASES
 
 attacks: Any = load("benchmarks/attacks.py")
 HONEST = {case.name: case for case in attacks.honest()}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from synth.auditing import Sampler, audit, proportion_bounds
+from synth.dirichlet.urn import Urns
 from synth.randomness import RunKey, WordStream, uniform_below
-from synth.urn import Urns
 
 from .enumeration import single_urn
 

@@ -17,6 +17,8 @@ from synth.tails import exp_up
 
 from .reference import Histogram, Urn, divergence
 
+pytestmark = pytest.mark.quick
+
 A, F = Fraction(1, 2), Fraction(1, 2)
 
 

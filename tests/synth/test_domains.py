@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from synth.plan import Domains, Plan, Pools
 
+pytestmark = pytest.mark.quick
+
 
 def domains(n_blocks: int, *cells: list[tuple[int, int]]) -> Domains:
     """Each domain as a list of (first block, stratum)."""

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from synth.rationals import decimal_down, decimal_up, exact
 
+pytestmark = pytest.mark.quick
+
 positive = st.one_of(
     st.fractions(min_value=Fraction(1, 10**12), max_value=10**12),
     st.builds(lambda n, e: Fraction(n) * Fraction(10) ** e, st.integers(1, 10**15), st.integers(-40, 30)),

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth.dirichlet import Dirichlet
-from synth.geometric import Geometric, GeometricParameters
-from synth.parameters import DirichletParameters
+from synth.dirichlet.mechanism import Dirichlet
+from synth.dirichlet.parameters import DirichletParameters
+from synth.geometric.mechanism import Geometric, GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.policy import FULL, Policy, implies
 from synth.tails import exp_up

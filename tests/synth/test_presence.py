@@ -17,15 +17,16 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from synth import MECHANISMS, record
-from synth.dirichlet import Dirichlet
-from synth.geometric import Geometric, GeometricParameters, presence_loss
-from synth.losses import PoolClass, failure_bound
-from synth.lots import leave_out
+from synth import MECHANISMS
+from synth.dirichlet import record
+from synth.dirichlet.losses import PoolClass, failure_bound
+from synth.dirichlet.lots import leave_out
+from synth.dirichlet.mechanism import Dirichlet
+from synth.dirichlet.pruning import pruning_gain
+from synth.dirichlet.record import pure_gain
+from synth.geometric.mechanism import Geometric, GeometricParameters, presence_loss
 from synth.plan import Domains, Plan, Pools, RecordRange
-from synth.pruning import pruning_gain
 from synth.randomness import RunKey
-from synth.record import pure_gain
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .grid import EPSILONS, Q, class_of

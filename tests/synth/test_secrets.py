@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from synth.decoarsening import OriginShares
-from synth.dirichlet import Dirichlet
-from synth.geometric import Geometric, GeometricParameters
-from synth.measured import count_cells
-from synth.parameters import DirichletParameters
+from synth.dirichlet.mechanism import Dirichlet
+from synth.dirichlet.parameters import DirichletParameters
+from synth.geometric.measured import count_cells
+from synth.geometric.mechanism import Geometric, GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.policy import FULL, Policy, implies
 from synth.tails import exp_up

@@ -18,8 +18,6 @@ from pipelines.service.access.tokens import Principal, authenticate
 from pipelines.service.rates import Rate, network
 from pipelines.service.store import ServiceError, Store, attempts
 
-__all__ = ["authenticated"]
-
 
 def authenticated(request: Request, secret: str, key: bytes) -> Principal | None:
     """Return whose token this is, or None if it is nobody's, expired or revoked; that is counted, and logged.

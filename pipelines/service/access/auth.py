@@ -31,19 +31,6 @@ from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, after, record, sessions, utc_now
 from pipelines.storage.durable import write_whole
 
-__all__ = [
-    "OIDC",
-    "Session",
-    "close_session",
-    "end_sessions",
-    "open_session",
-    "principal",
-    "require",
-    "sealer",
-    "session_of",
-    "start_session",
-]
-
 _SESSION_SECONDS = 8 * 3600
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 OIDC = "oidc"  # what stands for the id of a token where a provider of identities vouches

@@ -19,8 +19,6 @@ from pipelines.service.access.tokens import Principal, person
 from pipelines.service.settings import Oidc
 from pipelines.service.store import ServiceError
 
-__all__ = ["CALLBACK", "begin_login", "finish_login"]
-
 CALLBACK = "/operator/login/oidc/callback"
 _COOKIE = "odsynth-login"
 _SECONDS = 600

@@ -23,18 +23,6 @@ from sqlalchemy import insert, select, update
 
 from pipelines.service.store import ServiceError, Store, after, record, tokens, utc_now
 
-__all__ = [
-    "Principal",
-    "Role",
-    "Token",
-    "authenticate",
-    "create_token",
-    "list_tokens",
-    "person",
-    "revoke_token",
-    "still_valid",
-]
-
 Role = Literal["viewer", "operator", "approver"]
 
 # An approver is no operator: whoever approves has not submitted.

@@ -19,8 +19,6 @@ from sqlalchemy import Connection, inspect, text
 from pipelines.service.migrations.versions import first
 from synth import ShownError
 
-__all__ = ["ForeignDatabaseError", "is_current", "migrate"]
-
 
 class ForeignDatabaseError(ShownError):
     """A database that neither this version of the program nor an earlier one made."""

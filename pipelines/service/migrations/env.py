@@ -2,8 +2,6 @@
 
 from alembic import context
 
-__all__: list[str] = []
-
 context.configure(connection=context.config.attributes["connection"])
 with context.begin_transaction():
     context.run_migrations()

@@ -45,8 +45,6 @@ from pipelines.service.queue.records import STATES
 from pipelines.service.queue.schedules import Agenda, read_agenda
 from pipelines.service.store import Store, list_audit
 
-__all__ = ["router"]
-
 router = APIRouter(
     prefix="/api/v1/operator",
     tags=["operator"],

@@ -8,8 +8,6 @@ from pipelines.service.operators.models import RunEntry
 from pipelines.service.queue import runs
 from pipelines.service.store import Store
 
-__all__ = ["find_certificate", "find_run", "find_runs", "find_tokens"]
-
 
 def find_run(store: Store, run: int) -> RunEntry:
     """Return a run, with the decision about it.

@@ -17,29 +17,6 @@ from pipelines.service.operators.operations import BudgetLine, RegisteredInput
 from pipelines.service.queue.comparisons import MOST, Variation, VariedTable
 from pipelines.service.queue.progress import Progress
 
-__all__ = [
-    "AuditList",
-    "BudgetList",
-    "Chosen",
-    "Comparison",
-    "ComparisonAsked",
-    "Decision",
-    "EndedSessions",
-    "EventList",
-    "InputEntry",
-    "InputList",
-    "NewVersion",
-    "Person",
-    "RemarkText",
-    "Reviewed",
-    "RowAsked",
-    "RunEntry",
-    "RunList",
-    "SessionsOf",
-    "Submission",
-    "TokenList",
-]
-
 # Line breaks and tabs, but no other control characters.
 _PLAIN = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 

@@ -13,9 +13,13 @@ from typing import Literal
 from sqlalchemy import update
 
 import synth
-from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
-from pipelines.ledger.ledger import Account, Budget, Ledger, LedgerError
-from pipelines.publishing.publishing import PublishError, erratum, withdraw
+from pipelines.config.loading import ReleaseConfig, load_config
+from pipelines.config.toml import ConfigError
+from pipelines.ledger.budgets import Account, Budget
+from pipelines.ledger.chain import LedgerError
+from pipelines.ledger.ledger import Ledger
+from pipelines.publishing.destination import PublishError
+from pipelines.publishing.publishing import erratum, withdraw
 from pipelines.schedule.calendar import read_calendar
 from pipelines.service.access.tokens import Principal
 from pipelines.service.public.catalog import Catalog, Version
@@ -24,15 +28,6 @@ from pipelines.service.settings import INPUT_NAME, ServiceSettings
 from pipelines.service.store import ServiceError, Store, record, utc_now
 from pipelines.service.store import runs as run_table
 from pipelines.storage.errors import shown_message
-
-__all__ = [
-    "BudgetLine",
-    "RegisteredInput",
-    "add_remark",
-    "budgets",
-    "find_input",
-    "registered_inputs",
-]
 
 
 @dataclass(frozen=True)

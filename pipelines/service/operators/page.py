@@ -14,8 +14,6 @@ from pipelines.service.access.tokens import Principal, Role
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
 
-__all__ = ["LOGIN", "Approver", "Operator", "Viewer", "page", "see"]
-
 LOGIN = "/operator/login"
 
 

@@ -25,8 +25,6 @@ from pipelines.service.queue.schedules import read_agenda
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError, Store, list_audit
 
-__all__ = ["oidc_router", "router"]
-
 router = APIRouter(prefix="/operator", include_in_schema=False, default_response_class=HTMLResponse)
 router.include_router(run_pages.router)
 oidc_router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)

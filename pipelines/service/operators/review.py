@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
+from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.publishing.publishing import folder_name
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.views.accuracy import table_title
-
-__all__ = ["ExpectedLoss", "Review", "review"]
 
 
 @dataclass(frozen=True)

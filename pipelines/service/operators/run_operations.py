@@ -13,10 +13,12 @@ from typing import Any
 from sqlalchemy import Row
 
 import synth
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import LedgerError
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
+from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import public_files
-from pipelines.publishing.publishing import PublishError, check_free, folder_name
+from pipelines.publishing.destination import PublishError
+from pipelines.publishing.publishing import check_free, folder_name
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import check_affordable, most_cost_of
 from pipelines.running.preflight import check_ready
@@ -28,20 +30,8 @@ from pipelines.service.queue.comparisons import MOST, Variation, varied
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
-from pipelines.storage.errors import ShownError, shown_message
-
-__all__ = [
-    "approve",
-    "close_run",
-    "config_of",
-    "queue_run",
-    "rename_run",
-    "row_costs",
-    "submit_comparison",
-    "submit_input",
-    "submit_row",
-    "why_taken",
-]
+from pipelines.storage.errors import shown_message
+from synth.errors import ShownError
 
 
 def submit_input(

@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 
 import synth
 from geo_data.od_files import LODES_CATEGORIES
-from pipelines.config.loading import LodesJobsSettings
+from pipelines.config.sections import LodesJobsSettings
 from pipelines.planning.sweep import AUTO
 from pipelines.release.formats import parse_certificate
 from pipelines.service.errors import not_found
@@ -45,8 +45,6 @@ from pipelines.service.security import POLICY
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.maps import certificate_words
-
-__all__ = ["WORKING", "router"]
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 

@@ -33,8 +33,6 @@ from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.store import ServiceError
 from pipelines.views.area_names import find_areas, names_with
 
-__all__ = ["Paging", "Table", "Written", "answered", "area_part", "area_table", "flow_table"]
-
 _WHOLE_BYTES = 500_000  # up to which an answer is sent at once
 _AREAS_AT_ONCE = 5_000
 

@@ -37,8 +37,6 @@ from pipelines.service.public.models import (
 from pipelines.service.settings import ServiceSettings
 from pipelines.views.labels import plural, singular
 
-__all__ = ["router"]
-
 MOST_CODES = 1_000
 _MOST_TOP = 1_000
 _MOST_ROWS = 10_000  # of a page

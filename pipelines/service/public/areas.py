@@ -18,8 +18,6 @@ from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, Int6
 from pipelines.views.labels import unit_names
 from pipelines.views.maps.shapes import level_shapes
 
-__all__ = ["Areas", "Shapes", "area_jobs", "count_lines", "joined", "read_areas"]
-
 _DECIMALS = 6  # of a degree: a tenth of a metre
 _MOST_COUNTED = 5_000_000  # rows of a table of flows
 

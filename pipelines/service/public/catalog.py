@@ -44,8 +44,6 @@ from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.maps import Backdrop
 
-__all__ = ["Catalog", "File", "Version"]
-
 _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
 _LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
 _SETTLED_NS = 2_000_000_000

@@ -20,18 +20,6 @@ from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural
 
-__all__ = [
-    "ABOUT_INTERVALS",
-    "SITE",
-    "Citation",
-    "Licence",
-    "Offer",
-    "cite",
-    "data_catalog",
-    "data_set",
-    "in_one_sentence",
-]
-
 SITE = "Synthetic commuting data"
 ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
 """What pages and answers say of intervals."""

@@ -13,8 +13,6 @@ from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public.catalog import Catalog
 
-__all__ = ["ServedFile", "media_type", "router"]
-
 _TYPES = {
     ".csv.gz": "application/gzip",
     ".json": "application/json",

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pipelines.service.public.catalog import Version
 from pipelines.service.rendering import text
 
-__all__ = ["MEDIA_TYPE", "atom"]
-
 MEDIA_TYPE = "application/atom+xml"
 _MOST = 100
 _NOT_XML = re.compile(

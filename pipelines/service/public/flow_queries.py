@@ -26,25 +26,6 @@ from pipelines.views.area_names import LIKE, areas_like, areas_named, find_areas
 from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
 
-__all__ = [
-    "SIDES",
-    "FlowQuestion",
-    "FlowTables",
-    "Flows",
-    "Int64",
-    "LargestFlows",
-    "Selection",
-    "Side",
-    "flow_batches",
-    "has_bounds",
-    "invalid",
-    "largest_flows",
-    "no_attribute",
-    "no_level",
-    "select",
-    "with_bounds",
-]
-
 _OPEN = 8  # releases
 _FIRST_ROWS, _MOST_ROWS = 4_000, 250_000  # of the release that are added up at once: more and more
 _SPREAD = 4  # keys for each row, up to which a place for every key is faster than sorting

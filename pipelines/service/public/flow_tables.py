@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.storage.durable import sync_tree
 
-__all__ = ["FlowTable", "write_flow_tables"]
-
 _BATCH_ROWS = 1_000_000
 _WIDTHS = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32}
 _SIDES = ("work", "home")

@@ -14,8 +14,6 @@ import shapely
 from numpy.typing import NDArray
 from pydantic_core import to_json
 
-__all__ = ["MEDIA_TYPES", "Document", "Format", "Part", "one_feature", "written"]
-
 Format = Literal["json", "csv", "geojson", "arrow"]
 
 MEDIA_TYPES: dict[Format, str] = {

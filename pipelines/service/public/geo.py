@@ -40,8 +40,6 @@ from pipelines.service.public.tiles import archive, read_tile, style, tile_json
 from pipelines.service.store import ServiceError
 from pipelines.views.labels import plural
 
-__all__ = ["LIMIT", "MOST_FEATURES", "router"]
-
 _CONFORMS_TO = [
     f"http://www.opengis.net/spec/ogcapi-features-1/1.0/conf/{part}" for part in ("core", "geojson")
 ]

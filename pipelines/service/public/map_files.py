@@ -14,8 +14,6 @@ from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.preparation import Prepared
 from pipelines.service.rendering import HTML
 
-__all__ = ["map_page", "map_part"]
-
 
 def map_page(request: Request, prepared: Prepared, headers: Mapping[str, str]) -> Response:
     """Answer with the page of a map, as it was compressed when it was made if the client takes that.

@@ -10,21 +10,6 @@ from pipelines.publishing.publishing import Remark
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.public.catalog import Version
 
-__all__ = [
-    "SYNTHETIC",
-    "AreaEntry",
-    "AreaList",
-    "AttributeEntry",
-    "Contents",
-    "FileEntry",
-    "FileList",
-    "FlowEntry",
-    "FlowList",
-    "LevelEntry",
-    "ReleaseEntry",
-    "ReleaseList",
-]
-
 SYNTHETIC = "Synthetic workers: no row is a real person."
 
 

@@ -34,8 +34,6 @@ from pipelines.views.exports.source import usual_level
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
 
-__all__ = ["add_pages"]
-
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
 _MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
 _TOP = 25

@@ -21,8 +21,6 @@ from pipelines.storage.durable import write_whole
 from pipelines.views.labels import plural
 from pipelines.views.maps.shapes import level_shapes
 
-__all__ = ["picture_words", "write_picture"]
-
 _SIDE = 720  # units of the longer side
 _MOST_AREAS, _MOST_POINTS = 2_000, 300  # that can be told apart
 _COMMUTES, _LOOKED_AT = 50, 1_000

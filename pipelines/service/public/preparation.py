@@ -41,8 +41,6 @@ from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps import PARTS, Backdrop, SiteMap, build_site_map, write_parts
 
-__all__ = ["Preparation", "Prepared", "draws_file", "prepare"]
-
 _LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)
 

@@ -16,17 +16,6 @@ from pipelines.service.public.areas import Areas, Shapes, read_areas
 from pipelines.service.public.flow_queries import FlowTables
 from pipelines.storage.durable import sync_tree
 
-__all__ = [
-    "CLOSEST_ZOOM",
-    "LAYER",
-    "archive",
-    "read_tile",
-    "style",
-    "tile_json",
-    "write_tiles",
-    "zoom_levels",
-]
-
 LAYER = "areas"
 """The layer of a tile."""
 

@@ -13,8 +13,6 @@ from pipelines.service.queue.progress import Progress
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.store import Store, after, record, runs, utc_now
 
-__all__ = ["claim", "count", "fail", "finish", "give_back", "note", "renew"]
-
 _INTERRUPTIONS = 5  # of one task in a row; then somebody should look
 
 

@@ -16,22 +16,13 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from pipelines.config.loading import ConfigError, ReleaseConfig, WorkloadTable
+from pipelines.config.loading import ReleaseConfig
 from pipelines.config.problems import problems_across
-from pipelines.planning.measured import table_in_words
+from pipelines.config.sections import WorkloadTable
+from pipelines.config.toml import ConfigError
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.sweep import Sweep, changed, draw_frontier, tune
-
-__all__ = [
-    "FRONTIER",
-    "MOST",
-    "Variation",
-    "VariedTable",
-    "compare",
-    "comparison_folder",
-    "varied",
-    "with_workload",
-]
+from pipelines.plans.measured import table_in_words
 
 FRONTIER = "frontier.png"
 MOST = 24

@@ -28,8 +28,6 @@ from pipelines.service.queue.records import add_event
 from pipelines.service.settings import Notices, ServiceSettings, is_loopback
 from pipelines.service.store import Store, after, outbox, utc_now
 
-__all__ = ["DECISIONS", "await_decision", "send_next", "signature"]
-
 DECISIONS = {
     "planned": "an operator, who queues or cancels it",
     "failed": "an operator, who tries it again or closes it",

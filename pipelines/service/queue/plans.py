@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config.fields import expand
-from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import public_files
 from pipelines.running.report import plan
 from pipelines.running.reviewed_plan import plan_numbers
 from pipelines.storage.checksums import sha256_of
-
-__all__ = ["check_plan", "keep_plan"]
 
 _AGAIN = "Submit the run again, so that it is planned again"
 

@@ -17,8 +17,6 @@ from pipelines.service.queue.runs import list_runs
 from pipelines.service.store import Store
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 
-__all__ = ["waiting"]
-
 
 def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
     """Return the finished releases whose files are here, and are those that the runs wrote.

@@ -8,8 +8,6 @@ from pydantic import BaseModel
 
 from pipelines.service.store import utc_now
 
-__all__ = ["Progress"]
-
 _ENOUGH = 4  # parts that must be done before their rate says something: as many are worked on at once
 
 

@@ -9,8 +9,6 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from pipelines.service.store import ServiceError, events, runs, utc_now
 
-__all__ = ["STATES", "TASKS", "Task", "add_event", "change", "run_row"]
-
 
 @dataclass(frozen=True)
 class Task:

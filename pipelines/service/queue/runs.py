@@ -31,28 +31,6 @@ from pipelines.service.queue.outbox import await_decision
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.store import ServiceError, Store, approvals, audit, events, record, runs, utc_now
 
-__all__ = [
-    "CALENDAR",
-    "CANCELLABLE",
-    "TASKS",
-    "cancel",
-    "close",
-    "counts",
-    "decide",
-    "decision_of",
-    "get_run",
-    "is_submitted",
-    "list_events",
-    "list_runs",
-    "movers",
-    "queue",
-    "release_begun",
-    "rename",
-    "retry",
-    "submit",
-    "waiting_for",
-]
-
 CALENDAR = Principal("calendar", "operator", "calendar")
 CANCELLABLE = ("submitted", "planned", "queued")
 _ENDED = (

@@ -13,14 +13,12 @@ from datetime import UTC, datetime
 
 from sqlalchemy import select
 
-from pipelines.config.loading import ConfigError
+from pipelines.config.toml import ConfigError
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.due import look
 from pipelines.service.queue.runs import CALENDAR, submit
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, runs
-
-__all__ = ["Agenda", "Due", "read_agenda", "submit_due"]
 
 _OVER = ("finished", "approved", "publishing", "published", "withdrawn", "rejected", "cancelled")
 _log = logging.getLogger(__name__)

@@ -9,7 +9,5 @@ import sys
 
 from pipelines.service.queue.worker_process import main
 
-__all__: list[str] = []
-
 if __name__ == "__main__":
     sys.exit(main())

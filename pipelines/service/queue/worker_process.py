@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipelines.config.loading import ReleaseConfig
-from pipelines.publishing.publishing import PublishError, publish
+from pipelines.publishing.destination import PublishError
+from pipelines.publishing.publishing import publish
 from pipelines.running.folder import BusyError, RunFolder
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
 from pipelines.running.run import make_release
@@ -29,8 +30,6 @@ from pipelines.service.queue.comparisons import compare
 from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import private_message, shown_message
-
-__all__ = ["EXIT_BUSY", "main", "without_paths"]
 
 EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this release
 

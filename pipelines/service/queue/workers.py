@@ -30,8 +30,6 @@ from pipelines.service.queue.worker_process import EXIT_BUSY
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 
-__all__ = ["COMMAND", "Workers"]
-
 COMMAND = (sys.executable, "-m", "pipelines.service.queue.worker_main")
 _CALENDAR_SECONDS = 60.0
 _MESSAGE_SECONDS = 2.0

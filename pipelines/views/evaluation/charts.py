@@ -22,8 +22,6 @@ from pipelines.views.evaluation.flow_measures import add_up, pair_flows
 from pipelines.views.evaluation.measuring import RHO, compared_levels
 from pipelines.views.labels import singular
 
-__all__ = ["CHARTS", "STYLE", "draw"]
-
 _REFERENCE, _RELEASE = "#444444", "#1f77b4"
 _SIZE = (5.4, 3.6)  # inches
 _FEW_PAIRS = 500  # are drawn one by one

@@ -12,20 +12,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from geo_data.distance import unit_vectors
-from pipelines.planning.utility import mean_km
+from pipelines.plans.utility import mean_km
 from pipelines.views.commutes import add_travel
-
-__all__ = [
-    "SHORT_KM",
-    "SIZES",
-    "add_distance",
-    "commute_errors",
-    "earth_movers_distance",
-    "errors_by_size",
-    "group_errors",
-    "in_dense_area",
-    "mean_distance",
-]
 
 SHORT_KM = 16.0
 """Commutes up to about ten miles are short."""

@@ -22,8 +22,6 @@ from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.flow_measures import side_variation
 
-__all__ = ["Comparison", "compare_with_public", "compare_with_truth", "true_jobs"]
-
 _PAIR = ["work", "home"]
 _EXTERNAL = (
     "Each external zone is one area at every level; workers who live there have no distance, and are left "

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["count_queries", "jobs_within", "query_errors", "share_within"]
-
 
 def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np.int64]:
     """Choose count queries: each a range of home units and a range of work units.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geo_data.arguments import PathLike, path_of, paths_of
-from pipelines.config.loading import ConfigError
+from pipelines.config.toml import ConfigError
 from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.storage.durable import whole_folder
 from pipelines.views.evaluation.comparison import (
@@ -24,15 +24,6 @@ from pipelines.views.evaluation.comparison import (
 from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates, measures_table
 from pipelines.views.evaluation.verdict import Verdict, judge
 from pipelines.views.evaluation.workload_losses import workload_losses
-
-__all__ = [
-    "MEASURES_FILE",
-    "REPORT_FILE",
-    "VERDICT_FILES",
-    "evaluate",
-    "evaluate_public",
-    "evaluation_folder",
-]
 
 REPORT_FILE = "report.html"
 MEASURES_FILE = "measures.parquet"

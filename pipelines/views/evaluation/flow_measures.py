@@ -14,20 +14,7 @@ import pandas as pd
 from scipy.special import rel_entr
 
 import geo_data
-from pipelines.planning.utility import count_variation
-
-__all__ = [
-    "add_up",
-    "common_part_of_commuters",
-    "implicate_variance",
-    "jensen_shannon_divergence",
-    "lost_pairs",
-    "pair_flows",
-    "side_error",
-    "side_variation",
-    "top_flows_recall",
-    "total_variation_distance",
-]
+from pipelines.plans.utility import count_variation
 
 _PAIR = ["work", "home"]
 
@@ -83,7 +70,7 @@ def add_up(
 def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
     """Return the share of jobs that would have to move to another pair to make two tables equal.
 
-    That is `pipelines.planning.utility.count_variation` of the pairs.
+    That is `pipelines.plans.utility.count_variation` of the pairs.
     """
     both = pair_flows(first, second)
     return count_variation(both["first"], both["second"])

@@ -26,8 +26,6 @@ from pipelines.views.evaluation.flow_measures import (
 )
 from pipelines.views.evaluation.propensity import propensity
 
-__all__ = ["MEASURES", "Measure", "compared_levels", "measure", "measure_implicates", "measures_table"]
-
 TOP = (10, 100, 1000)
 RHO = (0.1, 0.5, 1.0)
 _EVERYTHING = "all"

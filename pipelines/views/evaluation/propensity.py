@@ -12,8 +12,6 @@ from scipy.special import expit
 
 from pipelines.views.commutes import add_travel
 
-__all__ = ["Propensity", "propensity"]
-
 
 @dataclass(frozen=True)
 class Propensity:

@@ -30,8 +30,6 @@ from pipelines.views.evaluation.verdict import (
 )
 from pipelines.views.labels import singular
 
-__all__ = ["report_html"]
-
 _CONFIDENTIAL = (
     "CONFIDENTIAL",
     "derived from confidential jobs: never publish, never put into the public folder",

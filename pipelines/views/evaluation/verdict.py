@@ -9,24 +9,10 @@ from typing import Any
 import pandas as pd
 
 import geo_data
-from pipelines.planning.accuracy import ExpectedAccuracy
+from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.views.evaluation.count_queries import jobs_within
 from pipelines.views.evaluation.measuring import MEASURES
 from pipelines.views.labels import plural, singular
-
-__all__ = [
-    "EXPLANATION",
-    "Headline",
-    "TableVerdict",
-    "Verdict",
-    "is_inside",
-    "judge",
-    "level_name",
-    "measure_title",
-    "number_words",
-    "table_words",
-    "within_jobs",
-]
 
 _RELATIVE, _ABSOLUTE = 0.15, 0.005
 # Measures that stand above all others, each at one level: the middle one, or the one that it is measured at.

@@ -11,12 +11,10 @@ import numpy as np
 
 import geo_data
 from geo_data.jobs import join_records
-from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
-from pipelines.planning.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
 from pipelines.release.reader import PublicRelease
-
-__all__ = ["workload_losses"]
 
 Row = tuple[str, str, str, float]
 

@@ -13,15 +13,6 @@ from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.labels import singular
 
-__all__ = [
-    "NO_LICENCE",
-    "column_meanings",
-    "describe_csv",
-    "interval_columns",
-    "one_sentence",
-    "provenance",
-]
-
 NO_LICENCE = "not stated in the release: ask who published it"
 
 

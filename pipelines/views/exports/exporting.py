@@ -27,8 +27,6 @@ from pipelines.views.exports.spatial import (
 from pipelines.views.exports.tables import write_csv, write_flowmap
 from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
 
-__all__ = ["FORMATS", "Format", "export"]
-
 README = "README.txt"
 
 

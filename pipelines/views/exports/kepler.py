@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from pipelines.views.exports.source import ENDS, Source
 
-__all__ = ["write_kepler"]
-
 _INK = [37, 52, 148]
 _COLOR_RANGE = {
     "name": "ColorBrewer YlGnBu-6",

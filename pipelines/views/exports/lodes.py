@@ -16,8 +16,6 @@ from pipelines.views.exports.describing import describe_csv
 from pipelines.views.exports.source import Source
 from pipelines.views.labels import singular, unit_names
 
-__all__ = ["write_lodes"]
-
 # Columns of the RAC and WAC files that an OD file can fill.
 _CHARACTERISTICS = {"S000": "C000"} | {
     name: f"C{name[1:]}" for group in ("SA", "SE") for name in geo_data.LODES_CATEGORIES[group]

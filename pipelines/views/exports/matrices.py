@@ -18,8 +18,6 @@ from pipelines.views.exports.tables import write_zone_table
 if TYPE_CHECKING:
     import h5py
 
-__all__ = ["write_omx"]
-
 _SIDE = 128  # of a tile, one chunk of the file: 64 kB, of which few flows leave little when packed
 
 

@@ -22,8 +22,6 @@ from pipelines.views.exports.describing import column_meanings, interval_columns
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import unit_names
 
-__all__ = ["ENDS", "ExportError", "Source", "usual_level"]
-
 _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 

@@ -9,8 +9,6 @@ import pandas as pd
 from pipelines.views.exports.describing import describe_csv
 from pipelines.views.exports.source import Source
 
-__all__ = ["write_csv", "write_flowmap", "write_zone_table"]
-
 _DECIMALS = 6  # of degrees: 0.1 m
 
 

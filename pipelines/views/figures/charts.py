@@ -12,12 +12,10 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from pipelines.planning.utility import mean_km
+from pipelines.plans.utility import mean_km
 from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import singular
-
-__all__ = ["draw_distances", "draw_rose"]
 
 # Edges of the distance classes in km; the bars of the histogram are a twentieth of the last.
 _CLASSES = ((1, 2, 5, 10), (2, 5, 10, 20), (5, 10, 25, 50), (10, 25, 50, 100), (25, 50, 100, 200))

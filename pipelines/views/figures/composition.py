@@ -14,8 +14,6 @@ from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import draw_choropleth, draw_flows
 from pipelines.views.figures.subject import FigureSubject
 
-__all__ = ["write_figure"]
-
 _PANELS = {
     "choropleth": draw_choropleth,
     "flows": draw_flows,

@@ -8,8 +8,6 @@ from pipelines.views.choices import KINDS
 from pipelines.views.commutes import Side, find_area
 from pipelines.views.figures.subject import FigureSubject
 
-__all__ = ["draw_figure"]
-
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 

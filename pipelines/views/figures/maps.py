@@ -18,8 +18,6 @@ from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import plural, singular
 
-__all__ = ["draw_choropleth", "draw_flows"]
-
 # Colour-blind safe: ColorBrewer's YlGnBu, and vermillion and blue of Okabe and Ito.
 _SEQUENCE = "YlGnBu"
 _AREA, _FLOW = "#D55E00", "#0072B2"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-__all__ = ["title_panel"]
-
 
 def title_panel(axis: Axes, title: str, *remarks: str, lift: float = 0.0) -> None:
     """Put a title above a panel, and remarks between the two; `lift` is points, for labels above it."""

@@ -18,8 +18,6 @@ from pipelines.views.commutes import Area, Side, add_travel, area_block_flows
 from pipelines.views.labels import singular, unit_names
 from synth import decimal_up
 
-__all__ = ["FigureSubject"]
-
 _MOST_POINTS = 500  # units of a level that are told apart as points
 _CORE = 0.95  # of the commutes lie inside the frame of a map, in each direction
 _ASPECT = 1.25  # width of a map by its height

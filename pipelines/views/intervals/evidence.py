@@ -22,19 +22,17 @@ from geo_data.jobs import Slots
 from geo_data.od_files import count_columns
 from geo_data.proxy_truth import Assumptions, attribute_concentrations
 from pipelines.config.implicates import Implicates as ReleaseImplicates
-from pipelines.planning.estimating import JobLayout, public_prior
-from pipelines.planning.measured import MeasuredGroups, TableChoice
-from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.workload import resolve_workload
+from pipelines.drawing.estimating import JobLayout, public_prior
+from pipelines.plans.measured import MeasuredGroups, TableChoice
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.workload import resolve_workload
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.release.reader import PublicRelease, PublicReleaseError, blame_release
 from pipelines.storage.parquet_form import FormError
-from synth.evidence import Evidence
-from synth.implicates import BlockDraws, Implicates
-from synth.measured import JobGroups, MeasuredTable
-
-__all__ = ["JobDraws", "PlaceDraws", "evidence_words"]
+from synth.geometric.measured import JobGroups, MeasuredTable
+from synth.posterior.evidence import Evidence
+from synth.posterior.implicates import BlockDraws, Implicates
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]

@@ -24,20 +24,8 @@ from geo_data.od_files import count_columns
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import blame
-from synth.intervals import LEVEL
-from synth.intervals import intervals as of_draws
-
-__all__ = [
-    "COVERAGE_WORDS",
-    "DRAWS_FILE",
-    "DRAWS_FORMAT",
-    "Areas",
-    "Cells",
-    "PosteriorDraws",
-    "content_hash",
-    "intervals",
-    "public_key",
-]
+from synth.posterior.intervals import LEVEL
+from synth.posterior.intervals import intervals as of_draws
 
 DRAWS_FILE = "draws.parquet"
 DRAWS_FORMAT = "odsynth draws 1"

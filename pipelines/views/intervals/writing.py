@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
-from pipelines.planning.workload import Table
+from pipelines.plans.workload import Table
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
 from pipelines.storage.durable import whole_folder
 from pipelines.views.choices import DRAWS, FEWEST
@@ -27,8 +27,6 @@ from pipelines.views.intervals.reading import (
     content_hash,
     public_key,
 )
-
-__all__ = ["write_intervals"]
 
 README = "README.txt"
 _JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block

@@ -13,8 +13,6 @@ import shapely
 import geo_data
 from pipelines.release.reader import PublicRelease
 
-__all__ = ["Backdrop", "backdrop_shapes"]
-
 _AROUND = 0.15  # of the region's larger side: so far beyond it
 _DETAIL = 1 / 5000  # of that side; finer detail is left out, as of the areas
 _DECIMALS = 5

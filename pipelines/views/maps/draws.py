@@ -13,8 +13,6 @@ import numpy as np
 from geo_data.od_files import count_columns
 from pipelines.views.intervals import PosteriorDraws
 
-__all__ = ["DrawTable", "draw_tables", "draws_meta", "smallest"]
-
 _LEAST_BYTES = 0.1  # that a count takes in a page: where not even these have room, a table is not finished
 
 

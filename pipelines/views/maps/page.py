@@ -27,8 +27,6 @@ from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
 
-__all__ = ["PARTS", "SiteMap", "build_map", "build_site_map", "certificate_words", "write_map", "write_parts"]
-
 PARTS = "map"
 """The folder beside the page of a site's map, as the page names it."""
 

@@ -22,8 +22,6 @@ from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
 from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
-__all__ = ["Payload", "make_payload"]
-
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long
 _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
 _ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 import geo_data
 
-__all__ = ["ring_places"]
-
 Float64 = NDArray[np.float64]
 
 _MARGIN = 0.12  # of the ring around the region, as a part of its larger side

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from pipelines.release.reader import PublicRelease
 from pipelines.views.dissolving import with_coarser
 
-__all__ = ["centroid_cells", "geojson", "level_shapes"]
-
 # Detail finer than this part of the region's extent is left out: half a pixel of a large screen.
 _DETAIL = 1 / 5000
 _DECIMALS = 5  # of a degree: about a metre

@@ -17,6 +17,8 @@ import pytest
 import pipelines
 from pipelines.cli.main import main
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def invoke() -> Callable[..., click.testing.Result]:

@@ -12,6 +12,8 @@ import synth
 from pipelines import ConfigError, ReleaseConfig
 from pipelines.config.toml import parse_toml, read_toml
 
+pytestmark = pytest.mark.quick
+
 NUMBERS = ["1e400", "1e99999999", "9" * 5000, "1e-101", "0x1", "1_000", "\u0661", "1/0", "nan", "inf"]
 
 

@@ -13,22 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import with_values
-from pipelines.config.loading import (
+from pipelines.config.loading import ReleaseConfig, check_config, load_config, parse_config
+from pipelines.config.sections import (
     AcsTable,
-    ConfigError,
     CtppTable,
     FlowTable,
     LodesJobsSettings,
     LodesTable,
     MicrodataJobsSettings,
-    ReleaseConfig,
-    check_config,
-    load_config,
-    parse_config,
 )
-from pipelines.config.toml import parse_toml
+from pipelines.config.toml import ConfigError, parse_toml
 from synth import MECHANISMS
 from synth.rationals import exact
+
+pytestmark = pytest.mark.quick
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

@@ -6,8 +6,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import pipelines
 from pipelines.config.reference import configuration_reference
+
+pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = configuration_reference()

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from pipelines.ledger import chain
-from pipelines.ledger.ledger import Budget, Debit, Entry, Ledger, LedgerError
+from pipelines.ledger.budgets import Budget
+from pipelines.ledger.chain import Entry, LedgerError
+from pipelines.ledger.ledger import Debit, Ledger
 
 PLAN = "a" * 64
 OTHER_KIND = {"budget": "debit", "debit": "budget", "resumed": "failed"}

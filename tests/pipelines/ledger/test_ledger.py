@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from pipelines.ledger import ledger as ledger_module
-from pipelines.ledger.budgets import PolicyError
-from pipelines.ledger.ledger import Budget, Debit, Ledger, LedgerError, OverBudgetError
+from pipelines.ledger.budgets import Budget, OverBudgetError, PolicyError
+from pipelines.ledger.chain import LedgerError
+from pipelines.ledger.ledger import Debit, Ledger
 from pipelines.ledger.terms import ANYWHERE, Terms
 from pipelines.storage.stored_names import look_alike
+
+pytestmark = pytest.mark.quick
 
 PLAN, OTHER_PLAN = "a" * 64, "b" * 64
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.ledger.ledger import Budget, Ledger, OverBudgetError
+from pipelines.ledger.budgets import Budget, OverBudgetError
+from pipelines.ledger.ledger import Ledger
 
 # Imports once and forks. Every child debits one unit at a time until it is refused (or killed), and tells
 # each debit that it was given by one byte through a pipe.

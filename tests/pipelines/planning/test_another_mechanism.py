@@ -26,6 +26,8 @@ from synth.mechanism import ClassGuarantee
 from synth.randomness import WordStream, uniform_below
 from synth.tails import rigorous, upper_fraction
 
+pytestmark = pytest.mark.quick
+
 NAME = "randomised-response"
 
 

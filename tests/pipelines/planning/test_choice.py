@@ -14,14 +14,14 @@ import pytest
 
 import pipelines
 from pipelines import ReleaseConfig, make_plan, read_public_inputs
-from pipelines.config.loading import ConfigError
+from pipelines.config.toml import ConfigError
 from pipelines.planning import search
-from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices
 from pipelines.planning.search import choose
-from pipelines.planning.storage import load_plan, save_plan
 from pipelines.planning.trials import Sample, draw_sample, expected_loss
-from pipelines.planning.workload import resolve_workload
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
+from pipelines.plans.storage import load_plan, save_plan
+from pipelines.plans.workload import resolve_workload
 from pipelines.release.verification import contradictions
 from pipelines.running.report import plan_summary
 

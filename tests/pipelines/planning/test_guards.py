@@ -15,6 +15,8 @@ from pipelines import ConfigError, ReleaseConfig, Sweep, read_public_inputs, tun
 from pipelines.planning import public_inputs
 from pipelines.planning.guards import refuse_other_names, refuse_other_states
 
+pytestmark = pytest.mark.quick
+
 Configs = Callable[..., ReleaseConfig]
 
 RULE = r"is a confidential file of \[jobs\], or a copy of one.*name a table that is public"

@@ -21,8 +21,8 @@ import pipelines
 from helpers import edit_json
 from pipelines.planning import public_inputs
 from pipelines.planning.auxiliary_tables import read_auxiliary
-from pipelines.planning.form import PLAN_FILES
-from pipelines.planning.storage import load_plan, save_plan
+from pipelines.plans.form import PLAN_FILES
+from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.names import check_names, read_names, write_names
 from pipelines.storage.checksums import sha256_of
 

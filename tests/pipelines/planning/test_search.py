@@ -22,12 +22,12 @@ from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_uti
 from pipelines.planning import search, side_by_side, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.counting import About
-from pipelines.planning.plan import Choices
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, choose
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, tune
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
-from pipelines.planning.workload import resolve_workload
+from pipelines.plans.plan import Choices
+from pipelines.plans.workload import resolve_workload
 from pipelines.running.report import run_cost
 
 Configs = Callable[..., ReleaseConfig]

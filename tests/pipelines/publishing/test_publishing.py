@@ -26,12 +26,14 @@ import pipelines
 import synth
 from helpers import forge
 from pipelines import VerificationError, verify
-from pipelines.planning.storage import sha256_of
 from pipelines.publishing import destination as places
 from pipelines.publishing import publishing
-from pipelines.publishing.publishing import Published, PublishError, erratum, publish, published, withdraw
+from pipelines.publishing.destination import PublishError
+from pipelines.publishing.publishing import Published, erratum, publish, published, withdraw
 from pipelines.release.signing import generate_keys, read_private_key, sign, write_public_key
-from pipelines.storage.checksums import CHECKSUMS
+from pipelines.storage.checksums import CHECKSUMS, sha256_of
+
+pytestmark = pytest.mark.quick
 
 NAME = "demo-region-2019-all-jobs"
 SECRET = b"CANARY-of-the-confidential-folder"

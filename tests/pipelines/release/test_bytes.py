@@ -20,7 +20,7 @@ import pytest
 
 from geo_data.od_files import GZIP_LEVEL
 from pipelines import Release, VerificationError, verify
-from pipelines.planning.plan import ReleasePlan
+from pipelines.plans.plan import ReleasePlan
 from pipelines.release.formats import parse_certificate
 from pipelines.release.layout import seal
 from pipelines.storage.checksums import CHECKSUMS, sha256_of

@@ -15,8 +15,8 @@ import pipelines
 import synth
 from helpers import forge, load
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
-from pipelines.planning.form import read_document
-from pipelines.planning.storage import load_plan
+from pipelines.plans.form import read_document
+from pipelines.plans.storage import load_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate, made_before_first, parse_certificate
 from pipelines.release.layout import seal

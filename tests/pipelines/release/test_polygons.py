@@ -18,9 +18,11 @@ import pipelines
 import synth
 from helpers import refused, seal_again
 from pipelines import ConfigError, Release, VerificationError, run, verify
-from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.polygons import polygon_file
 from pipelines.running import run as runs
+
+pytestmark = pytest.mark.quick
 
 Configs = Callable[..., pipelines.ReleaseConfig]
 WITHOUT: dict[str, object] = {"geography.polygons": []}

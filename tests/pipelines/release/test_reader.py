@@ -20,7 +20,7 @@ import pipelines.views.exports
 import synth
 from helpers import edit_json, with_values
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
-from pipelines.planning.form import PLAN_FORMAT
+from pipelines.plans.form import PLAN_FORMAT
 from pipelines.release import reader
 from pipelines.release.layout import file_names
 

@@ -27,6 +27,8 @@ from pipelines.release.signing import (
 )
 from pipelines.release.verification import verify
 
+pytestmark = pytest.mark.quick
+
 SIGNED = (*SIGNATURES, PUBLIC_KEY, "certificate.json", "SHA256SUMS")
 
 

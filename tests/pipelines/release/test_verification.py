@@ -42,11 +42,11 @@ from pipelines import (
     run,
     verify,
 )
-from pipelines.planning.storage import sha256_of
 from pipelines.release import byte_check, data_check, verification
 from pipelines.release.certificate import guarantee_fields
 from pipelines.release.layout import seal
 from pipelines.release.signing import PUBLIC_KEY, generate_keys, read_private_key, sign
+from pipelines.storage.checksums import sha256_of
 
 from .only_signed import ONLY_SIGNED, Document, Step, leaves
 

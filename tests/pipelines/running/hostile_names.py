@@ -26,8 +26,6 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.release.signing import generate_keys
 from synth import ShownError
 
-__all__ = ["KEYS", "NAMES", "outcome", "try_names"]
-
 # What files of a release and libraries under it call their own.
 _OWN = """
 place shared pool count n m domain class work home geometry weight latitude longitude w_geocode h_geocode

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import geo_data
 import synth
 from pipelines import ReleasePlan, make_plan, parse_config
-from pipelines.planning import plan as module
-from pipelines.planning.plan import batches
+from pipelines.drawing.sampling import sample_batch
 from pipelines.planning.public_inputs import job_source
-from pipelines.planning.sampling import sample_batch
+from pipelines.plans import plan as module
+from pipelines.plans.plan import batches
 
 
 @pytest.mark.parametrize("below", [1, 8, 1000])

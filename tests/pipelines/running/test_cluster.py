@@ -91,7 +91,7 @@ def test_workers_with_other_code_do_nothing(
     other, root = tmp_path / "other", Path(pipelines.__file__).parents[1]
     for package in ("synth", "geo_data", "pipelines"):
         shutil.copytree(root / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
-    with (other / "synth/urn.py").open("a", encoding="utf-8") as urn:
+    with (other / "synth/dirichlet/urn.py").open("a", encoding="utf-8") as urn:
         urn.write("# one more line\n")
     config = many_batches()
     with cluster_of_processes(tmp_path, path=other) as (address, *_):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import pipelines
+
+pytestmark = pytest.mark.quick
 
 
 def test_inputs_with_their_configuration(tmp_path: Path) -> None:

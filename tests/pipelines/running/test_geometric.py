@@ -25,17 +25,17 @@ import synth
 from helpers import alone, forge, refused, same_key, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
-from pipelines.planning import estimating
-from pipelines.planning import plan as planned
+from pipelines.drawing import estimating
+from pipelines.drawing.estimating import JobLayout
 from pipelines.planning.assembling import assemble
-from pipelines.planning.estimating import JobLayout
-from pipelines.planning.form import plan_hash
-from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.storage import load_plan, save_plan
 from pipelines.planning.sweep import Sweep, tune
+from pipelines.plans import plan as planned
+from pipelines.plans.form import plan_hash
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
+from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import certificate_schema, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import Measurements, read_measurements, write_measurements

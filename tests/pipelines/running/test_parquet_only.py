@@ -14,14 +14,10 @@ import pytest
 import pipelines
 from helpers import copies, refused, released_files, seal_again
 from pipelines import VerificationError, verify
-from pipelines.release.layout import (
-    CHECKSUMS,
-    checksum_lines,
-    public_files,
-    without_parts,
-)
+from pipelines.release.layout import public_files, without_parts
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
+from pipelines.storage.checksums import CHECKSUMS, checksum_lines
 
 from .helpers import Configs, interrupted, seeded
 

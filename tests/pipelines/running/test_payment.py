@@ -26,7 +26,7 @@ from pipelines import (
     wipe_run,
 )
 from pipelines.cli.summary import budget_line, release_summary
-from pipelines.ledger.ledger import Budget
+from pipelines.ledger.budgets import Budget
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.release.signing import SigningError
 from pipelines.running import batches as drawing
@@ -36,6 +36,8 @@ from pipelines.running.payment import cost_of, left_in, most_cost_of, read_ledge
 
 from .helpers import Configs, everything, failing, interrupted, left_over
 from .test_policy import NOISE
+
+pytestmark = pytest.mark.quick
 
 
 def test_a_release_is_paid_once_with_what_its_certificate_says(

@@ -23,15 +23,15 @@ import pipelines
 from helpers import alone, forge, forging, plan_again, refuse_each
 from pipelines import ConfigError, Release, plan, resume, run, verify
 from pipelines.cli.summary import budget_line, ledger_account
-from pipelines.ledger.budgets import PolicyError
-from pipelines.ledger.ledger import Budget, Ledger
+from pipelines.ledger.budgets import Budget, PolicyError
+from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.planning import search
-from pipelines.planning.form import plan_hash
-from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices, partition_name
 from pipelines.planning.public_inputs import job_source
-from pipelines.planning.storage import load_plan
+from pipelines.plans.form import plan_hash
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices, partition_name
+from pipelines.plans.storage import load_plan
 from pipelines.release.certificate import (
     POLICY_FORMAT,
     PolicyCertificate,

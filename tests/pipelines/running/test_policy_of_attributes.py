@@ -21,12 +21,12 @@ import geo_data
 import pipelines
 from helpers import alone, forge, forging, plan_again, refuse_each
 from pipelines import ConfigError, PublicReleaseError, Release, load_config, plan, run, verify
-from pipelines.ledger.budgets import PolicyError
-from pipelines.ledger.ledger import Budget, Ledger
+from pipelines.ledger.budgets import Budget, PolicyError
+from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.planning import search
-from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
 from pipelines.release.certificate import ATTRIBUTE_FORMAT, AttributeCertificate, certificate_schema
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary

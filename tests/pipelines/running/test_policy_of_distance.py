@@ -17,13 +17,13 @@ import pipelines
 from helpers import alone, forging, plan_again, refuse_each
 from pipelines import ConfigError, Release, plan, run, verify
 from pipelines.planning import search
-from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices
-from pipelines.planning.storage import load_plan
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
+from pipelines.plans.storage import load_plan
 from pipelines.release.certificate import DISTANCE_FORMAT, DistanceCertificate, certificate_schema
 from pipelines.running.report import plan_summary
 from pipelines.views.maps.page import certificate_words
-from synth.geometric import noise_loss
+from synth.geometric.mechanism import noise_loss
 
 from .helpers import Configs, left_over
 from .test_policy import NOISE

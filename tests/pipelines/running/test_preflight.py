@@ -13,8 +13,8 @@ import pytest
 
 import geo_data
 from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, load_plan, plan, resume, run
-from pipelines.planning import form
-from pipelines.planning.storage import save_plan
+from pipelines.plans import form
+from pipelines.plans.storage import save_plan
 from pipelines.release.signing import SigningError, generate_keys
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState

@@ -20,8 +20,8 @@ import pipelines
 from helpers import edit_json, forge, plan_again, refused
 from pipelines import ConfigError, Release, plan, run, verify
 from pipelines.ledger.terms import ANYWHERE, Terms
-from pipelines.planning.form import document_text, read_document
-from pipelines.planning.storage import load_plan
+from pipelines.plans.form import document_text, read_document
+from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import guarantee_fields, population_in_words

@@ -21,7 +21,7 @@ from helpers import edit_json
 from pipelines import ConfigError, ReleaseConfig, plan_hash, resume, run
 from pipelines.cli.main import main
 from pipelines.ledger.ledger import Ledger
-from pipelines.planning.form import PLAN_FILES
+from pipelines.plans.form import PLAN_FILES
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing

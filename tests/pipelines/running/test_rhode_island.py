@@ -15,7 +15,7 @@ from helpers import with_values
 from pipelines import Release, mean_commute, run, total_variation, verify
 from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
-from pipelines.planning.utility import commutes, destination_commute_error
+from pipelines.plans.utility import commutes, destination_commute_error
 
 pytestmark = pytest.mark.slow
 

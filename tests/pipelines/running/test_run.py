@@ -28,8 +28,8 @@ import pipelines
 import synth
 from helpers import released_files
 from pipelines import ConfigError, Release, resume, run, verify
-from pipelines.planning import storage
-from pipelines.planning.plan import batches
+from pipelines.plans import storage
+from pipelines.plans.plan import batches
 from pipelines.release import certificate, layout
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate
 from pipelines.release.layout import MANIFEST, file_names, public_files

@@ -25,11 +25,11 @@ import pipelines
 import synth
 from helpers import forge, plan_again, refused, seal_again
 from pipelines import Release, ReleaseConfig, plan, resume, run, verify
+from pipelines.drawing.sampling import _brought_into_range
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.sampling import _brought_into_range
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.storage import load_plan, save_plan
+from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema
 from pipelines.running import batches as drawing
 from pipelines.running.report import plan_summary
@@ -335,7 +335,7 @@ def test_every_pool_is_given_a_number_of_homes_in_its_range(protected: Configs) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(synth.MECHANISMS, "dirichlet", Watched())
         key, every = synth.RunKey.from_seed(1), slice(0, n.size)
-        drawn = pipelines.planning.sampling.sample_batch(made, every, homes, key, 0, 0, sizes)
+        drawn = pipelines.drawing.sampling.sample_batch(made, every, homes, key, 0, 0, sizes)
     assert drawn.shape == (1, n.sum())
     np.testing.assert_array_equal(seen["sizes"], np.clip(sizes, least, most))
     # Who stays lives where somebody of the pool lived; nobody stays twice.

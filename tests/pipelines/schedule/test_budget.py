@@ -20,13 +20,17 @@ import pytest
 import tomlkit
 
 from helpers import NOW, SCHEDULE, with_values
-from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
+from pipelines.config.loading import ReleaseConfig
+from pipelines.config.toml import ConfigError
+from pipelines.ledger.budgets import Budget, OverBudgetError
+from pipelines.ledger.chain import LedgerError
+from pipelines.ledger.ledger import Ledger
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
-from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due, look
+from pipelines.schedule.due import due, look
 from pipelines.schedule.records import Records
+from pipelines.schedule.summary import EXIT_FAILED, Result, Summary
 from synth.rationals import decimal_up, exact
 
 BY_YEAR = '"ledger.period" = "{year}"\n'

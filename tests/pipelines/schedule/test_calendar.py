@@ -18,10 +18,12 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.config.loading import ConfigError
+from pipelines.config.toml import ConfigError
 from pipelines.schedule.calendar import Schedule, read_calendar
 from pipelines.schedule.files import ScheduleFile
 from pipelines.schedule.periods import Period, filled, put
+
+pytestmark = pytest.mark.quick
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Asia/Tehran"]

@@ -26,8 +26,9 @@ from pipelines.release.provenance import source_state
 from pipelines.running import run as runs
 from pipelines.running.folder import RunFolder
 from pipelines.schedule import due as due_module
-from pipelines.schedule.due import EXIT_BUSY, EXIT_FAILED, Summary, due
+from pipelines.schedule.due import due
 from pipelines.schedule.notify import Notify, notify
+from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Summary
 
 ONE = SCHEDULE.replace("2022-01-01", "2024-01-01")  # only 2023 is due
 LEDGER = """

@@ -13,6 +13,8 @@ from pipelines.service.access.tokens import create_token, revoke_token
 from pipelines.service.cautions import cautions
 from pipelines.service.first_start import PEOPLE
 
+pytestmark = pytest.mark.quick
+
 SECRET = "CANARYsecret"
 WEBHOOK = f'webhook = "http://localhost/x"\nwebhook_secret = "whsec_{"YWFh" * 10}"\n'
 

@@ -15,6 +15,8 @@ from pipelines.service.store import ServiceError, Store, _prepare, audit, list_a
 
 from .helpers import assert_append_only, at_once
 
+pytestmark = pytest.mark.quick
+
 
 def test_several_may_make_the_tables_at_once(database: str) -> None:
     opened: list[Store] = []

@@ -10,6 +10,8 @@ import pytest
 from pipelines.storage import cell_file
 from pipelines.storage.cell_file import CellFile, JoinedFiles, new_numbers
 
+pytestmark = pytest.mark.quick
+
 
 def test_a_file_is_read_and_written_like_an_array(tmp_path: Path) -> None:
     array, file = np.zeros(10, np.int64), CellFile(tmp_path / "cells", np.int64)

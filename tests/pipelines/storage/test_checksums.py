@@ -10,6 +10,8 @@ import pytest
 
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 
+pytestmark = pytest.mark.quick
+
 
 def test_written_as_sha256sum_reads_it(tmp_path: Path) -> None:
     names = ["b  two spaces.txt", "a.txt", "ä.bin"]

@@ -19,6 +19,8 @@ from pipelines import LedgerError
 from pipelines.ledger import chain
 from pipelines.storage.durable import hold_lock, locks_refused, private_folder, whole_folder, write_whole
 
+pytestmark = pytest.mark.quick
+
 MAKES = """
 import os, signal, sys
 from pathlib import Path

@@ -9,6 +9,8 @@ import pytest
 
 from pipelines.storage.documents import parse_json, read_json
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, "[" * 50_000 + "]" * 50_000, "9" * 5000, "[NaN]", "[1e999]", "", "{", b"\xff"]

@@ -25,6 +25,8 @@ from pipelines.storage.durable import (
     write_whole,
 )
 
+pytestmark = pytest.mark.quick
+
 Whole = Callable[..., AbstractContextManager[Path]]
 both = pytest.mark.parametrize("whole", [whole_file, whole_folder])
 

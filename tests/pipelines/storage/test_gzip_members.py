@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
+
 from pipelines.storage.gzip_members import read_members
+
+pytestmark = pytest.mark.quick
 
 
 def test_a_bomb_comes_out_in_small_pieces(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
 from pipelines.storage.parquet_form import FormError
 from pipelines.storage.parquet_pages import check_pages
 
+pytestmark = pytest.mark.quick
+
 VERSION = f"parquet-cpp-arrow version {pa.__version__}".encode()
 ANOTHER = VERSION[:-1] + bytes([VERSION[-1] ^ 1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.planning.accuracy import ExpectedAccuracy
+from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.release.accuracy import accuracy_in_words
 from pipelines.views.accuracy import accuracy_words, table_title
 

@@ -13,6 +13,8 @@ from pipelines import PublicRelease, PublicReleaseError
 from pipelines.views.commutes import add_travel, area_block_flows, find_area
 from pipelines.views.labels import unit_names
 
+pytestmark = pytest.mark.quick
+
 BLOCK = "tabblk2010"
 
 

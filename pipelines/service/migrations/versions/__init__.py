@@ -1,3 +1,1 @@
 """The revisions, each a step from the tables of one version to those of the next."""
-
-__all__: list[str] = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-__all__ = ["attempts", "down_revision", "revision", "upgrade"]
-
 revision = "attempts"
 down_revision = "operators_outbox"
 

@@ -11,8 +11,6 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-__all__ = ["down_revision", "metadata", "revision", "upgrade"]
-
 revision = "0001"
 down_revision = None
 metadata = sa.MetaData()

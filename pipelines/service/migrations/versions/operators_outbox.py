@@ -7,8 +7,6 @@ from alembic import op
 
 from pipelines.service.migrations.versions import first
 
-__all__ = ["add_outbox", "down_revision", "revision", "run_columns", "upgrade"]
-
 revision = "operators_outbox"
 down_revision = "0002"
 

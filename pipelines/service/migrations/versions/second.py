@@ -7,8 +7,6 @@ from alembic import op
 
 from pipelines.service.migrations.versions import first
 
-__all__ = ["decided_version", "down_revision", "revision", "upgrade"]
-
 revision = "0002"
 down_revision = "0001"
 

@@ -14,6 +14,8 @@ from pipelines import read_public_release
 from pipelines.views.exports import Source
 from pipelines.views.exports.tables import write_csv, write_zone_table
 
+pytestmark = pytest.mark.quick
+
 Exporter = Callable[..., tuple[Path, Source]]
 
 

@@ -10,6 +10,8 @@ from pipelines import PublicRelease, PublicReleaseError
 from pipelines.views.commutes import find_area
 from pipelines.views.figures.subject import FigureSubject
 
+pytestmark = pytest.mark.quick
+
 
 def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> FigureSubject:
     """The subject of the area with the most jobs."""

@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 from helpers import edit_json
 from pipelines.release.names import NAME_FILE
 
-__all__ = ["add_areas"]
-
 
 def add_areas(public: Path, kind: str, codes: pd.Series, names: dict[str, str]) -> None:
     """Give the blocks of a release an area each, as `geography.non_nesting_areas` does; codes by block."""

@@ -16,6 +16,8 @@ from pipelines.release.reader import PublicRelease
 from pipelines.views.maps.draws import draw_tables
 from pipelines.views.maps.payload import Payload, make_payload
 
+pytestmark = pytest.mark.quick
+
 LARGE = 10_000_000
 
 

@@ -12,7 +12,7 @@ from pyproj import Geod
 
 from geo_data.od_files import count_columns
 from pipelines import PosteriorDraws
-from synth.intervals import quantiles
+from synth.posterior.intervals import quantiles
 
 # A unit's code begins the codes of its blocks, and so does an external zone's.
 DIGITS = {"st": 2, "cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}

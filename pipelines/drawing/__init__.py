@@ -1,0 +1,1 @@
+"""Where homes meet randomness, and the estimate that follows from noisy counts."""

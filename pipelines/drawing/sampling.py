@@ -1,0 +1,170 @@
+"""The functions that see homes beside randomness: `sample_batch` and, where tables are measured, `measure`.
+
+A run hands them the confidential homes; simulated utility hands them homes drawn from the public model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import synth
+from pipelines.plans.plan import ReleasePlan
+from synth.geometric.mechanism import GeometricParameters, noisy_counts
+
+
+def sample_batch(
+    plan: ReleasePlan,
+    pools: slice,
+    homes: NDArray[np.int32],
+    key: synth.RunKey,
+    batch: int,
+    run: int = 0,
+    sizes: NDArray[np.int64] | None = None,
+) -> NDArray[np.int32]:
+    """Run the mechanism on a batch of pools, and return the homes (origins) of the synthetic workers.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    pools : slice
+        Consecutive pools.
+    homes : ndarray of int32
+        **Confidential**: home of every real worker of these pools, pool after pool; under a policy of
+        attributes its origin (`synth.Policy.origins`).
+    key : synth.RunKey
+    batch : int
+        Number of the batch.
+    run : int
+        Number of the run of the mechanism, below `Implicates.runs`. Each run of a batch has streams of its
+        own.
+    sizes : ndarray of int64, optional
+        **Confidential**: number of real workers of each of these pools, where that is not its slots
+        (`synth.Plan.record_range`).
+
+    Returns
+    -------
+    ndarray of int32, shape (n_implicates, n_slots)
+        A row for each implicate that is cut from a run, slot after slot: the t-th draw of a pool belongs to
+        its t-th slot.
+    """
+    numeric, mechanism = plan.numeric, plan.mechanism
+    if not isinstance(mechanism, synth.SamplingMechanism):
+        raise TypeError("the mechanism of the plan draws no cells: it measures tables")
+    of_run = _of_run(run)
+    given: tuple[NDArray[np.int64], ...] = ()
+    if sizes is not None:
+        if "record_range" in mechanism.settings:
+            homes, sizes = _brought_into_range(plan, pools, homes, sizes, key, batch, of_run)
+        given = (sizes,)
+    domain = np.repeat(numeric.pools.domain[pools], *given or (numeric.pools.n[pools],))
+    cells = numeric.domains.locate(domain, homes)
+    drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), *given)
+    domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
+    stream = key.stream(f"blocks{of_run}", batch)
+    shares = plan.origin_shares
+    blocks = synth.draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, shares, stream)
+    return plan.implicates.cut(blocks, numeric.pools.n[pools])
+
+
+def measure(
+    counts: NDArray[np.int64],
+    parameters: GeometricParameters,
+    key: synth.RunKey,
+    table: int,
+    batch: int = 0,
+    run: int = 0,
+) -> NDArray[np.int64]:
+    """Return noisy counts of a measured table, or of some groups of it.
+
+    Lemma 20 of docs/privacy.md.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_cells,)
+        **Confidential** (`synth.geometric.measured.count_cells`).
+    parameters : GeometricParameters
+        Of the table.
+    key : synth.RunKey
+    table, batch, run : int
+        Number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism:
+        each has a stream of its own.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells,)
+        They may be published.
+    """
+    return noisy_counts(counts, parameters, key.stream(f"noise {table}{_of_run(run)}", batch))
+
+
+def _of_run(run: int) -> str:
+    return f" {run}" if run else ""  # the first run has the streams of a release of one implicate
+
+
+def _brought_into_range(
+    plan: ReleasePlan,
+    pools: slice,
+    homes: NDArray[np.int32],
+    sizes: NDArray[np.int64],
+    key: synth.RunKey,
+    batch: int,
+    of_run: str,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Give every pool a number of workers that the plan's bounds are for; return homes and numbers.
+
+    Of more than the most, as many stay as that, chosen by lot; fewer than the fewest are filled up with homes
+    from the public model. Both are independent of homes (Lemma 31 of docs/privacy.md).
+    """
+    numeric = plan.numeric
+    if numeric.record_range is None:
+        raise ValueError("the plan has no range of records: every pool has a worker for each slot")
+    least, most = numeric.record_range.limits(numeric.pools.n[pools])
+    homes = homes[synth.leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
+    sizes = np.minimum(sizes, most)
+    missing = np.maximum(least - sizes, 0)
+    if not missing.any():
+        return homes, sizes
+    places = np.repeat(plan.pools.block[pools], missing)
+    part = plan.policy.part(places)  # the only one, as numbers of records are confidential
+    more = draw_from_model(plan, places, part, key.stream(f"filling{of_run}", batch))
+    pool = np.arange(sizes.size)
+    order = np.argsort(np.concatenate([np.repeat(pool, sizes), np.repeat(pool, missing)]), kind="stable")
+    return np.concatenate([homes, more])[order], sizes + missing
+
+
+def draw_from_model(
+    plan: ReleasePlan, places: NDArray[np.int32], part: NDArray[np.int32], stream: synth.WordStream
+) -> NDArray[np.int32]:
+    """Draw homes from the public model alone, as a plan has it.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    places : ndarray of int32, shape (n,)
+        A block of each destination.
+    part : ndarray of int32, shape (n,)
+        The part that each home is in.
+    stream : synth.WordStream
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        A home block, or an origin, for each.
+    """
+    # A block of a cell that holds all blocks of the part.
+    count, policy = plan.destinations.size, plan.policy
+    everywhere = synth.Domains(
+        plan.n_origins,
+        np.arange(count * policy.n_parts + 1, dtype=np.int64),
+        np.tile(policy.parts, count),
+        np.zeros(count * policy.n_parts, np.uint8),
+        policy,
+    )
+    unit = plan.geography.unit_of(plan.level, places)
+    domain = (np.searchsorted(plan.destinations, unit) * policy.n_parts + part).astype(np.int32)
+    row = np.repeat(plan.destination_shares.row, policy.n_parts)
+    shares, begin = plan.destination_shares.for_domains(row), np.flatnonzero(np.diff(domain, prepend=-1))
+    times, cells = np.diff(begin, append=domain.size), np.zeros(begin.size, np.int32)
+    weights = plan.cumulative_weights
+    return synth.draw_blocks(everywhere, domain[begin], cells, weights, shares, stream, times)

@@ -1,0 +1,277 @@
+"""How far the numbers of a release are expected to be from the truth: for every table, by size of a number.
+
+All of it is of a plan that was tried on homes drawn from the public model (`simulate_utility`): it says
+nothing of the real homes. What a reader can do with a table is judged here, in one place, by two rules:
+`carries` and `is_noise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pipelines.plans.measured import table_in_words
+from pipelines.plans.utility import cell_counts
+from pipelines.plans.workload import CountedJobs, Table, Workload
+
+SIZES: tuple[tuple[int, int | None], ...] = ((1, 9), (10, 99), (100, 999), (1000, None))
+"""Classes of released numbers: from so many jobs to so many."""
+
+_LEAST_GAIN = 0.1
+_MOSTLY_WRONG = 0.5
+_HARMLESS = 0.1
+_DIGITS = 4  # of shares, and of jobs after the point: more would be chance
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(ge=0)]
+
+
+def carries(loss: float, public_model: float) -> bool:
+    """Say whether a release carries a table: it loses at least a tenth less than the public model alone.
+
+    Parameters
+    ----------
+    loss, public_model : float
+        Expected loss of the release, and of homes drawn from the public model, in the table.
+    """
+    return loss <= (1 - _LEAST_GAIN) * public_model
+
+
+def is_noise(loss: float, public_model: float) -> bool:
+    """Say whether a reader is better off without a table.
+
+    It is noise if at least half of its jobs are expected to be counted in cells where they are not: most of
+    what is seen is not there. It is noise, too, if more than one job in ten is counted in a wrong cell and
+    the release does not carry the table, so that public data alone would say as much. Below one in ten a
+    reader is not misled, whoever's merit that is.
+
+    Parameters
+    ----------
+    loss, public_model : float
+        As for `carries`.
+    """
+    return loss >= _MOSTLY_WRONG or (loss > _HARMLESS and not carries(loss, public_model))
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SizeClass(_Part):
+    """What is expected of the numbers of a size, of the released jobs of one table.
+
+    Attributes
+    ----------
+    at_least, at_most : int, int or None
+        Released jobs.
+    cells : int
+        How many numbers of this size the trial released.
+    error : float
+        Mean absolute error of one, in jobs.
+    error_90 : int
+        Nine in ten are off by no more jobs.
+    relative_error : float
+        All their errors together, as a share of the jobs in them.
+    empty : float
+        Share of them that count nobody in truth.
+    """
+
+    at_least: Count
+    at_most: Count | None
+    cells: Annotated[int, Field(ge=1)]
+    error: Positive
+    error_90: Count
+    relative_error: Positive
+    empty: Share
+
+    def holds(self, jobs: int) -> bool:
+        """Say whether a released number is one of these."""
+        return self.at_least <= jobs and (self.at_most is None or jobs <= self.at_most)
+
+    @property
+    def words(self) -> str:
+        """Say which numbers these are."""
+        return f"{self.at_least:,} {'or more' if self.at_most is None else f'to {self.at_most:,}'}"
+
+
+class ExpectedTable(_Part):
+    """What is expected of one table of a release.
+
+    Attributes
+    ----------
+    table : str
+        Its name (`table_in_words`).
+    home, work, attributes
+        As of a `Table`.
+    workload : bool
+        Whether it is one of those that the release is for; else it has the flows between units of a level.
+    loss, public_model : float
+        Of the release, and of homes drawn from the public model alone: share of jobs counted elsewhere.
+    carried, noise : bool
+        As `carries` and `is_noise` say.
+    sizes : list of SizeClass
+        One for each of `SIZES` of which the trial released any; none where the plan was tried on a part of
+        the jobs, whose numbers are not those of the whole.
+    """
+
+    table: str
+    home: str
+    work: str | None
+    attributes: list[str]
+    workload: bool
+    loss: Share
+    public_model: Share
+    carried: bool
+    noise: bool
+    sizes: list[SizeClass]
+
+    @property
+    def flows_of(self) -> str | None:
+        """The level whose units the flows are between, where the table has nothing else."""
+        return self.home if self.home == self.work and not self.attributes else None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.table != table_in_words(self.home, self.work, self.attributes):
+            raise ValueError("the name of a table is not that of its areas and attributes")
+        losses = (self.loss, self.public_model)
+        if (self.carried, self.noise) != (carries(*losses), is_noise(*losses)):
+            raise ValueError(f"{self.table}: carried and noise are not what its losses give")
+        said = [(one.at_least, one.at_most) for one in self.sizes]
+        if said != [size for size in SIZES if size in said]:
+            raise ValueError(f"{self.table}: sizes are not those of this program")
+        return self
+
+
+class ExpectedAccuracy(_Part):
+    """What is expected of a release, table by table.
+
+    Attributes
+    ----------
+    jobs : int
+        Jobs that the plan was tried on.
+    tables : list of ExpectedTable
+        Those of the workload in its order, then the flows between units of each other level, coarsest first.
+    """
+
+    jobs: Annotated[int, Field(ge=1)]
+    tables: list[ExpectedTable]
+
+    def __repr__(self) -> str:
+        losses = "; ".join(f"{one.table} {one.loss:.3f}" for one in self.tables)
+        return f"<ExpectedAccuracy: share of jobs counted elsewhere: {losses}; tried on {self.jobs:,} jobs>"
+
+    __str__ = __repr__
+
+    @property
+    def noisy_levels(self) -> list[str]:
+        """Levels between whose units flows are noise."""
+        return [one.flows_of for one in self.tables if one.noise and one.flows_of is not None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it stands in files."""
+        return self.model_dump(mode="json")
+
+
+def reported_tables(workload: Workload) -> list[tuple[Table, bool]]:
+    """Return the tables that are reported, and whether each is of the workload.
+
+    Beside the workload these are flows between units of each level, as maps and exports offer them.
+    """
+    geography, tables = workload.geography, workload.tables
+    known = {(table.home, table.work, table.attributes) for table in tables}
+    flows = (Table(x, x, (), Fraction(0)) for x in (*geography.levels, geography.block_level))
+    others = [table for table in flows if (table.home, table.work, ()) not in known]
+    return [*((table, True) for table in tables), *((table, False) for table in others)]
+
+
+def expected_accuracy(
+    workload: Workload,
+    true: CountedJobs,
+    released: CountedJobs,
+    public: CountedJobs,
+    share: float,
+    known: Iterable[tuple[Sequence[float], list[SizeClass]]],
+) -> ExpectedAccuracy:
+    """Measure what a plan did to every table in a trial.
+
+    Parameters
+    ----------
+    workload : Workload
+    true, released, public : CountedJobs
+        Proxy truth, what the plan released of it, and homes drawn from the public model.
+    share : float
+        As for `Workload.losses`.
+    known : iterable of (sequence of float, list of SizeClass)
+        Losses of the release and of the public model in each table of the workload, and sizes
+        (`expected_sizes`), to spare counting twice.
+    """
+    of_workload = iter(known)
+    tables = []
+    for table, is_of_workload in reported_tables(workload):
+        if is_of_workload:
+            losses, sizes = next(of_workload)
+        else:
+            one = Workload((table,), workload.geography, workload.level)
+            ((losses, cells),) = one.compare(true, (released, public), share)
+            sizes = expected_sizes(one, table, cells, share)
+        loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in losses)
+        tables.append(
+            ExpectedTable(
+                table=table.name,
+                home=table.home,
+                work=table.work,
+                attributes=list(table.attributes),
+                workload=is_of_workload,
+                loss=loss,
+                public_model=public_model,
+                carried=carries(loss, public_model),
+                noise=is_noise(loss, public_model),
+                sizes=sizes,
+            )
+        )
+    return ExpectedAccuracy(jobs=len(true), tables=tables)
+
+
+def expected_sizes(
+    workload: Workload, table: Table, cells: Sequence[NDArray[np.int64]], share: float
+) -> list[SizeClass]:
+    """Sum up the errors of the numbers of each size.
+
+    Parameters
+    ----------
+    workload : Workload
+    table : Table
+    cells : sequence of ndarray of int64
+        Of the jobs of the truth, and of what was released (`Workload.compare`).
+    share : float
+        As for `Workload.losses`.
+    """
+    if share < 1 and workload.gathers(table):
+        return []  # of jobs of some units the numbers of larger areas would be too small
+    true, released = cell_counts(*cells[:2])
+    found = []
+    for least, most in SIZES:
+        of_size = np.flatnonzero((released >= least) & (released <= (most or released.max(initial=0))))
+        if not of_size.size:
+            continue
+        jobs, present = released[of_size], true[of_size]
+        error, n = np.abs(jobs - present), of_size.size
+        found.append(
+            SizeClass(
+                at_least=least,
+                at_most=most,
+                cells=n,
+                error=round(float(error.mean()), _DIGITS),
+                error_90=int(np.argmax(10 * np.cumsum(np.bincount(error)) >= 9 * n)),
+                relative_error=round(float(error.sum() / jobs.sum()), _DIGITS),
+                empty=round(float((present == 0).mean()), _DIGITS),
+            )
+        )
+    return found

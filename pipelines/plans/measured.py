@@ -1,0 +1,169 @@
+"""Further measured tables of a plan: who is counted together, in which cells, with which share of epsilon.
+
+They follow from public slots and the geography, so a stored plan holds the choice alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import synth
+from geo_data.geography import Geography
+from geo_data.jobs import JobRecords, Slots
+
+
+def table_in_words(home: str, work: str | None, by: Sequence[str]) -> str:
+    """Return what reports call a table that counts jobs by home area, work area and attributes.
+
+    Parameters
+    ----------
+    home : str
+    work : str or None
+        None counts jobs wherever they are.
+    by : sequence of str
+    """
+    areas = f"residents of {home}" if work is None else f"{home} to {work}"
+    return areas + (f" by {' and '.join(by)}" if by else "")
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """A table that is measured beside the first one, that of the pools.
+
+    Attributes
+    ----------
+    work : str or None
+        Level whose units, or the blocks, are its work areas; None counts jobs wherever they are.
+    by : tuple of str
+        Attributes whose combinations of categories are counted apart.
+    home : str
+        Level whose units, external zones among them, are its cells.
+    share : Fraction
+        Of epsilon, in (0, 1).
+    """
+
+    work: str | None
+    by: tuple[str, ...]
+    home: str
+    share: Fraction
+
+    def to_json(self) -> dict[str, Any]:
+        """Return texts and lists that `from_json` reads."""
+        return {"work": self.work, "by": list(self.by), "home": self.home, "share": str(self.share)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TableChoice:
+        """Read what `to_json` returned.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is something else.
+        """
+        if data.keys() != {"work", "by", "home", "share"}:
+            raise ValueError("a measured table has work, by, home and share")
+        work, by, home, share = data["work"], data["by"], data["home"], data["share"]
+        texts = [home, share, *by, *([] if work is None else [work])]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("levels, attributes and the share of a measured table are texts")
+        return cls(work, tuple(by), home, synth.exact(share, "the share of a measured table"))
+
+
+class MeasuredGroups:
+    """The groups of a further table, found among public slots; and those that jobs are in.
+
+    Parameters
+    ----------
+    choice : TableChoice
+    slots : Slots
+        All of them.
+    geography : Geography
+    policy : synth.Policy
+        Groups are of homes of one part, whose number is public. Cells are units in every copy of the blocks.
+
+    Attributes
+    ----------
+    table : synth.Table
+        Groups by work area, then by category and then by part; every group of a part has the same cells.
+
+    Raises
+    ------
+    ValueError
+        If the geography does not have a level, or the slots an attribute.
+    """
+
+    def __init__(
+        self, choice: TableChoice, slots: Slots, geography: Geography, policy: synth.Policy = synth.FULL
+    ) -> None:
+        unknown = sorted(set(choice.by) - slots.categories.keys())
+        if unknown:
+            raise ValueError(
+                f"tables cannot be measured by {', '.join(unknown)}: jobs have no such attribute"
+            )
+        self._choice, self._geography, self._policy = choice, geography, policy
+        self._widths = [len(slots.categories[name]) for name in choice.by]
+        self._categories = [slots.categories[name] for name in choice.by]
+        self._keys, n = np.unique(self._key(slots), return_counts=True)
+        starts = policy.in_copies(geography.starts(choice.home), geography.n_blocks)
+        domains = synth.Domains.of_parts(geography.n_blocks * policy.copies, starts, policy)
+        domain = (self._keys % policy.n_parts).astype(np.int32)
+        self.table = synth.Table(n.astype(np.int64), domain, domains)
+
+    def find(self, jobs: Slots | JobRecords) -> NDArray[np.int32]:
+        """Return the group of each job, int32 of shape (n,); the number of groups where there is none.
+
+        Parameters
+        ----------
+        jobs : Slots or JobRecords
+            With the attributes of the table. Records may be **confidential** in their number: one that no
+            slot can be for (`geo_data.JobSource.parts`) is in no group.
+        """
+        key = self._key(jobs)
+        group = np.searchsorted(self._keys, key)
+        found = self._keys[np.minimum(group, self._keys.size - 1)] == key
+        return np.where(found, group, self._keys.size).astype(np.int32)
+
+    def labels(self) -> dict[str, list[str]]:
+        """Return the work area, under "work", and the category of each attribute of every group, by name.
+
+        Of a table that counts jobs wherever they are, and by no attribute, "work" is empty. Where homes have
+        several parts, "home" is the first block of the part.
+        """
+        rest, part = np.divmod(self._keys, self._policy.n_parts)
+        found: dict[str, list[str]] = {}
+        if self._policy.n_parts > 1:
+            found["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
+        for name, values in zip(reversed(self._choice.by), reversed(self._categories), strict=True):
+            rest, code = np.divmod(rest, len(values))
+            found[name] = [values[i] for i in code.tolist()]
+        level = self._choice.work
+        codes = [""] if level is None else self._geography.codes(level)
+        return {"work": [str(codes[i]) for i in rest.tolist()]} | dict(reversed(found.items()))
+
+    def _key(self, jobs: Slots | JobRecords) -> NDArray[np.int64]:
+        work = self._choice.work
+        key = np.zeros(len(jobs), np.int64)
+        if work is not None:
+            key += self._geography.unit_of(work, jobs.work)
+        none = jobs.work < 0
+        for name, width in zip(self._choice.by, self._widths, strict=True):
+            codes = jobs.attributes[name]
+            key = key * width + codes
+            none |= codes >= width
+        key = key * self._policy.n_parts + jobs.part(self._policy)
+        key[none] = -1
+        return key
+
+
+def group_jobs(
+    choices: Iterable[TableChoice], slots: Slots, geography: Geography, policy: synth.Policy
+) -> tuple[MeasuredGroups, ...]:
+    """Return the groups of every table; errors are those of `MeasuredGroups`."""
+    return tuple(MeasuredGroups(choice, slots, geography, policy) for choice in choices)

@@ -1,0 +1,383 @@
+"""The public plan of a release, and the batches in which its pools are drawn and checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+import synth
+from geo_data.geography import Geography
+from geo_data.pools import PoolTable
+from pipelines.config.implicates import Implicates
+from pipelines.ledger.terms import ANYWHERE
+from pipelines.plans.form import quoted_policy
+from pipelines.plans.measured import MeasuredGroups, TableChoice, table_in_words
+from synth.policy import FORMER_PARTITION, parts_of_reach
+
+_BATCH_JOBS = 100_000
+_MOST_BATCHES = 1_500
+_HASHED_BLOCKS = 100_000
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the planner chose, from public inputs.
+
+    Attributes
+    ----------
+    pool_level : str
+        Level whose units gather their small blocks.
+    pool_below : int
+        Blocks with fewer jobs share the urn of their unit.
+    thresholds : tuple of float
+        Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger. None
+        where cells are units.
+    pool_by : tuple of str
+        Attributes whose categories have pools of their own.
+    cell_level : str or None
+        Level whose units are the cells, where the rule is "units".
+    tables : tuple of TableChoice
+        Further tables that are measured, for a mechanism that measures tables.
+    mechanism : str or None
+        The mechanism, where the configuration leaves it open.
+    """
+
+    pool_level: str
+    pool_below: int
+    thresholds: tuple[float, ...]
+    pool_by: tuple[str, ...] = ()
+    cell_level: str | None = None
+    tables: tuple[TableChoice, ...] = ()
+    mechanism: str | None = None
+
+    def threshold(self, size: float) -> float:
+        """Return the expected workers of a cell in a pool of `size` slots."""
+        return self.thresholds[min(int(np.log2(size)), len(self.thresholds) - 1)]
+
+
+def record_range(configuration: dict[str, Any]) -> synth.RecordRange | None:
+    """Return the range of the records of a pool, where a canonical configuration has public workplaces."""
+    workplaces = configuration.get("workplaces")
+    if workplaces is None:
+        return None
+    return synth.RecordRange(*(synth.exact(workplaces[name], name) for name in ("fewest", "most")))
+
+
+def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.Policy:
+    """Return the policy that a canonical configuration names, for a geography.
+
+    An external zone is in the part that its code of the level is, which is one of its own as soon as the
+    level's codes tell zones apart. Under a distance it is near nothing: where in it homes are is not known.
+
+    Raises
+    ------
+    ValueError
+        If the level is none of the geography's, or divides nothing; if no two blocks lie within the
+        distance, or any two; if blocks and categories together are too many.
+    """
+    asked = quoted_policy(configuration)
+    if asked == synth.FULL.name:
+        return synth.FULL
+    if isinstance(asked, dict) and "distance_km" in asked:
+        return _policy_of_distance(asked["distance_km"], geography)
+    if isinstance(asked, dict) and "attribute" in asked:
+        return _policy_of_attributes(asked["attribute"], geography)
+    level = asked.get("partition") if isinstance(asked, dict) else None
+    if level not in geography.levels:
+        raise ValueError(f"privacy.policy: the geography has no level {level!r}")
+    if geography.n_units(level) == 1:
+        raise ValueError(f'privacy.policy: there is one {level} only, and one part is policy = "full"')
+    return synth.Policy(partition_name(level, geography), geography.starts(level))
+
+
+def partition_name(level: str, geography: Geography, *, former: bool = False) -> str:
+    """Return the name of the policy whose parts are the units of a level (`synth.Policy`).
+
+    Parameters
+    ----------
+    level : str
+    geography : Geography
+    former : bool
+        The name that it once had, which does not say which block is in which unit.
+    """
+    kind, digest = (FORMER_PARTITION, _digest_of_codes) if former else ("parts ", _digest_of_blocks)
+    above = geography.levels[: geography.levels.index(level) + 1]
+    return kind + "/".join(f"{name}:{digest(geography, name)[:16]}" for name in above)
+
+
+def _digest_of_codes(geography: Geography, level: str) -> str:
+    return hashlib.sha256("\n".join(map(str, geography.codes(level))).encode()).hexdigest()
+
+
+def _digest_of_blocks(geography: Geography, level: str) -> str:
+    """Return a digest of all blocks with their units: the same whatever other levels there are."""
+    blocks, of_block = geography.block_codes, pa.array(geography.units_of_blocks(level))
+    own_unit = level == geography.block_level
+    units = blocks if own_unit else pa.array(geography.codes(level), blocks.type)
+    digest = hashlib.sha256()
+    if not pc.all(pc.less(blocks[:-1], blocks[1:])).as_py():
+        order = pc.array_sort_indices(blocks)
+        blocks, of_block = blocks.take(order), of_block.take(order)
+    for start in range(0, len(blocks), _HASHED_BLOCKS):  # a nation has millions
+        own = slice(start, start + _HASHED_BLOCKS)
+        lines = pc.binary_join_element_wise(blocks[own], units.take(of_block[own]), "\t")
+        text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+        digest.update(b"\n" if start else b"")
+        digest.update(text[0].as_buffer())
+    for zone in geography.external_zones:  # the code of its block does not tell how much of it is its own
+        digest.update(f"\n{zone}".encode())
+    return digest.hexdigest()
+
+
+def _policy_of_distance(text: str, geography: Geography) -> synth.Policy:
+    where, km = "privacy.policy.distance_km", synth.exact(text, "privacy.policy.distance_km")
+    if km <= 0:
+        raise ValueError(f"{where}: {text} is not above 0")
+    from geo_data.nearness import nearness  # compiled: it takes longer to load than most plans need it
+
+    reach, steps, every = nearness(geography.latitude, geography.longitude, km)
+    if every:
+        raise ValueError(f'{where}: all blocks lie within {text} km of each other, which is policy = "full"')
+    if not steps:
+        raise ValueError(f"{where}: no block lies within {text} km of another, so nothing would be protected")
+    places = zip(geography.blocks, geography.latitude.tolist(), geography.longitude.tolist(), strict=True)
+    lines = "\n".join(f"{block} {latitude!r} {longitude!r}" for block, latitude, longitude in places)
+    digest = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    return synth.Policy(f"distance {text}:{digest}", parts_of_reach(reach), reach, steps)
+
+
+def _policy_of_attributes(asked: Mapping[str, Sequence[str]], geography: Geography) -> synth.Policy:
+    secret = {name: tuple(values) for name, values in sorted(asked.items())}
+    if geography.n_blocks * prod(map(len, secret.values())) > np.iinfo(np.int32).max:
+        raise ValueError("privacy.policy.attribute: blocks times categories are more than 2^31 - 1")
+    parts = []
+    for name, values in secret.items():
+        digest = hashlib.sha256("\n".join((name, *values)).encode()).hexdigest()[:16]
+        parts.append(f"{quote(name, safe='')}:{digest}")
+    return synth.Policy(f"attribute {'/'.join(parts)}", synth.FULL.parts, secret=secret)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasePlan:
+    """Everything that is public about a release before it is drawn, and all that the draw needs.
+
+    Attributes
+    ----------
+    configuration : dict
+        The canonical configuration (`ReleaseConfig.canonical`).
+    geography : Geography
+    weights : ndarray of int64, shape (n_blocks,)
+        Public weights by which a cell is shared among its blocks.
+    shares : synth.OriginShares
+        Public shares by which a cell is shared among the units in it.
+    pools : PoolTable
+        Place, stratum and slots of every pool.
+    level : str
+        Level of the units of the public model.
+    domain_unit, domain_size : ndarray, shape (n_domains,)
+        Destination unit, and pool size, for which each domain was made: the first unit, and 1, where one
+        domain serves all (`geo_data.coarsen`).
+    numeric : synth.Plan
+        The numbers of one run of the mechanism; independent implicates are several.
+    choices : Choices
+    notes : tuple of str
+        What reading and planning had to report: repairs, rows left out, fall-backs.
+    further : tuple of MeasuredGroups
+        Groups of the jobs in each further measured table.
+    """
+
+    configuration: dict[str, Any]
+    geography: Geography
+    weights: NDArray[np.int64]
+    shares: synth.OriginShares
+    pools: PoolTable
+    level: str
+    domain_unit: NDArray[np.int32]
+    domain_size: NDArray[np.int64]
+    numeric: synth.Plan
+    choices: Choices
+    notes: tuple[str, ...]
+    further: tuple[MeasuredGroups, ...] = ()
+
+    def __repr__(self) -> str:
+        epsilon, delta = (synth.decimal_up(number, 6) for number in self.requested)
+        name, numeric = self.configuration["release"]["name"], self.numeric
+        levels = (*self.geography.levels, self.geography.block_level)
+        return (
+            f"<ReleasePlan: {name}; {numeric.mechanism}, epsilon {epsilon} and delta {delta} requested; "
+            f"{numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools, "
+            f"{numeric.domains.cuts.size:,} cells in {numeric.domains.n_domains:,} domains; "
+            f"levels {', '.join(levels)}>"
+        )
+
+    @property
+    def n_origins(self) -> int:
+        """Number of origins: of blocks, or under a policy of attributes of all copies of them."""
+        return self.numeric.domains.n_blocks
+
+    @cached_property
+    def cumulative_weights(self) -> NDArray[np.int64]:
+        """Running total of `weights`, from which origins are drawn."""
+        return synth.cumulative_weights(np.tile(self.weights, self.policy.copies))
+
+    @cached_property
+    def origin_shares(self) -> synth.OriginShares:
+        """The shares of the units of all copies: the same in each, as nothing public tells of them."""
+        return self.shares.in_copies(self.policy.copies, self.geography.n_blocks)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories of each attribute of the released jobs: of the slots, and secret ones, in order."""
+        return dict(sorted({**self.pools.slots.categories, **self.policy.secret}.items()))
+
+    def jobs_of(
+        self, origins: NDArray[np.int32], attributes: Mapping[str, NDArray[Any]]
+    ) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]]]:
+        """Return the home block of each origin, and attributes: those given, and secret ones, in order."""
+        homes, secret = self.policy.split(origins, self.geography.n_blocks)
+        return homes, dict(sorted({**attributes, **secret}.items()))
+
+    @property
+    def coarsening(self) -> str:
+        """The rule by which the cells were made, asked for or chosen."""
+        return "units" if self.choices.cell_level else self.configuration["plan"]["coarsening"] or "balanced"
+
+    @cached_property
+    def destinations(self) -> NDArray[np.int32]:
+        """Destination units of all pools, rising: one for each row of `shares`."""
+        return np.unique(self.geography.unit_of(self.level, self.pools.block))
+
+    @cached_property
+    def destination_shares(self) -> synth.OriginShares:
+        """The shares by destination unit in place of domain, as one domain may serve several."""
+        return self.origin_shares.for_domains(np.arange(self.destinations.size, dtype=np.int32))
+
+    @property
+    def mechanism(self) -> synth.Mechanism:
+        """The mechanism that the plan names."""
+        return synth.MECHANISMS[self.numeric.mechanism]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes of the confidential records that are looked at."""
+        further = (name for table in self.choices.tables for name in table.by)
+        return tuple(dict.fromkeys((*self.pools.pooling.by, *further)))
+
+    @property
+    def measures(self) -> bool:
+        """Whether tables are measured, from whose noisy counts homes are estimated."""
+        return self.mechanism.measures
+
+    @property
+    def tables(self) -> tuple[tuple[str, Fraction], ...]:
+        """The tables that are measured, in words, each with its share of epsilon."""
+        if not self.measures:
+            return ()
+        block, pooling, shared = self.geography.block_level, self.pools.pooling, self.pools.shared
+        work = (
+            block if not shared.any() else f"{pooling.level} (blocks below {pooling.below:,} jobs) or {block}"
+        )
+        if shared.all():
+            work = pooling.level
+        secret = self.policy.secret
+        cells = self.choices.cell_level or "groups of blocks"
+        first = table_in_words(cells, work, (*pooling.by, *secret))
+        further = [(table_in_words(t.home, t.work, (*t.by, *secret)), t.share) for t in self.choices.tables]
+        return ((first, 1 - sum((share for _, share in further), Fraction(0))), *further)
+
+    @property
+    def policy(self) -> synth.Policy:
+        """Which homes neighbours may differ in."""
+        return self.numeric.domains.policy
+
+    @property
+    def part_in_words(self) -> str:
+        """What a part of homes is called, where the policy makes several."""
+        asked = quoted_policy(self.configuration)
+        return f'"{asked["partition"]}"' if "partition" in asked else "part"
+
+    @property
+    def implicates(self) -> Implicates:
+        """The synthetic data sets of the release."""
+        return Implicates.of(self.configuration)
+
+    @property
+    def population(self) -> Literal["residents"] | None:
+        """Whose jobs are released, where that depends on homes: those of residents of the geography."""
+        return "residents" if self.configuration["jobs"].get("population") == "residents" else None
+
+    @cached_property
+    def homes(self) -> str:
+        """Which homes may stand for each other under its policy, in a ledger: "anywhere", or "inside DIGEST".
+
+        Jobs of residents are of this geography's, and that they are is public, but where the number of
+        records is protected.
+        """
+        if self.population is None or self.numeric.record_range is not None:
+            return ANYWHERE
+        return f"inside {_digest_of_blocks(self.geography, self.geography.block_level)[:16]}"
+
+    @property
+    def says_whose_jobs(self) -> bool:
+        """Whether it says that jobs of residents are released where, and only where, no homes lie outside."""
+        return (self.population is not None) == (not self.geography.external_zones)
+
+    @property
+    def requested(self) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta that were asked for, for all implicates together."""
+        return synth.compose([(self.numeric.epsilon, self.numeric.delta)] * self.implicates.runs)
+
+    def certify(self) -> synth.Guarantee:
+        """Compute the guarantee of the release, all implicates together, from the plan alone."""
+        return self.mechanism.certify(self.numeric).tightened().repeated(self.implicates.runs)
+
+    def certify_as_first(self) -> synth.Guarantee:
+        """Compute the guarantee as format 1 states it: not tightened, by the bounds of its time."""
+        return self.mechanism.certify(self.numeric, as_first=True).repeated(self.implicates.runs)
+
+    def met_by(self, guarantee: synth.Guarantee) -> bool:
+        """Say whether a guarantee is the one that was asked for, or better."""
+        return guarantee.meets(self.numeric, self.implicates.runs)
+
+
+def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
+    """Cut the pools into runs of about so many jobs, never inside a unit whose blocks may share an urn.
+
+    So the jobs of a work block, and all rows between two of its jobs, are in one batch; and, where tables are
+    measured, those of a unit of the public model.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    jobs : int, optional
+        A batch ends at the first unit that reaches it: the memory of a task is bounded by this and by the
+        largest unit. By default 100,000; more where there would otherwise be more than 1,500 batches.
+
+    Returns
+    -------
+    list of slice
+        Of consecutive pools, covering all.
+    """
+    pools = plan.pools
+    jobs = max(jobs or _BATCH_JOBS, -(-pools.slots.work.size // _MOST_BATCHES))
+    levels = [*plan.geography.levels, plan.geography.block_level]
+    level = pools.pooling.level if pools.shared.any() else plan.geography.block_level
+    if plan.measures:
+        level = min(level, plan.level, key=levels.index)
+    unit = plan.geography.unit_of(level, pools.block)
+    first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
+    before = pools.offsets[first]
+    starts = first[np.append(True, np.diff(before // jobs) > 0)]
+    stops = [*starts[1:].tolist(), pools.n.size]
+    return [slice(a, b) for a, b in zip(starts.tolist(), stops, strict=True)]

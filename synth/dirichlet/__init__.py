@@ -1,0 +1,1 @@
+"""Dirichlet resampling with pruning: its numbers, its bounds, its sampler."""

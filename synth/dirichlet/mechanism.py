@@ -1,0 +1,383 @@
+"""Dirichlet resampling with pruning: the mechanism as one object for the pipeline."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._arrays import offsets_of
+from synth.dirichlet.calibration import (
+    BudgetTooSmallError,
+    ProvedLoss,
+    alike_classes,
+    calibrate_class,
+    group_pools,
+    proved_loss,
+    smallest_epsilon,
+)
+from synth.dirichlet.losses import (
+    MAX_COUNTS,
+    Counts,
+    PoolClass,
+    Stratum,
+    empty_threshold,
+    strata,
+    worst_occupied_cell,
+)
+from synth.dirichlet.parameters import (
+    DirichletClass,
+    DirichletParameters,
+    check_membership,
+    check_retention,
+    strata_counts,
+)
+from synth.dirichlet.pruning import pruning_gain
+from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound, worst_cell_delta
+from synth.dirichlet.urn import Urns, sample_cells
+from synth.limits import check_budget
+from synth.mechanism import Guarantee, Presence, check_workers
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
+from synth.randomness import WordStream
+from synth.rationals import decimal_up, exact
+from synth.tails import rational, rigorous, upper_fraction
+
+_DENOMINATOR = 10**9
+
+# Where the curve of a person's (epsilon, delta) is computed, as parts of the requested epsilon.
+_CURVE = (Fraction(1, 2), Fraction(3, 4), Fraction(5, 4), Fraction(3, 2))
+
+_Calibrated = Callable[[PoolClass, bool, Fraction], PoolClass | None]
+
+
+class Dirichlet:
+    """Prune, add Dirichlet noise, resample: steps 1 to 3 of "Dirichlet resampling" in docs/privacy.md."""
+
+    name = "dirichlet"
+    settings = frozenset(
+        {"prior", "retention_min", "implicate_source", "delta", "workplaces", "record_range"}
+    )
+    measures = False
+    words = "a distribution that the confidential records shaped, with noise"
+    delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
+
+    def calibrate(
+        self,
+        pools: Pools,
+        domains: Domains,
+        retention: tuple[Fraction, ...],
+        epsilon: Fraction,
+        delta: Fraction,
+        prior: Fraction | None = None,
+        guarantee: GuaranteeName = "pdp",
+        record_range: RecordRange | None = None,
+        rough: bool = False,
+        count: Callable[[int, int], None] | None = None,
+        multiple: tuple[int, ...] | None = None,
+    ) -> Plan:
+        """Choose priors so that the certified totals meet `epsilon` and `delta`.
+
+        For "pdp", each pool of n of the run's N records may fail with probability delta n / N; for "dp"
+        each pool may have delta, because one record is in one pool. With a range of records, a pool counts
+        with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`; beside
+        them, `multiple` says how many times the smallest prior that is certified the cells of each stratum
+        have, by default 1: more noise than is needed, where it does no harm.
+        """
+        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        retention = tuple(exact(f, "retention") for f in retention)
+        prior = None if prior is None else exact(prior, "prior")
+        check_budget(epsilon, delta)
+        if prior is not None and prior <= 0:
+            raise ValueError("prior must be positive")
+        check_retention(retention)
+        multiple = (1,) * len(retention) if multiple is None else multiple
+        if len(multiple) != len(retention) or min(multiple) < 1 or (prior is not None and max(multiple) > 1):
+            raise ValueError("every stratum has a multiple of at least 1, and of a prior that is set 1")
+        if domains.strata_counts.shape[1] > len(retention):
+            raise ValueError("a cell names a retention stratum that was not given")
+        cells = strata_counts(domains, retention, pools.domain)
+        limits = None if record_range is None else record_range.limits(pools.n)
+        pool_class, classes = group_pools(pools.n, pools.m, cells, limits, multiple, rough)
+        alike = _alike(pool_class, pools, classes, record_range)
+        records = pools.n_records
+
+        found: list[PoolClass] = []
+
+        def calibrated(c: PoolClass, alike: bool, budget: Fraction) -> PoolClass | None:
+            near = empty_threshold(found[-1], retention, _DENOMINATOR) if found else 1
+            allowance = delta if guarantee == "dp" else delta * c.n_min / records
+            presence = record_range is not None
+            return _calibrated(
+                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike, rough,
+                multiple,
+            )  # fmt: skip
+
+        for c, same in zip(classes, alike, strict=True):  # neighbours in size follow one another
+            one = calibrated(c, same, epsilon)
+            if one is None:
+                raise _too_small(list(zip(classes, alike, strict=True)), calibrated, epsilon, prior)
+            found.append(one)
+            if count is not None:
+                count(len(found), len(classes))
+        parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
+        return Plan(
+            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
+        )
+
+    def parameters_from_json(self, data: dict[str, Any]) -> DirichletParameters:
+        """Read the parameters of a stored plan."""
+        return DirichletParameters.from_json(data)
+
+    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
+        """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
+
+        Checks first that every pool is inside the limits of its class, so that the class's bound is
+        the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
+        (`proved_loss`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
+        range of records the classes' limits are of records, and all numbers hold for one record more or less
+        too (`presence_delta_bound`).
+
+        Raises
+        ------
+        ValueError
+            If a pool is outside its class, an urn's weights do not fit the sampler, or the plan has further
+            measured tables.
+        """
+        parameters = _parameters(plan)
+        check_membership(plan, parameters)
+        if plan.further:
+            raise ValueError("this mechanism draws from pools and measures no further tables")
+        number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
+        retention, q = parameters.retention, parameters.denominator
+        presence = plan.record_range is not None
+        alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
+        bounds = [
+            _first_bounds(c, retention, q, plan.epsilon, presence)
+            if as_first
+            else _bounds(c, retention, q, plan.epsilon, presence, same)
+            for c, same in zip(parameters.classes, alike, strict=True)
+        ]
+        rows = [
+            DirichletClass(
+                pools=count,
+                n_min=c.n_min,
+                n_max=c.n_max,
+                m_max=c.m_max,
+                cells=c.cells,
+                prior=tuple(Fraction(a, q) for a in c.prior),
+                retention=retention,
+                block_loss=found.proved.block_loss,
+                pruning_loss=found.proved.pruning_loss,
+                epsilon=found.proved.loss,
+                delta=found.proved.failure,
+                # The tail is a delta at the class's own loss: of use where that is not above.
+                record_delta=(
+                    min(found.proved.tail, found.person)
+                    if found.proved.loss <= plan.epsilon and not presence
+                    else found.person
+                ),
+            )
+            for c, count, found in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
+        ]
+        at = [plan.epsilon * part for part in _CURVE]
+        curve = [(e, max(found.curve[i] for found in bounds)) for i, e in enumerate(at)]
+        pure = max(found.pure for found in bounds)
+        curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
+        total = Guarantee.of_classes(rows, plan.epsilon, curve)
+        if not presence:
+            return total
+        tight = total.tightened()  # the pure epsilon, too, is for one record more or less
+        same = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
+        return replace(total, presence=same)
+
+    def noise_share(self, plan: Plan) -> float:
+        """Return the expected share of synthetic workers who are drawn as noise (not a bound).
+
+        Per pool, noise mass over urn weight at the expected retained mass, weighted by draws.
+        """
+        parameters = _parameters(plan)
+        prior = parameters.prior / parameters.denominator
+        retained = np.array([float(f) for f in parameters.retention])
+        strata = strata_counts(plan.domains, parameters.retention, plan.pools.domain)
+        mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
+        return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
+
+    def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
+        """Say what priors and retentions cells have, and what epsilon pays for where pruning costs most."""
+        rows = [row for row in guarantee.classes if isinstance(row, DirichletClass)]
+        worst = max(rows, key=lambda row: (row.pruning_loss, row.epsilon))
+        smallest = min(f for f, k in zip(worst.retention, worst.cells, strict=True) if k)
+        pruning = math.log(1 / smallest)
+        priors = [float(a) for row in rows for a, k in zip(row.prior, row.cells, strict=True) if k]
+        cells: Counter[Fraction] = Counter()
+        for f, k in zip(worst.retention, plan.domains.strata_counts.sum(axis=0).tolist(), strict=False):
+            cells[f] += k
+        kept = (f"{decimal_up(f)} ({k:,})" for f, k in cells.items())
+        return (
+            f"prior {min(priors):.2g} to {max(priors):.2g} fake workers a cell; "
+            f"retention (and cells): {', '.join(kept)}",
+            f"noise {float(worst.block_loss) - pruning:.3f}, retention ln(1/{decimal_up(smallest)}) = "
+            f"{pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
+        )
+
+    def urns(self, plan: Plan, pools: slice, sizes: NDArray[np.int64] | None = None) -> Urns:
+        """Return the urns of a run of consecutive pools, for `synth.dirichlet.urn.sample_cells`.
+
+        Parameters
+        ----------
+        plan, pools, sizes
+            As for `sample`.
+        """
+        parameters = _parameters(plan)
+        # Of a nation's domains a batch has few, and there are many batches.
+        domains, domain = np.unique(plan.pools.domain[pools], return_inverse=True)
+        inside = strata_counts(plan.domains, parameters.retention, domains).cumsum(axis=1)
+        first = plan.domains.offsets[domains, None]
+        return Urns(
+            denominator=parameters.denominator,
+            offsets=offsets_of(plan.pools.n[pools] if sizes is None else sizes),
+            draw_offsets=offsets_of(plan.pools.m[pools]),
+            prior=parameters.prior[plan.pool_class[pools]],
+            coin=np.array([[f.numerator, f.denominator] for f in parameters.retention], np.int64),
+            domain=domain.astype(np.int32),
+            cells_by_stratum=plan.domains.cells_by_stratum,
+            stratum_offsets=np.concatenate([first, first + inside], axis=1),
+        )
+
+    def sample(
+        self,
+        plan: Plan,
+        pools: slice,
+        cells: NDArray[np.int32],
+        stream: WordStream,
+        sizes: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int32]:
+        """Draw synthetic cells (`Mechanism.sample`) from **confidential** ones by `sample_cells`.
+
+        Raises
+        ------
+        ValueError
+            As `Mechanism.sample`; and if a pool has fewer or more workers than the plan's bounds are for:
+            `synth.dirichlet.lots` brings them into the range.
+        """
+        sizes = check_workers(plan, pools, cells, sizes)
+        if plan.record_range is not None:
+            least, most = plan.record_range.limits(plan.pools.n[pools])
+            if np.any((sizes < least) | (sizes > most)):
+                raise ValueError("a pool has fewer or more workers than the bounds of the plan are for")
+        return sample_cells(self.urns(plan, pools, sizes), cells, stream)
+
+
+# The planner tries many plans that share most of their classes.
+_calibrated = lru_cache(maxsize=8192)(calibrate_class)
+
+
+class _Bounds(NamedTuple):
+    """What is certified of a class, upper ends."""
+
+    proved: ProvedLoss
+    person: Fraction  # delta at the requested epsilon
+    curve: tuple[Fraction, ...]  # delta at its parts
+    pure: Fraction
+
+
+@lru_cache(maxsize=8192)  # a run certifies its plan, and then what it wrote
+def _bounds(
+    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool, alike: bool
+) -> _Bounds:
+    bound = presence_delta_bound if presence else partial(record_delta_bound, alike=alike)
+    proved = proved_loss(c, retention, q, alike)
+    with rigorous() as balls:
+
+        def person(at: Fraction) -> Fraction:
+            return min(upper_fraction(bound(c, retention, q, at, balls)), Fraction(1))
+
+        return _Bounds(
+            proved=proved,
+            person=person(epsilon),
+            curve=tuple(person(epsilon * part) for part in _CURVE),
+            pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
+        )
+
+
+def _first_bounds(
+    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool
+) -> _Bounds:
+    """Return what version 0.1.0 certified: 1 where more than `MAX_COUNTS` counts could matter."""
+    found, one = _bounds(c, retention, q, epsilon, presence, False), Fraction(1)
+    if c.n_max <= MAX_COUNTS:
+        return found
+    with rigorous() as balls:
+        pruning = pruning_gain(c, retention, q, balls)
+
+        def gave_up(gain: flint.fmpq, maxima: Callable[[Stratum], tuple[Any, Any]]) -> bool:
+            for stratum in strata(c, retention, q):
+                counts, x = Counts(stratum, gain, balls), MAX_COUNTS + 1
+                if counts.threshold(x) < c.m_max and not counts.ended(x, *maxima(stratum)):
+                    return True
+            return False
+
+        def person(at: Fraction, delta: Fraction) -> Fraction:
+            odds = balls.exp(balls.number(at)) / pruning
+            gain = balls.lower(odds)
+            return (
+                one
+                if gain <= 1 or gave_up(gain, lambda s: (worst_cell_delta(s, odds, balls),) * 2)
+                else delta
+            )
+
+        curve = tuple(person(epsilon * part, d) for part, d in zip(_CURVE, found.curve, strict=True))
+        found = found._replace(person=person(epsilon, found.person), curve=curve)
+        gain = rational(c.gain)
+        if gave_up(gain, lambda s: worst_occupied_cell(s, gain, balls)):
+            found = found._replace(proved=found.proved._replace(failure=one, tail=one))
+    return found
+
+
+def _alike(
+    pool_class: NDArray[np.int32],
+    pools: Pools,
+    classes: Sequence[PoolClass],
+    record_range: RecordRange | None,
+) -> list[bool]:
+    """Say of each class whether its pools are alike and their numbers of records public."""
+    same = alike_classes(pool_class, pools.m, classes)
+    return same if record_range is None else [False] * len(same)
+
+
+def _parameters(plan: Plan) -> DirichletParameters:
+    if not isinstance(plan.parameters, DirichletParameters):
+        raise TypeError("the plan is not one of Dirichlet resampling")
+    return plan.parameters
+
+
+def _certifies(calibrated: _Calibrated, c: PoolClass, alike: bool, epsilon: Fraction) -> bool:
+    return calibrated(c, alike, epsilon) is not None
+
+
+def _too_small(
+    classes: Iterable[tuple[PoolClass, bool]],
+    calibrated: _Calibrated,
+    epsilon: Fraction,
+    prior: Fraction | None,
+) -> BudgetTooSmallError:
+    """Say what would do: raise epsilon class by class until every class is certified."""
+
+    def find() -> Fraction | None:
+        smallest: Fraction | None = epsilon
+        for c, alike in classes:
+            if smallest is not None and calibrated(c, alike, smallest) is None:
+                certifies = partial(_certifies, calibrated, c, alike)
+                smallest = smallest_epsilon(certifies, smallest)
+        return smallest
+
+    what = "no prior certifies" if prior is None else f"the prior {prior} does not certify"
+    return BudgetTooSmallError(f"{what} epsilon {decimal_up(epsilon)} with this delta and retention", find)

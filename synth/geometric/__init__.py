@@ -1,0 +1,1 @@
+"""Two-sided geometric noise on measured tables: its numbers, its bounds, its draws."""

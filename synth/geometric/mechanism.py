@@ -1,0 +1,313 @@
+"""Two-sided geometric noise on the counts of cells: the second mechanism, pure differential privacy.
+
+Every cell of a measured table, empty or not, gets independent noise: z with a probability proportional to
+p^|z|. Noisy counts are all that is ever computed from confidential ones: `noisy_counts` is the one function
+of this mechanism that sees both. `synth.posterior.estimation` and `synth.posterior.rounding` make synthetic
+workers of them. docs/privacy.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from operator import index
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.dirichlet.calibration import BudgetTooSmallError
+from synth.geometric.projection import MAX_MASS
+from synth.geometric.steps import changed_together, largest_sum
+from synth.geometric.two_sided import check_ratio, two_sided_noise
+from synth.limits import check_budget
+from synth.mechanism import ClassGuarantee, Guarantee, Presence
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
+from synth.randomness import WordStream
+from synth.rationals import decimal_down, decimal_up, exact
+from synth.tails import rigorous, upper_fraction
+
+_TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
+_SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
+
+
+@dataclass(frozen=True)
+class GeometricParameters:
+    """The calibrated numbers of a plan: p of each measured table, as a ratio of integers.
+
+    Attributes
+    ----------
+    numerator, denominator : int
+        0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
+    further : tuple of GeometricParameters
+        The same of further tables (`Plan.further`), in their order.
+    """
+
+    numerator: int
+    denominator: int
+    further: tuple[GeometricParameters, ...] = ()
+
+    def __repr__(self) -> str:
+        ratios = ", ".join(decimal_down(ratio, 6) for ratio in self.ratios)
+        return f"<GeometricParameters: ratios {ratios}; rounded down, the attributes are exact>"
+
+    @property
+    def ratio(self) -> Fraction:
+        """The ratio p, of the first table."""
+        return Fraction(self.numerator, self.denominator)
+
+    @property
+    def ratios(self) -> tuple[Fraction, ...]:
+        """The ratio p of every table."""
+        return (self.ratio, *(table.ratio for table in self.further))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return integers only; of one table as before there could be several."""
+        first = {"numerator": self.numerator, "denominator": self.denominator}
+        return first | {"further": [table.to_json() for table in self.further]} if self.further else first
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
+        """Read what `to_json` returned; a float is a TypeError."""
+        further = tuple(cls.from_json(table) for table in data.get("further", ()))
+        if any(table.further for table in further):
+            raise ValueError("a further table has no further tables")
+        return cls(index(data["numerator"]), index(data["denominator"]), further)
+
+
+@dataclass(frozen=True, repr=False)
+class GeometricClass(ClassGuarantee):
+    """The guarantee of the counts of one measured table.
+
+    Attributes
+    ----------
+    ratio : Fraction
+        p.
+    """
+
+    of_all_records: ClassVar[bool] = True
+    ratio: Fraction
+
+    @property
+    def numbers(self) -> dict[str, tuple[Fraction, ...]]:
+        """The ratio of neighbouring probabilities of the noise."""
+        return {"ratio": (self.ratio,)}
+
+    @property
+    def losses(self) -> dict[str, Fraction]:
+        """All of epsilon is spent on noise; nothing, where no neighbours are in different cells."""
+        return {"noise_loss": self.epsilon}
+
+
+class Geometric:
+    """Add two-sided geometric noise to the counts of all cells of measured tables."""
+
+    name = "geometric"
+    settings: frozenset[str] = frozenset({"workplaces"})
+    measures = True
+    words = "counts of confidential records in cells, to each of which random noise was added"
+    delta_sharing = "There is nothing to share: no pool fails, delta is 0."
+
+    def calibrate(
+        self,
+        pools: Pools,
+        domains: Domains,
+        retention: tuple[Fraction, ...],
+        epsilon: Fraction,
+        delta: Fraction,
+        prior: Fraction | None = None,
+        guarantee: GuaranteeName = "pdp",
+        record_range: RecordRange | None = None,
+        rough: bool = False,
+        count: Callable[[int, int], None] | None = None,
+        further: Sequence[tuple[Table, Fraction]] = (),
+    ) -> Plan:
+        """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
+
+        Where no neighbours differ in all tables, shares are of the sum of all losses, which is then larger
+        than epsilon (`synth.geometric.steps`).
+
+        Parameters
+        ----------
+        pools, domains, retention, epsilon, delta, prior, guarantee, record_range, rough, count
+            As for `Mechanism.calibrate`, whose errors are raised. The retention is 1 for every stratum (no
+            cell is pruned) and there is no prior; of delta nothing is used. The plan meets both guarantees,
+            and any number of records is fine: of a range nothing is used but that there is one. Every
+            plan is exact, also a rough one, and nothing is counted: it takes no time.
+        further : sequence of (Table, Fraction)
+            Further tables of the same records that are measured, each with its exact share of epsilon, in
+            (0, 1). The first table, of pools and domains, has what they leave.
+
+        Notes
+        -----
+        The epsilon of each table is at least 1/1000, because of the sampler.
+        """
+        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        check_budget(epsilon, delta)
+        if prior is not None:
+            raise ValueError("two-sided geometric noise has no prior")
+        if any(exact(f, "retention") != 1 for f in retention):
+            raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
+        shares = [exact(share, "the share of a table") for _, share in further]
+        shares.insert(0, 1 - sum(shares, Fraction(0)))
+        tables = tuple(table for table, _ in further)
+        if min(shares) <= 0:
+            raise ValueError("every measured table has a share of epsilon above 0, together 1")
+        changed = largest_sum(changed_together([domains, *(table.domains for table in tables)]), shares)
+        if record_range is not None:  # one record more changes every table, at half of the loss
+            changed = max(changed, Fraction(1, 2))
+        shares = [share / (changed or 1) for share in shares]
+        if epsilon * min(shares) < _SMALLEST_EPSILON:
+            raise BudgetTooSmallError(
+                f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
+                lambda: _SMALLEST_EPSILON / min(shares),
+            )
+        first, *others = (_smallest(epsilon * share) for share in shares)
+        parameters = replace(first, further=tuple(others))
+        pool_class = np.zeros(pools.n_pools, np.int32)
+        plan = Plan(
+            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range, tables
+        )
+        _check(plan, parameters)
+        return plan
+
+    def parameters_from_json(self, data: dict[str, Any]) -> GeometricParameters:
+        """Read the parameters of a stored plan."""
+        return GeometricParameters.from_json(data)
+
+    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
+        """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
+
+        Lemma 33 of docs/privacy.md. By the bounds of version 0.1.0 every table counts, unless under a policy
+        of edges.
+
+        Raises
+        ------
+        ValueError
+            If p is not a ratio that the sampler can draw with, or a pool is too large for it.
+        """
+        parameters = _parameters(plan)
+        _check(plan, parameters)
+        pools, zero = plan.pools, Fraction(0)
+        rows = []
+        first = Table(pools.n, pools.domain, plan.domains)
+        tables = (first, *plan.further)
+        sets = changed_together([table.domains for table in tables])
+        if as_first and plan.domains.policy.reach is None:
+            sets = frozenset({(True,) * len(tables)})
+        for table, ratio, changed in zip(tables, parameters.ratios, zip(*sets, strict=True), strict=True):
+            row = GeometricClass(
+                pools=table.n.size,
+                n_min=int(table.n.min()),
+                n_max=int(table.n.max()),
+                m_max=int((pools.m if table is first else table.n).max()),
+                cells=(int(table.k.max()),),
+                epsilon=noise_loss(ratio) if any(changed) else zero,
+                delta=zero,
+                record_delta=zero,
+                ratio=ratio,
+            )
+            rows.append(row)
+        # A record is in one group of every table, so what those lose that it changes together adds up.
+        loss = largest_sum(sets, [row.epsilon for row in rows])
+        presence = None
+        if plan.record_range is not None:  # a release costs no less than what it tells of one record more
+            alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
+            loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
+        return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
+
+    def noise_share(self, plan: Plan) -> float:
+        """Return the expected share of noise among the workers that noisy counts hold (not a bound).
+
+        Per pool, the positive noise that its cells expect over that and its slots, weighted by draws.
+        """
+        p = float(_parameters(plan).ratio)
+        mass = plan.k * p / (1 - p * p)
+        return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
+
+    def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
+        """Say what is added to the cells, and what epsilon pays for."""
+        ratios = [float(ratio) for ratio in _parameters(plan).ratios]
+        sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
+        numbers = " and ".join(f"{p:.6g}" for p in ratios)
+        each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
+        if not any(map(all, changed_together([plan.domains, *(table.domains for table in plan.further)]))):
+            added = ", added up over tables that neighbours can differ in together,"
+        return (
+            f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
+            f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",
+        )
+
+
+def noise_loss(ratio: Fraction) -> Fraction:
+    """Return 2 ln(1/p), the largest loss of noisy counts, rounded up by ball arithmetic.
+
+    Lemma 20 of docs/privacy.md.
+    """
+    with rigorous() as balls:
+        return upper_fraction(2 * balls.log(balls.number(1 / ratio)))
+
+
+def presence_loss(ratio: Fraction) -> Fraction:
+    """Return ln(1/p), the largest loss of noisy counts for one record more or less, rounded up.
+
+    Lemma 28 of docs/privacy.md.
+    """
+    with rigorous() as balls:
+        return upper_fraction(balls.log(balls.number(1 / ratio)))
+
+
+def noisy_counts(
+    counts: NDArray[np.int64], parameters: GeometricParameters, stream: WordStream
+) -> NDArray[np.int64]:
+    """Add noise to every count.
+
+    Lemma 20 of docs/privacy.md.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_cells,)
+        **Confidential**: records of every cell, empty or not.
+    parameters : GeometricParameters
+        Of the table; its further tables are not looked at.
+    stream : WordStream
+        Of this table alone.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells,)
+        Noisy counts; they may be published.
+    """
+    return counts + two_sided_noise(counts.size, parameters.numerator, parameters.denominator, stream)
+
+
+def _smallest(epsilon: Fraction) -> GeometricParameters:
+    """Return the smallest p = P/Q with P + Q = 2^62 whose loss, rounded up, is at most epsilon."""
+    with rigorous() as balls:
+        p = balls.exp(balls.number(-epsilon / 2))
+        numerator = max(1, int(balls.lower(_TOTAL * p / (1 + p))))
+    while numerator < _TOTAL // 2 and noise_loss(Fraction(numerator, _TOTAL - numerator)) > epsilon:
+        numerator += 1
+    return GeometricParameters(numerator, _TOTAL - numerator)
+
+
+def _check(plan: Plan, parameters: GeometricParameters) -> None:
+    """Check that the sampler can draw with every p, and hold every pool."""
+    for one in (parameters, *parameters.further):
+        check_ratio(one.numerator, one.denominator)
+    if len(parameters.further) != len(plan.further):
+        raise ValueError("every measured table of the plan needs a ratio of its own")
+    if plan.pool_class.any():
+        raise ValueError("a pool names a class that the plan does not have")
+    first = Table(plan.pools.n, plan.pools.domain, plan.domains)
+    for table in (first, *plan.further):
+        sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
+        if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
+            raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")
+
+
+def _parameters(plan: Plan) -> GeometricParameters:
+    if not isinstance(plan.parameters, GeometricParameters):
+        raise TypeError("the plan is not one of two-sided geometric noise")
+    return plan.parameters

@@ -1,0 +1,576 @@
+"""From noisy counts of measured tables to expected homes of every job group: deterministic, and free of cost.
+
+What the public model expects in a cell, and what earlier tables made of it, is the prior of a table's
+counts; their posterior means (`synth.posterior.counts`) are the table's targets. The expected jobs of a row
+(a job group) in a cell are in factor form,
+
+    n_row P(cell | place) prod_k f_k[group of the row, cell of the table] / normaliser of the row,
+
+and iterative proportional fitting finds the factors with which every table has its targets. The first table,
+which may have billions of cells, is read and written in runs of places; so the memory of a fit is the cells
+of one run, those of the other tables, and the rows of all.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._arrays import offsets_of
+from synth._words import compiled as _compiled
+from synth.geometric.measured import JobGroups, Layout, MeasuredTable, layouts
+from synth.geometric.projection import project
+from synth.plan import Domains, Table
+from synth.posterior.counts import (
+    expect_anywhere,
+    least_loss,
+    likeliest_concentration,
+    posterior,
+    sampled_groups,
+)
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+Prior = Callable[[int, Int32], Float64]
+"""Gives the share of a place's workers that live in each cell, for the first block of each cell."""
+
+
+class Cells(Protocol):
+    """A number for each cell of a table, of which some are read or written: an array, or a file."""
+
+    def __getitem__(self, cells: slice, /) -> NDArray[Any]:
+        """Return some of them; changing these need not change what is kept."""
+
+    def __setitem__(self, cells: slice, values: NDArray[Any], /) -> None:
+        """Keep other values."""
+
+
+NewCells = Callable[[str, int], Cells]
+"""Makes room for a number for each of so many cells, given a name that no other has."""
+
+
+class Run(NamedTuple):
+    """Places that are fitted while others are not in memory, and the groups of the first table in them."""
+
+    places: slice
+    groups: slice
+
+
+_PARTS = 4  # of the places, which threads add up side by side
+_MOST_SHARES = 2**22  # cells of places whose layouts and shares are kept, and not made anew each time
+_FEW_CELLS = 2**17  # of a run, where places may be in any runs
+_FEW_ROWS = 4096  # of which are added up before threads have begun
+_ROUNDS = 12  # of fitting, at most
+_LEAST_SHARE = 1e-12  # of a place's jobs in a cell
+_NEAR = 2e-3  # part of the jobs that may be off their targets
+
+
+@dataclass(eq=False)
+class Estimate:
+    """Expected homes in factor form, made by `estimate`.
+
+    Attributes
+    ----------
+    tables : sequence of Table
+        The measured ones first.
+    groups : JobGroups
+    layouts : list of Layout
+        One for each place.
+    shares : list of ndarray of float64
+        By place, the prior share of each of its cells.
+    """
+
+    tables: Sequence[Table]
+    groups: JobGroups
+    layouts: list[Layout]
+    shares: list[Float64]
+    _factors: Float64  # of the cells of all measured tables, one table after another
+    _bounds: Int64  # where those of each table begin, and the last ones end
+
+    def rows(self, position: int) -> Float64:
+        """Return the expected jobs of the rows of a place in its cells.
+
+        Parameters
+        ----------
+        position : int
+            Of the place.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows, n_cells)
+            Not negative; each row adds up to its jobs.
+        """
+        layout, n = self.layouts[position], self.groups.n[self.groups.rows(position)]
+        values = np.empty((n.size, layout.cuts.size))
+        _expect(self.shares[position], n, self._factors, *self._places(layout), values)
+        return values
+
+    def domains(self, n_blocks: int) -> Domains:
+        """Return the cells of all places, domain after domain in the order of places."""
+        cells = [layout.cuts for layout in self.layouts]
+        return Domains.of_cells(n_blocks, cells, self.tables[0].domains.policy)
+
+    def margins(self) -> list[Float64]:
+        """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""
+        # Always in the same parts, which are added up in order: the same bits on any number of threads.
+        ends = np.linspace(0, len(self.layouts), min(_PARTS, len(self.layouts)) + 1).astype(int).tolist()
+        parts = list(itertools.starmap(range, itertools.pairwise(ends)))
+        if self.groups.n.size < _FEW_ROWS:
+            totals = list(map(self._margins_of, parts))
+        else:
+            with ThreadPoolExecutor(_PARTS) as threads:
+                totals = list(threads.map(self._margins_of, parts))
+        for other in totals[1:]:
+            totals[0] += other
+        return np.split(totals[0], self._bounds[1:-1])
+
+    def _margins_of(self, places: range) -> Float64:
+        total = np.zeros(int(self._bounds[-1]))
+        for position in places:
+            layout, n = self.layouts[position], self.groups.n[self.groups.rows(position)]
+            _add_up(self.shares[position], n, self._factors, *self._places(layout), total)
+        return total
+
+    def _places(self, layout: Layout) -> tuple[Int64, Int32, Int32]:
+        measured = self._bounds.size - 1
+        return layout.start[:measured] + self._bounds[:-1, np.newaxis], layout.which[:measured], layout.cell
+
+
+def estimate(
+    tables: Sequence[Table], noisy: Sequence[Cells], groups: JobGroups, prior: Prior | None
+) -> Estimate:
+    """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
+
+    Lemma 21 of docs/privacy.md.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        First those that are measured, as for `fit_factors`; then tables that nobody measures, but rounding is
+        to keep.
+    noisy : sequence of Cells
+        Noisy counts of each measured table, at its offsets.
+    groups : JobGroups
+        Of all tables.
+    prior : Prior, optional
+        As for `fit_factors`.
+
+    Returns
+    -------
+    Estimate
+    """
+    measured = [table for table in tables if isinstance(table, MeasuredTable)]
+    if len(noisy) != len(measured) or measured != list(tables[: len(measured)]) or not measured:
+        raise ValueError("measured tables come first, at least one, and each has its noisy counts")
+    factors = fit_factors(measured, noisy, groups.merged(len(measured)), prior)
+    return restore(tables, [values[:] for values in factors], groups, prior)
+
+
+def _in_memory(name: str, cells: int) -> Cells:
+    return np.empty(cells)
+
+
+def fit_factors(
+    tables: Sequence[MeasuredTable],
+    noisy: Sequence[Cells],
+    groups: JobGroups,
+    prior: Prior | None,
+    runs: Sequence[Run] | None = None,
+    new: NewCells = _in_memory,
+) -> list[Cells]:
+    """Find the factors of an estimate, from which `restore` makes it.
+
+    Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later
+    ones have the last word, as their posteriors know the earlier ones.
+
+    Parameters
+    ----------
+    tables : sequence of MeasuredTable
+        The one with most cells first.
+    noisy : sequence of Cells
+        Noisy counts of each, at its offsets.
+    groups : JobGroups
+        Of these tables, and merged: no two rows of a place have the same groups.
+    prior : Prior, optional
+        Without it nothing is expected of any cell, and the targets of a table are the nearest counts that
+        add up (`synth.geometric.projection.project`).
+    runs : sequence of Run, optional
+        All places, and all groups of the first table, in order. The same runs give the same bits. By default
+        one run; or many small ones, where nothing is added up over places.
+    new : NewCells
+        Where the numbers of the first table are kept; by default in memory.
+
+    Returns
+    -------
+    list of Cells
+        The factor of each cell of each table.
+    """
+    groups.check(tables)
+    runs = runs or _few_at_a_time(tables, groups)
+    fit = _Fit(tables, groups, prior, runs, new)
+    targets: list[Cells] = []
+    variances: list[Cells] = []
+    for k in range(len(tables)):
+        fit.expect()
+        target, variance = fit.target(k, noisy[k])
+        targets.append(target)
+        variances.append(variance)
+        if k:
+            fit.agree(targets, variances)
+        fit.scale(k, target)
+        for turn in range(k * _ROUNDS):
+            fit.expect()
+            if max(fit.off(j, targets[j]) for j in range(k + 1)) < _NEAR * float(groups.n.sum()):
+                break
+            j = turn % (k + 1)
+            fit.scale(j, targets[j])
+    return fit.factors
+
+
+def _few_at_a_time(tables: Sequence[MeasuredTable], groups: JobGroups) -> list[Run]:
+    """Return runs whose numbers stay in the cache of a processor while they are worked on, if that can be.
+
+    It can where there is one table, each of whose groups is in one place: any runs give the same bits.
+    """
+    whole = Run(slice(0, groups.n_places), slice(0, tables[0].n.size))
+    if len(tables) > 1 or not np.array_equal(groups.member[0], np.arange(tables[0].n.size)):
+        return [whole]
+    first = groups.starts  # of each place; rows are groups
+    cells = tables[0].offsets[first]
+    ends = np.unique(
+        np.append(np.searchsorted(cells, np.arange(_FEW_CELLS, cells[-1], _FEW_CELLS)), first.size - 1)
+    )
+    return [
+        Run(slice(a, b), slice(int(first[a]), int(first[b])))
+        for a, b in itertools.pairwise([0, *ends.tolist()])
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Groups of a table that are in memory together, and where their cells are among all of the table."""
+
+    groups: slice
+    cells: slice
+    table: MeasuredTable
+
+    @classmethod
+    def of(cls, table: MeasuredTable, groups: slice) -> _Part:
+        own = MeasuredTable(table.n[groups], table.domain[groups], table.domains, table.parameters)
+        begin, stop = table.offsets[[groups.start, groups.stop]].tolist()
+        return cls(groups, slice(begin, stop), own)
+
+
+class _Fit:
+    """Factors of the cells of measured tables, on their way to meet targets."""
+
+    def __init__(
+        self,
+        tables: Sequence[MeasuredTable],
+        groups: JobGroups,
+        prior: Prior | None,
+        runs: Sequence[Run],
+        new: NewCells,
+    ) -> None:
+        self._tables, self._groups, self._prior, self._runs, self._new = tables, groups, prior, runs, new
+        first, *others = tables
+        self._parts = [
+            [_Part.of(first, run.groups) for run in runs],
+            *([_Part.of(table, slice(0, table.n.size))] for table in others),
+        ]
+        self._known: dict[int, tuple[list[Layout], list[Float64]]] = {}
+        self._room = _MOST_SHARES
+        self.factors = [self._made("factors", k) for k in range(len(tables))]
+        self._expected = [self._made("expected", k) for k in range(len(tables))]
+        for k, parts in enumerate(self._parts):
+            for part in parts:
+                self.factors[k][part.cells] = np.ones(part.cells.stop - part.cells.start)
+
+    def _made(self, name: str, k: int) -> Cells:
+        """Make room for the cells of a table: only the first may be too large for memory."""
+        cells = int(self._tables[k].offsets[-1])
+        return np.empty(cells) if k else self._new(name, cells)
+
+    def expect(self) -> None:
+        """Add up the expected jobs of every cell."""
+        totals = [np.zeros(int(table.offsets[-1])) for table in self._tables[1:]]
+        for number, part in enumerate(self._parts[0]):
+            own, *others = self._of_run(number).margins()
+            self._expected[0][part.cells] = own
+            for total, some in zip(totals, others, strict=True):
+                total += some
+        for kept, total in zip(self._expected[1:], totals, strict=True):
+            kept[:] = total
+
+    def _of_run(self, number: int) -> Estimate:
+        run, part = self._runs[number], self._parts[0][number]
+        tables = [part.table, *self._tables[1:]]
+        groups = self._groups.some(run.places)
+        groups.member[0] -= part.groups.start
+        factors = [self.factors[0][part.cells], *(values[:] for values in self.factors[1:])]
+        if number in self._known:
+            parts, shares = self._known[number]
+        else:
+            parts = layouts(tables, groups)
+            shares = _shares(parts, groups, self._prior)
+            self._room -= sum(share.size for share in shares)
+            if self._room >= 0:
+                self._known[number] = parts, shares
+        bounds = offsets_of(np.array([values.size for values in factors]))
+        return Estimate(tables, groups, parts, shares, np.concatenate(factors), bounds)
+
+    def target(self, k: int, noisy: Cells) -> tuple[Cells, Cells]:
+        """Return posterior means of a table's cells, and their variances if there are several tables.
+
+        Groups of one place and domain tell what to expect of each other: the others' posterior means are
+        added to the expected shares, which are worth as many jobs as the concentration.
+        """
+        table, ratio, expected = self._tables[k], self._tables[k].ratio, self._expected[k]
+        target, variance = self._made("target", k), self._made("variance", k)
+        if self._prior is None:
+            for part in self._parts[k]:
+                mass, unit = project(noisy[part.cells], part.table.offsets, part.table.n)
+                target[part.cells], variance[part.cells] = (
+                    mass / np.repeat(unit, part.table.k),
+                    np.ones(mass.size),
+                )
+            return target, variance
+        place, member = self._groups.place, self._groups.member[k]
+        kin = _kin(table, place, member)
+        best = least_loss if kin is None and _are_places(place, member) else None
+        concentration = self._concentration(k, noisy, expected)
+        several = len(self._tables) > 1
+        for part in self._parts[k]:
+            counts, size = (noisy[part.cells], part.table.offsets), part.table.n
+            own = expect_anywhere(expected[part.cells], part.table.offsets, size)
+            mean, spread = posterior(*counts, own, size, concentration, ratio)
+            if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
+                raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
+            if best is not None:
+                mean = best(*counts, own, size, concentration, ratio)
+            if kin is not None:
+                profile, of = np.empty_like(mean), kin[part.groups]
+                _profiles(mean, own, part.table.offsets, size, of - of.min(), concentration, profile)
+                mean = profile
+            target[part.cells] = mean
+            if kin is None and several:
+                variance[part.cells] = spread
+        if kin is not None:  # what is in `target` by now is what to expect
+            concentration = self._concentration(k, noisy, target)
+            for part in self._parts[k]:
+                counts, size = (noisy[part.cells], part.table.offsets), part.table.n
+                own = expect_anywhere(target[part.cells], part.table.offsets, size)
+                target[part.cells], spread = posterior(*counts, own, size, concentration, ratio)
+                if several:
+                    variance[part.cells] = spread
+        return target, variance
+
+    def _concentration(self, k: int, noisy: Cells, expected: Cells) -> float:
+        """Return the concentration that a sample of the groups shows."""
+        table = self._tables[k]
+        sample = sampled_groups(table.n, int(table.offsets[-1]))
+        found: list[tuple[Int64, Float64]] = []
+        for part in self._parts[k]:
+            inside = sample[(sample >= part.groups.start) & (sample < part.groups.stop)] - part.groups.start
+            if inside.size:
+                counts, own = noisy[part.cells], expected[part.cells]
+                for group in inside.tolist():
+                    cells = slice(*part.table.offsets[group : group + 2].tolist())
+                    found.append((counts[cells].copy(), own[cells].copy()))
+        some, means = map(np.concatenate, zip(*found, strict=True))
+        offsets, n = offsets_of(table.k[sample]), table.n[sample]
+        return likeliest_concentration(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
+
+    def agree(self, targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
+        """Change the targets of earlier tables so that homes add up as in the last one.
+
+        All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain
+        are the same in truth. A cell takes the part of a difference that its variance has in the total's, as
+        the mean of independent normal counts whose sum is learned does.
+        """
+        last = len(targets) - 1
+        every = [table.domains for table in self._tables[: last + 1]]
+        first, bounds = np.unique(every[0].part, return_index=True)[1].tolist(), every[0].offsets.tolist()
+        common = np.concatenate([every[0].cuts[bounds[d] : bounds[d + 1]] for d in first])  # of each part
+        for domains in every:
+            of = domains.policy.part(common)
+            for d in range(domains.n_domains):
+                own = domains.cuts[domains.offsets[d] : domains.offsets[d + 1]]
+                kept = np.isin(common, own) | (of != domains.part[d])
+                common, of = common[kept], of[kept]
+        wanted = self._area_totals(last, targets[last], common)
+        for k, (target, variance) in enumerate(zip(targets[:-1], variances[:-1], strict=True)):
+            spread = self._area_totals(k, variance, common)
+            for _ in range(5):
+                missing = (wanted - self._area_totals(k, target, common)) / np.maximum(spread, 1e-12)
+                for part in self._parts[k]:
+                    moved = target[part.cells]
+                    _move(moved, variance[part.cells], part.table.n, *_areas(part.table, common), missing)
+                    target[part.cells] = moved
+
+    def _area_totals(self, k: int, values: Cells, common: Int32) -> Float64:
+        total = np.zeros(common.size)
+        for part in self._parts[k]:
+            _area_totals(values[part.cells], *_areas(part.table, common), total)
+        return total
+
+    def scale(self, k: int, target: Cells) -> None:
+        """Change the factors of a table so that what is expected of it is its target."""
+        for part in self._parts[k]:
+            factors = self.factors[k][part.cells]
+            _scale(factors, target[part.cells], self._expected[k][part.cells])
+            self.factors[k][part.cells] = factors
+
+    def off(self, k: int, target: Cells) -> float:
+        """Return by how many jobs what is expected differs from a target."""
+        cells = (part.cells for part in self._parts[k])
+        return sum(float(np.abs(self._expected[k][own] - target[own]).sum()) for own in cells)
+
+
+def restore(
+    tables: Sequence[Table], factors: Sequence[Float64], groups: JobGroups, prior: Prior | None
+) -> Estimate:
+    """Return an estimate from its factors, of all of its places or of some.
+
+    Parameters
+    ----------
+    tables, groups, prior
+        As for `estimate`, of these places.
+    factors : sequence of ndarray of float64
+        Of the cells of each measured table, at its offsets (`fit_factors`).
+    """
+    groups.check(tables)
+    parts = layouts(tables, groups)
+    bounds = offsets_of(np.array([values.size for values in factors]))
+    return Estimate(tables, groups, parts, _shares(parts, groups, prior), np.concatenate(factors), bounds)
+
+
+def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> list[Float64]:
+    if prior is None:
+        return [np.ones(layout.cuts.size) for layout in parts]
+    places = groups.place[groups.starts[:-1]].tolist()
+    # No factor makes jobs of nothing, and counts may show somebody where the prior has nobody.
+    return [
+        np.maximum(prior(place, layout.cuts), _LEAST_SHARE)
+        for place, layout in zip(places, parts, strict=True)
+    ]
+
+
+def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:
+    """Return where a table's groups and their domains begin, and the area of each cell of a domain."""
+    area = np.searchsorted(common, table.domains.cuts, side="right") - 1
+    return table.offsets, table.domains.offsets[table.domain], area.astype(np.int64)
+
+
+def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:
+    """Return a number for each group that groups of one place and domain share, or None where none do."""
+    low = np.full(table.n.size, np.iinfo(np.int64).max)
+    high = np.full(table.n.size, -1, np.int64)
+    np.minimum.at(low, member, place.astype(np.int64))
+    np.maximum.at(high, member, place.astype(np.int64))
+    if np.any(low != high):
+        return None  # a group of several places
+    key = low * table.domains.n_domains + table.domain
+    kin: Int64 = np.unique(key, return_inverse=True)[1].astype(np.int64)
+    return None if kin.max() + 1 == kin.size else kin
+
+
+def _are_places(place: Int32, member: Int32) -> bool:
+    """Say whether the groups of a table are the places: nobody then reads sums of groups."""
+    pairs = np.unique(np.stack([place, member]), axis=1).shape[1]
+    return bool(pairs == np.unique(place).size == np.unique(member).size)
+
+
+@_compiled
+def _expected_row(share, jobs, factors, start, which, cell, r, row):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for c in range(row.size):
+        row[c] = share[c]
+    for k in range(start.shape[0]):
+        begin, own = start[k, r], cell[which[k, r]]
+        for c in range(row.size):
+            row[c] *= factors[begin + own[c]]
+    for c in range(row.size):
+        total += row[c]
+    if total > 0.0:
+        for c in range(row.size):
+            row[c] *= jobs / total
+    else:
+        row[:] = jobs / row.size
+
+
+@_compiled
+def _expect(share, n, factors, start, which, cell, values):  # type: ignore[no-untyped-def]
+    for r in range(n.size):
+        _expected_row(share, n[r], factors, start, which, cell, r, values[r])
+
+
+@_compiled
+def _add_up(share, n, factors, start, which, cell, total):  # type: ignore[no-untyped-def]
+    row = np.empty(share.size)
+    for r in range(n.size):
+        _expected_row(share, n[r], factors, start, which, cell, r, row)
+        for k in range(start.shape[0]):
+            begin, own = start[k, r], cell[which[k, r]]
+            for c in range(row.size):
+                total[begin + own[c]] += row[c]
+
+
+@_compiled
+def _scale(factors, target, now):  # type: ignore[no-untyped-def]
+    for c in range(factors.size):
+        factors[c] *= target[c] / now[c] if now[c] > 0.0 else 0.0
+
+
+@_compiled
+def _area_totals(values, offsets, begin, area, total):  # type: ignore[no-untyped-def]
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g + 1] - offsets[g]):
+            total[area[begin[g] + i]] += values[offsets[g] + i]
+
+
+@_compiled
+def _move(target, variance, n, offsets, begin, area, missing):  # type: ignore[no-untyped-def]
+    """Add to each count its variance times what its area misses, and bring groups back to their sizes."""
+    for g in range(n.size):
+        total = 0.0
+        for i in range(offsets[g + 1] - offsets[g]):
+            c = offsets[g] + i
+            target[c] = max(target[c] + variance[c] * missing[area[begin[g] + i]], 0.01 * target[c])
+            total += target[c]
+        for c in range(offsets[g], offsets[g + 1]):
+            target[c] *= n[g] / total
+
+
+@_compiled
+def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type: ignore[no-untyped-def]
+    """Expect of each group what the others of its kin show, beside what was expected of it before."""
+    families = kin.max() + 1
+    first = np.full(families, -1, np.int64)
+    size, width = np.zeros(families, np.int64), np.zeros(families, np.int64)
+    for g in range(n.size):
+        width[kin[g]] = offsets[g + 1] - offsets[g]
+        size[kin[g]] += n[g]
+    at = 0
+    for f in range(families):
+        first[f] = at
+        at += width[f]
+    total = np.zeros(at)
+    for g in range(n.size):
+        begin, of = offsets[g], first[kin[g]]
+        for i in range(offsets[g + 1] - begin):
+            total[of + i] += mean[begin + i]
+    for g in range(n.size):
+        begin, of, own = offsets[g], first[kin[g]], n[g]
+        jobs = concentration + size[kin[g]] - own
+        for i in range(offsets[g + 1] - begin):
+            others = max(0.0, total[of + i] - mean[begin + i])
+            profile[begin + i] = own * (concentration * expected[begin + i] / own + others) / jobs

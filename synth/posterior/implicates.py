@@ -1,0 +1,846 @@
+"""Posterior implicates: draws of all homes from published and public numbers, as many as wanted.
+
+A place's jobs have homes with a profile that is Dirichlet around what is expected of it, and each of its
+groups one around the place's; of the counts of groups there is evidence (`synth.posterior.evidence`). What is
+expected is the public model times effects that places, homes and attributes have in common
+(`synth.posterior.effects`), drawn anew for each implicate, so that sums over many areas vary as much as they
+are uncertain. A group's jobs are then given to its rows (job groups), with odds that vary as measured
+profiles do, and that are steered to draws of the tables that cross places.
+
+It costs no privacy: nothing here sees a confidential number. The same numbers and key give the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._arrays import offsets_of
+from synth._words import compiled as _compiled
+from synth.geometric.measured import JobGroups, layouts
+from synth.plan import Domains, Table
+from synth.posterior.conditional import NOISE, group_evidence
+from synth.posterior.effects import Effects, Family, Sums, draw_effects, product, spread_of
+from synth.posterior.estimation import Prior
+from synth.posterior.evidence import Evidence
+from synth.posterior.inside import Homes, Inside, Together, strata
+from synth.posterior.placing import GROUP, ROW, STEERED, draw_place
+from synth.posterior.ties import SHAPES, Ties, ties_of
+from synth.randomness import WordStream
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_GRID = 2.0 ** np.arange(0, 15)  # concentrations that are tried
+_FLOORS = (1e-3, 1e-2, 1e-1, 2e-1)  # shares of jobs that follow no place's profile
+# A survey asks few people of a zone outside the region, or none: a model has such a zone in few places only.
+# Jobs that count beside its own ones there, spread over places as all jobs are; and jobs that it has beside.
+_SPREADS = (100.0, 1000.0, 10000.0)
+_UNASKED = (3.0, 10.0)
+_EQUAL = 0.03  # part of the profile of those that is the same in all cells
+_SAMPLE = 100  # groups on which a concentration is measured
+_TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
+_RARE = 0.2  # groups of a sample that every concentration has beside those that say so
+_TELLING = 16  # jobs of a group whose own counts say something of its concentration
+# Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
+_ROUNDS, _SAMPLED, _TOLD = 24, 30, 8  # and so many places are drawn in each, given so many draws of effects
+_PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
+_TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
+_CHAIN = 8  # draws of a place of several groups that are thrown away
+
+
+class Implicates:
+    """Posterior draws of the home of every job, place by place.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        Of which there is evidence first, then those whose sums people will read. Each group of the first
+        table lies in one place, and those of one place have one domain.
+    evidence : sequence of Evidence
+        Of the first tables; after the first of all, noisy counts.
+    groups : JobGroups
+        Of all tables.
+    prior : Prior
+    work_area : ndarray of int64, shape (n_places,)
+        A larger area (a county) of each place, numbered as homes' are in the first copy of the blocks.
+    home_area : ndarray of int32
+        First block of every larger area, rising from 0.
+    draws : int
+    stream : WordStream
+    home_unit : ndarray of int32, optional
+        First block of every home area that several cells of the first table may lie in, rising from 0: homes
+        are chosen by such areas first. By default cells are no parts of anything.
+    work_unit : ndarray of int64, optional, shape (n_places,)
+        Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
+    apart : mapping of int to ndarray of float64, shape (n_groups of the table,), optional
+        Of tables, by number, without evidence: the relative variance, by home unit or area, of those jobs of
+        a place, or of all places, that are in a group. By default as uncertain as homes are.
+    outside : ndarray of int32, optional
+        First block of each home area outside the region, of which the prior knows less.
+    categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
+        Of tables with evidence that cross places, by number: codes of the attributes of each group. Homes
+        differ by attribute, so groups that agree in one are alike.
+    alike : ndarray of int64, shape (n_kinds, n_groups of the first table), optional
+        What groups of a place may agree in, such as workplaces and categories: then their homes are alike.
+    done : callable, optional
+        Told, while effects are drawn, how many turns are done, and how many there are.
+
+    Attributes
+    ----------
+    draws : int
+    k_public, k_place, k_group : float
+        Concentrations that were measured: of places around the public model, of places around it with
+        effects, and of groups around their place.
+    families : list of Family
+        Of effects: of homes (of units and, where all places cut some of these alike, of cells), of larger
+        areas of work by larger areas of homes and by homes, of the units of places by the same, and of sums.
+    failures : int
+        Groups whose counts were not drawn but set, because windows left none.
+
+    Raises
+    ------
+    ValueError
+        If tables or evidence are not as above.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        evidence: Sequence[Evidence],
+        groups: JobGroups,
+        prior: Prior,
+        work_area: Int64,
+        home_area: Int32,
+        draws: int,
+        stream: WordStream,
+        home_unit: Int32 | None = None,
+        work_unit: Int64 | None = None,
+        apart: Mapping[int, Float64] | None = None,
+        outside: Int32 | None = None,
+        categories: Mapping[int, Int64] | None = None,
+        alike: Int64 | None = None,
+        done: Callable[[int, int], None] = lambda _, __: None,
+    ) -> None:
+        if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
+            raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
+        self._table, self._evidence, self._groups, self.draws = tables[0], evidence[0], groups, draws
+        groups.check(tables)
+        self._sizes = [table.n for table in tables]
+        self._layouts = layouts(tables, groups)
+        self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
+        self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
+        self._ends = tables[0].domains.ends[[tables[0].domain[own[0]] for own in self._own]]
+        self._chain = max(own.size for own in self._own) > 1
+        if sum(own.size for own in self._own) != tables[0].n.size:
+            raise ValueError("every group of the first table lies in one place")
+        if any(np.unique(tables[0].domain[own]).size > 1 for own in self._own):
+            raise ValueError("the groups of a place have one domain in the first table")
+        self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
+        self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
+        self.failures = 0
+        self._apart, self._categories = apart or {}, categories or {}
+        self._alike = np.zeros((0, tables[0].n.size), np.int64) if alike is None else alike
+        self._shapes = np.full((len(self._alike), SHAPES.size), 1 / SHAPES.size)
+        self._outside = np.zeros(0, np.int32) if outside is None else outside
+        random = np.random.default_rng(self._seeds[-1])
+        sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
+        effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random, done)
+        self._factor_of_sums = effects.factor
+        scales = [family.scale for family in self.families[: self._everywhere]]
+        self._variance = np.prod([1 + scale**2 for scale in scales], axis=0) - 1
+        self._measure_concentrations(sums, effects, random)
+        # Of products: a product of means may be many times as large, where factors are skewed.
+        mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
+        self._profile = np.split(mean / sums.n, self._bounds[1:-1])
+        self._set_crossing(tables, evidence, random)
+        self._measure_chances(random)
+
+    def place(self, position: int) -> Int32:
+        """Return the home cell of every job of a place in every draw. Places come in order, each once.
+
+        Parameters
+        ----------
+        position : int
+            Of the place.
+
+        Returns
+        -------
+        ndarray of int32, shape (n_draws, jobs of the place)
+            Cells of the domain of that number in `domains`: row after row, in random order inside each.
+        """
+        random = np.random.default_rng(self._seeds[position])
+        kappas, burn = self._concentrations(position, random), _CHAIN if self._own[position].size > 1 else 0
+        given = self._drawn_shares(position), self._factor, self._use >= 0
+        jobs = self._draw(position, *given, burn, random, kappas, self._ties(position, random))[0]
+        self._expect(position, self._rest, -1.0)
+        return jobs
+
+    def _draw(
+        self,
+        position: int,
+        shares: Float64,
+        factor: Float32,
+        some: NDArray[np.bool_],
+        burn: int,
+        random: np.random.Generator,
+        kappas: Float64,
+        ties: Ties,
+    ) -> tuple[Int32, Float64, Float64]:
+        """Draw the jobs of a place, given draws of shares and factors, and which of the crossing tables.
+
+        Returns them, and how many jobs were in groups of each concentration, and in ties of each kind and
+        shape. Those of places of several groups are drawn on from the first ones, which become the last ones.
+        """
+        groups, layout, own = self._groups, self._layouts[position], self._own[position]
+        rows = groups.rows(position)
+        n, member = groups.n[rows], groups.member[:, rows]
+        group = np.searchsorted(own, member[0])
+        given = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in own]
+        seen, parameter, keep = (np.stack(one) for one in zip(*given, strict=True))
+        guess = seen
+        if self._evidence.kind != NOISE:
+            size = self._table.n[own] / seen.sum(axis=1)
+            guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
+        noted, noted_ties = np.zeros(_GRID.size), np.zeros(self._shapes.shape)
+        jobs = np.empty((shares.shape[0], int(n.sum())), np.int32)
+        crossing, begin = self._crossing[some], self._begin[:-1][some]
+        cell = self._cell[position]
+        _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
+        self.failures += draw_place(
+            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell, layout.cuts,
+            self._fine.units(position), np.ascontiguousarray(shares), n, group.astype(np.int64),
+            # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
+            self.k_place if self.k_place < _GRID[-1] else np.inf,
+            kappas, np.log(self._chances), unit[cell], _GRID, noted, ties, np.log(self._shapes),
+            noted_ties, self.k_public, *self._parts_of(member),
+            layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
+            factor, self._rest, self._use[some], burn, random, jobs,
+        )  # fmt: skip
+        return jobs, noted, noted_ties
+
+    def domains(self) -> Domains:
+        """Return the cells of all places, domain after domain in the order of places."""
+        of = self._table.domains
+        return Domains.of_cells(of.n_blocks, [layout.cuts for layout in self._layouts], of.policy)
+
+    def _sums_of_places(
+        self,
+        prior: Prior,
+        work_area: Int64,
+        home_area: Int32,
+        home_unit: Int32 | None,
+        work_unit: Int64 | None,
+    ) -> Sums:
+        """Add the first table up by place, and set shares, families and the public model's concentration."""
+        table, groups = self._table, self._groups
+        n_of_place = np.add.reduceat(groups.n, groups.starts[:-1]).astype(np.float64)
+        numbers = groups.place[groups.starts[:-1]].tolist()
+        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        expected = np.zeros(every.size)
+        fine, cuts, stops = [], [], []
+        told: list[tuple[Float32, ...]] = []
+        inside: list[Float64] = []
+        for number, layout, end, cell, own in zip(
+            numbers, self._layouts, self._ends.tolist(), self._cell, self._own, strict=True
+        ):
+            share = prior(number, layout.cuts)
+            fine.append(share / share.sum())
+            cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
+            stops.append(np.append(cuts[-1][1:], end))
+            np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * fine[-1])
+            each = zip(*(self._evidence.unbiased(table, g) for g in own.tolist()), strict=True)
+            value, variance, slope = (np.stack(one) for one in each)
+            by_size = table.n[own] / table.n[own].sum()
+            total = value.sum(axis=0), variance.sum(axis=0), by_size @ slope
+            told.append(tuple(one.astype(np.float32) for one in total))
+        # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
+        up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
+        common = [
+            np.diff(up_to[np.searchsorted(every, np.append(layout.cuts, end))])
+            for layout, end in zip(self._layouts, self._ends, strict=True)
+        ]
+        zone = [np.isin(layout.cuts, self._outside) for layout in self._layouts]
+        best, model, all_jobs = -np.inf, np.zeros(0), float(expected.sum())
+        chosen = better = [_FLOORS[0], 0.0, 0.0]
+        for which, settings in enumerate((_FLOORS, _SPREADS, _UNASKED)):
+            if which > 0 and not any(one.any() for one in zone):
+                break
+            for setting in settings:
+                tried = [*chosen[:which], setting, *chosen[which + 1 :]]
+                mixed = [
+                    _mixed(share, of_all, far, all_jobs, *tried)
+                    for share, of_all, far in zip(fine, common, zone, strict=True)
+                ]
+                coarse = np.concatenate(
+                    [np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)]
+                )
+                logs = self._log_likelihoods(coarse).sum(axis=0)
+                if logs.max() > best:
+                    best, self.k_public, model = logs.max(), _likely(logs.tolist()), coarse
+                    inside, better = mixed, tried
+            chosen = better
+        del fine, common, mixed, coarse
+        value, variance, slope = (np.concatenate(one) for one in zip(*told, strict=True))
+        place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
+        self._model = np.split(model, self._bounds[1:-1])
+        for one, share, cell in zip(inside, self._model, self._cell, strict=True):
+            one /= share[cell]
+        self._inside = inside
+        n = n_of_place[place]
+        ends = np.concatenate(cuts), np.concatenate(stops)
+        self._set_families(place, *ends, every, work_area, home_area, home_unit, work_unit)
+        return Sums(value, variance, slope, n * model, n, place)
+
+    def _set_families(
+        self,
+        place: Int64,
+        starts: Int32,
+        stops: Int64,
+        every: Int32,
+        work_area: Int64,
+        home_area: Int32,
+        home_unit: Int32 | None,
+        work_unit: Int64 | None,
+    ) -> None:
+        """Set the families of effects, and what is drawn of fine cells that lie in one cell.
+
+        Places, begins and ends are of the cells of all places; `every` are the begins of all fine cells.
+        """
+        home_unit = every if home_unit is None else home_unit
+        first, last, fine_unit = (
+            np.searchsorted(home_unit, one, side="right") - 1 for one in (starts, stops - 1, every)
+        )
+        home = _common_homes(starts, stops, first, last, home_unit.size)
+        all_homes = home_unit.size + starts.size  # more than their largest number
+        self._unit = np.unique(place * home_unit.size + first, return_inverse=True)[1].astype(np.int64)
+        area, fine_area = (np.searchsorted(home_area, one, side="right") - 1 for one in (starts, every))
+        outside, fine_outside = (np.isin(one, self._outside) for one in (starts, every))
+        all_areas, copies = home_area.size, self._table.domains.policy.copies
+        homes = Homes(every, fine_unit, fine_area, fine_outside, all_homes, all_areas, copies)
+        all_places = np.arange(self._groups.n_places)
+        self._work_unit = unit_of_place = all_places if work_unit is None else work_unit
+        work, owner = work_area[place], unit_of_place[place]
+        stratum = strata(outside, work == area % (all_areas // copies))
+        units = np.where(first == last, first, home)
+        labels = [units] if np.array_equal(units, home) else [units, home]
+        everywhere = [Family(one, strata(outside), far=one is labels[-1]) for one in labels]
+        of_area = [Family(work * all_areas + area, stratum, areas=True)]
+        of_area += [Family(work * all_homes + one, stratum, areas=True) for one in labels]
+        of_unit = [Family(owner * all_areas + area, stratum, areas=True)]
+        if self._unit[-1] + 1 < self._unit.size:
+            of_unit.append(Family(owner * all_homes + units, stratum))
+        of_place = [Family(np.arange(starts.size), stratum)]
+        self.families = [*everywhere, *of_area, *of_unit, *of_place]
+        self._everywhere, self._shared = len(everywhere), len(everywhere) + len(of_area)
+        together = (
+            Together(np.zeros_like(all_places), [], everywhere, everywhere[-1:], near=False),
+            Together(work_area, of_area[:1], of_area[1:], of_area[-1:]),
+            Together(unit_of_place, of_unit[:1], of_unit[1:], []),
+            Together(all_places, [], of_place, of_place),
+        )
+        cuts = [layout.cuts for layout in self._layouts]
+        self._fine = Inside(homes, cuts, work_area, together, self._seeds[-1], self.draws)
+
+    def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
+        """Return how likely every concentration of groups around the profiles of their places is.
+
+        Shape (n_sample, n_concentrations): by group of a sample of these, large ones more often.
+        """
+        jobs = np.array([self._table.n[own].sum() for own in self._own])
+        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        parts, found = np.split(profile, self._bounds[1:-1]), []
+        for i in np.unique(np.searchsorted(np.cumsum(jobs), at)).tolist():
+            own = self._own[i]
+            g = int(own[np.searchsorted(np.cumsum(self._table.n[own]), jobs[i] / 2)])
+            found.append(self._logs_around(g, parts[i]))
+        return np.array(found)
+
+    def _logs_around(self, g: int, profile: Float64) -> Float64:
+        """Return how likely every concentration of a group around a profile is."""
+        table, seen = self._table, self._evidence
+        n = int(table.n[g])
+        given = *seen.of(slice(*table.offsets[g : g + 2])), profile * n, n
+        return np.array([group_evidence(seen.kind, *given, one) for one in _GRID.tolist()])
+
+    def _measure_concentrations(self, sums: Sums, effects: Effects, random: np.random.Generator) -> None:
+        """Find how far places are from what is expected with effects, and groups from their places."""
+        # Around a draw of the effects, not their mean, which has been fitted to the same counts.
+        mean = sums.times(product(self.families, effects.last))
+        if not self._chain:
+            alone = self._log_likelihoods(mean / sums.n)
+            self.k_place = self.k_group = _likely(alone.sum(axis=0).tolist())
+            self._chances = _mixture(alone)
+            self._around = np.split(mean / sums.n, self._bounds[1:-1])
+            return
+        self.k_place = _concentration(sums, mean)
+        mean = sums.times(product(self.families[: self._shared], effects.last[: self._shared]))
+        self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        found = []
+        for i in np.searchsorted(np.cumsum(jobs), at).tolist():
+            own = self._own[i]
+            g = int(random.choice(own, p=self._table.n[own] / self._table.n[own].sum()))  # by jobs, as read
+            found.append(self._logs_around_others(i, g))
+        self.k_group = _likely(np.sum(found, axis=0).tolist())
+        self._chances = _mixture(np.array(found))
+
+    def _logs_around_others(self, position: int, g: int) -> Float64:
+        """Return how likely every concentration of a group around what the others of its place say is.
+
+        Around a profile that was found with its own counts a group would seem nearer to its place than it is.
+        Homes are counted by area, where cells are parts of areas: groups are farther from each other there.
+        """
+        table, seen, own, sums = self._table, self._evidence, self._own[position], self._others.sums
+        n, jobs = int(table.n[g]), int(table.n[own].sum())
+        rest = float(jobs - n)
+        place, cell = self._others.cells(position)
+        y, v, s = (np.bincount(cell, one) for one in seen.unbiased(table, g))
+        counts, priors, keep = seen.of(slice(*table.offsets[g : g + 2]))
+        share = sums.expected[place] / jobs
+        binomial = share * np.maximum(1 - share, 1e-3)
+        noise = np.maximum(sums.variance[place] - v, 0)
+        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * binomial
+        prior = binomial / (1 + self._others.k_place)
+        size = ((table.n[own] ** 2).sum() - n**2) / rest
+        drawn = np.bincount(cell, counts).astype(np.int64)
+        parameter: Float64 = np.bincount(cell, priors * keep).astype(np.float64)
+        if seen.kind == NOISE:  # of the same variance
+            parameter = v / (v + 1 + np.sqrt(2 * v + 1))
+        which = np.arange(v.size)
+        if (
+            seen.kind != NOISE and (drawn == 0).any()
+        ):  # that none was drawn of several cells is as likely as of all of them as one
+            which = np.where(drawn > 0, np.cumsum(drawn > 0), 0)
+            drawn = np.append(0, drawn[drawn > 0])
+            parameter = np.bincount(which, parameter, drawn.size).astype(np.float64)
+        given = drawn, parameter, np.ones(drawn.size)
+        result = np.zeros(_GRID.size)
+        for j, concentration in enumerate(_GRID.tolist()):
+            chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
+            known = 1 / (1 / prior + 1 / chance)
+            about = known * (share / prior + (sums.value[place] - y) / rest / chance)
+            about = np.maximum(about, 0.01 * share)
+            # What is not known of the profile makes the group vary as a smaller concentration does.
+            unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
+            both = 1 / (1 / concentration + 1 / unknown)
+            expected = np.bincount(which, about, drawn.size) / about.sum() * n
+            result[j] = group_evidence(seen.kind, *given, expected, n, both)
+        return result
+
+    def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
+        """Draw a concentration for each group of a place in every draw, shape (n_draws, n_groups).
+
+        Most groups are alike, but a few are far from their places: which, their own counts say. Those of
+        places of several groups are drawn with their jobs, from these on.
+        """
+        own = self._own[position]
+        if own.size > 1:
+            return random.choice(_GRID, (1, own.size), p=self._chances)
+        chance = self._chances
+        if self._table.n[own[0]] >= _TELLING and not self._chain:
+            logs = np.log(chance) + self._logs_around(int(own[0]), self._around[position])
+            chance = np.exp(logs - logs.max())
+            chance /= chance.sum()
+        found: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
+        return found
+
+    def _ties(self, position: int, random: np.random.Generator) -> Ties:
+        """Return the ties of the groups of a place, as far as their chances tell."""
+        own = self._own[position]
+        areas = int(self._others.cells(position)[1][-1]) + 1 if self._chain else 0
+        return ties_of(self._alike[:, own], self._table.n[own], areas, self._shapes, random)
+
+    def _measure_chances(self, random: np.random.Generator) -> None:
+        """Find how often groups have which concentration, and ties which shape, from draws of some places.
+
+        In every round these are drawn given the chances of the one before. Large places are looked at more
+        often, as people read more of them.
+        """
+        if not self._chain:
+            return
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
+        places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
+        kappas = [self._concentrations(i, random) for i in places.tolist()]
+        shares = [self._drawn_shares(i)[:_TOLD].copy() for i in places.tolist()]
+        ties = [self._ties(i, random) for i in places.tolist()]
+        found = np.zeros((_ROUNDS, _GRID.size))
+        tied = np.zeros((_ROUNDS, *self._shapes.shape))
+        for turn in range(_ROUNDS):
+            at = turn % len(shares[0])
+            some = slice(at, at + 1)
+            for j, i in enumerate(places.tolist()):
+                given = shares[j][some], self._factor[some], self._use == GROUP
+                _, noted, noted_ties = self._draw(i, *given, 0, random, kappas[j], ties[j])
+                found[turn] += noted * times[j] / jobs[i]
+                tied[turn] += noted_ties * times[j] / jobs[i]
+            # In the second half chances are those of its rounds: earlier ones were still on their way.
+            since = slice(min(turn, _ROUNDS // 2), turn + 1)
+            self._chances = _chances_of(found[since].sum(axis=0))
+            self._shapes = np.array([_chances_of(one) for one in tied[since].sum(axis=0)]).reshape(
+                self._shapes.shape
+            )
+        self.failures = 0  # of draws that nobody gets
+
+    def _expected_inside(self, position: int) -> Float64:
+        """Return the jobs of a place that the public model expects in each of its fine cells."""
+        share = self._inside[position] * self._model[position][self._cell[position]]
+        return np.asarray(share * float(self._table.n[self._own[position]].sum()))
+
+    def _drawn_shares(self, position: int) -> Float64:
+        """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
+        cell = self._cell[position]
+        factor = self._factor_of_sums[:, slice(*self._bounds[position : position + 2])]
+        drawn: Float64 = self._model[position] * factor
+        drawn /= drawn.sum(axis=1, keepdims=True)
+        if cell.size == drawn.shape[1]:
+            return drawn
+        some = np.flatnonzero(_several(cell))
+        begin = np.append(np.flatnonzero(np.append(True, np.diff(cell[some]) > 0)), some.size)
+        shares: Float64 = drawn[:, cell]
+        _divide(
+            shares,
+            some,
+            begin,
+            self._inside[position][some],
+            self._fine.weights(position, some, self._expected_inside),
+        )
+        return shares
+
+    def _parts_of(self, member: Int32) -> tuple[Float64, NDArray[np.uint64], Int64]:
+        """Return the parts of a place whose sums people read, as far as they are large.
+
+        Returns
+        -------
+        apart : ndarray of float64, shape (1 + n_parts,)
+            Relative variance, by home unit, of the profile of each part, beside that of its concentration.
+            Number 0 is for rows that are in no part.
+        key : ndarray of uint64, shape (1 + n_parts,)
+            Of each part, in all places that it has rows in.
+        part : ndarray of int64, shape (n_divisions, n_rows)
+            The part of each row, in each division of the rows.
+        """
+        apart, keys = [np.zeros(1)], [np.zeros(1, np.uint64)]
+        labels: list[Int64] = []
+        parts = [np.zeros((0, member.shape[1]), np.int64)]
+        last = 0
+        for k in self._parts:
+            found, label = np.unique(member[k], return_inverse=True)
+            if found.size == 1 or any(np.array_equal(label, one) for one in labels):
+                continue
+            labels.append(label)
+            large = self._sizes[k][found] > _PART * self.k_public
+            number = np.where(large, last + np.cumsum(large), 0)
+            parts.append(number[np.newaxis, label])
+            last = max(last, int(number.max()))
+            some = found[large]
+            given = self._apart.get(k)
+            apart.append(np.full(some.size, self._variance[0]) if given is None else given[some])
+            keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + some.astype(np.uint64)))
+        return np.concatenate(apart), np.concatenate(keys), np.concatenate(parts)
+
+    def _set_crossing(
+        self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator
+    ) -> None:
+        """Draw factors of the tables whose groups lie in several places; note the tables that divide one."""
+        groups = self._groups
+        member = groups.member
+        crossing, self._parts, use = [], [], []
+        unit = np.repeat(self._work_unit, np.diff(groups.starts)).astype(np.int32)
+        for k in range(1, len(tables)):
+            sums = _follows(member[k], member[0])  # of groups of the first table
+            if not sums and _follows(groups.place if k < len(evidence) else unit, member[k]):
+                self._parts.append(k)
+            elif _follows(groups.place, member[k]):
+                continue
+            elif k < len(evidence):
+                crossing.append(k)
+                use.append(STEERED)
+            elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
+                crossing.append(k)
+                use.append(GROUP if sums else ROW)
+        self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
+        self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
+        self._rest = np.zeros(int(self._begin[-1]))
+        for i in range(groups.n_places):
+            self._expect(i, self._rest, 1.0)
+        self._factor = np.ones((self.draws, self._rest.size), np.float32)
+        for k, how, begin in zip(crossing, use, self._begin.tolist(), strict=False):
+            part = slice(begin, begin + int(tables[k].offsets[-1]))
+            if how == STEERED:
+                # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
+                concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
+                codes = self._categories.get(k, np.zeros((0, tables[k].n.size), np.int64))
+                expected = np.maximum(self._rest[part], 1e-9)
+                given = tables[k], evidence[k], expected, concentration, codes
+                self._factor[:, part] = _counts(*given, self.draws, random)
+            elif how == GROUP:
+                before = [j for j in range(len(crossing)) if use[j] == GROUP and crossing[j] < k]
+                self._factor[:, part] = self._effects_of_groups(tables[k], k, before, random)
+            else:
+                variance = self._apart.get(k, np.full(tables[k].n.size, self._variance[0]))
+                _factors(np.repeat(variance, tables[k].k), random, self._factor[:, part])
+
+    def _effects_of_groups(
+        self, table: Table, k: int, before: list[int], random: np.random.Generator
+    ) -> Float32:
+        """Draw factors of a table from the first one, whose groups divide its groups.
+
+        Factors of tables before it, by position among those that cross places, are taken into account.
+        """
+        expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
+        means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
+        for i, layout in enumerate(self._layouts):
+            rows, cell = self._groups.rows(i), self._cell[i]
+            fine = self._profile[i][cell] * self._inside[i]
+            member, one = np.unique(self._groups.member[0, rows], return_index=True)
+            for g, row in zip(member.tolist(), one.tolist(), strict=True):
+                share = fine.copy()
+                for j, mean in zip(before, means, strict=True):
+                    q = int(self._crossing[j])
+                    share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]]]
+                share *= self._table.n[g] / share.sum()
+                at = layout.cell[layout.which[k, row]]
+                # What a cell tells that lies in several of this table is parted as the model has it.
+                begin = np.flatnonzero(np.append(True, (np.diff(cell) > 0) | (np.diff(at) > 0)))
+                own, jobs = cell[begin], np.add.reduceat(share, begin)
+                part = jobs / np.maximum(np.bincount(own, jobs)[own], 1e-300)
+                known = [one[own] for one in self._evidence.unbiased(self._table, g)]
+                into = layout.start[k, row] + at[begin]
+                for total, some in zip(
+                    (expected, value, variance, slope),
+                    (jobs, part * known[0], part * known[1], jobs * known[2]),
+                    strict=True,
+                ):
+                    np.add.at(total, into, some)
+        owner = np.repeat(np.arange(table.n.size), table.k)
+        n = table.n[owner].astype(np.float64)
+        expected = np.maximum(expected, 1e-9)
+        slope /= expected  # the mean over the parts of a cell, weighted by their jobs, as in `Sums.by`
+        expected = expected * n / np.bincount(owner, expected)[owner]
+        # A sum of groups has, over its expectation, the variance of a group of their mean size.
+        concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
+        family = Family(np.arange(expected.size), np.zeros(expected.size, bool))
+        sums = Sums(value, variance, slope, expected, n, owner)
+        return draw_effects(sums, concentration, [family], self.draws, random).factor.astype(np.float32)
+
+    def _expect(self, position: int, total: Float64, sign: float) -> None:
+        """Add what is expected of the rows of a place to the cells of steered tables."""
+        layout, n = self._layouts[position], self._groups.n[self._groups.rows(position)]
+        share = self._inside[position] * self._profile[position][self._cell[position]]
+        for at in np.flatnonzero(self._use == STEERED).tolist():
+            k, begin = int(self._crossing[at]), int(self._begin[at])
+            groups, first = np.unique(layout.start[k], return_index=True)
+            jobs = np.bincount(np.searchsorted(groups, layout.start[k]), n)
+            for start, row, size in zip(groups.tolist(), first.tolist(), jobs.tolist(), strict=True):
+                cells = begin + start + layout.cell[layout.which[k, row]]
+                np.add.at(total, cells, sign * size * share)
+
+
+class BlockDraws:
+    """Draws of the blocks of homes inside cells of which nothing more is known.
+
+    Homes follow shares that are Dirichlet, the same for all jobs. They are drawn once for each draw: 8 bytes
+    for each block.
+
+    Parameters
+    ----------
+    shape : ndarray of float64, shape (n_blocks,)
+        Parameters of the Dirichlet distributions, not negative: they hold inside any run of blocks.
+    draws : int
+    stream : WordStream
+    """
+
+    def __init__(self, shape: Float64, draws: int, stream: WordStream) -> None:
+        self._random = np.random.default_rng(int(stream.words(1)[0]))
+        self._up_to = np.zeros((draws, shape.size + 1))
+        for row in self._up_to:
+            np.cumsum(np.maximum(self._random.standard_gamma(shape), _TINY), out=row[1:])
+
+    def draw(self, cuts: Int32, end: int, cells: Int32) -> Int32:
+        """Return a block of each cell.
+
+        Parameters
+        ----------
+        cuts : ndarray of int32, shape (n_cells,)
+            First block of each cell, rising.
+        end : int
+            The block past those of the last cell.
+        cells : ndarray of int32, shape (n_draws, n_jobs)
+
+        Returns
+        -------
+        ndarray of int32, shape (n_draws, n_jobs)
+        """
+        first, stop = cuts[cells], np.append(cuts[1:], end)[cells]
+        found = np.empty_like(cells)
+        for up_to, low, high, blocks in zip(self._up_to, first, stop, found, strict=True):
+            at = up_to[low] + self._random.random(low.size) * (up_to[high] - up_to[low])
+            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, low, high - 1)
+        return found
+
+
+def _counts(
+    table: Table,
+    evidence: Evidence,
+    expected: Float64,
+    concentration: float,
+    categories: Int64,
+    draws: int,
+    random: np.random.Generator,
+) -> Float32:
+    """Draw the counts of a table that crosses places, groups adding up to their public sizes."""
+    value, variance, slope = evidence.unbiased(table)
+    owner = np.repeat(np.arange(table.n.size), table.k)
+    n = table.n[owner].astype(np.float64)
+    expected = expected * n / np.bincount(owner, expected)[owner]
+    none, cell = np.zeros(value.size, bool), np.arange(value.size) - np.repeat(table.offsets[:-1], table.k)
+    wide = int(table.k.max())
+    families = [Family(codes[owner] * wide + cell, none) for codes in categories]
+    families.append(Family(np.arange(value.size), none))
+    sums = Sums(value, variance, slope, expected, n, owner)
+    effects = draw_effects(sums, concentration, families, draws, random)
+    result = np.empty((draws, value.size), np.float32)
+    for factor, drawn in zip(effects.factor, result, strict=True):
+        about = sums.times(factor)
+        own = spread_of(about, n, concentration)
+        x = (value * own + about * variance) / (own + variance)
+        x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)
+        x = np.maximum(x, 0.02 * about)
+        drawn[:] = x * n / np.bincount(owner, x)[owner]
+    return result
+
+
+def _common_homes(starts: Int32, stops: Int64, first: Int64, last: Int64, units: int) -> Int64:
+    """Return which cells of all places are the same homes, by what they have in common.
+
+    Those of one unit, which is their number, if it is cut in several ways, or not at all; else cells that
+    begin and end alike, whose numbers follow those of units. A cell begins in the unit `first` and ends in
+    `last`.
+    """
+    ends, home = np.unique((starts.astype(np.int64) << 32) + stops, return_inverse=True)
+    begin, end = ends >> 32, ends & (2**32 - 1)
+    unit = np.empty(ends.size, np.int64)
+    unit[home] = np.where(first == last, first, -1)
+    inside = np.flatnonzero(unit >= 0)
+    of = unit[inside]
+    cut = np.bincount(of, minlength=units) > 1
+    over = (of[1:] == of[:-1]) & (begin[inside][1:] < end[inside][:-1])
+    cut[of[1:][over]] = False
+    label = units + np.arange(ends.size)
+    label[inside] = np.where(cut[of], label[inside], of)
+    return np.asarray(label[home])
+
+
+def _follows(label: Int32, of: Int32) -> bool:
+    """Say whether rows that agree in `of` agree in `label`."""
+    return bool(np.unique(np.stack([of, label]), axis=1).shape[1] == np.unique(of).size)
+
+
+def _concentration(sums: Sums, mean: Float64) -> float:
+    """Return how near places are to these means of their sums."""
+    off, noise, logs = (sums.value - mean) ** 2, sums.noise(mean), []
+    for concentration in _GRID.tolist():
+        spread = spread_of(mean, sums.n, concentration) + noise
+        logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+    return _likely(logs)
+
+
+def _likely(logs: list[float]) -> float:
+    """Return the smallest concentration of the grid that is not much less likely than the best."""
+    best = max(logs)
+    return float(_GRID[next(i for i, one in enumerate(logs) if one > best - _TOLERANCE)])
+
+
+def _mixed(
+    share: Float64,
+    of_all: Float64,
+    far: NDArray[np.bool_],
+    all_jobs: float,
+    floor: float,
+    spread: float,
+    unasked: float,
+) -> Float64:
+    """Return the homes of a place as the public model has them, made smoother.
+
+    Parameters
+    ----------
+    share, of_all : ndarray of float64, shape (n_cells,)
+        Of the place's jobs, and of those of all places, as the public model has them. Where a place has homes
+        in one part only (`synth.policy`), others are not in these cells.
+    far : ndarray of bool, shape (n_cells,)
+        Which cells are zones outside the region.
+    all_jobs : float
+    floor, spread, unasked : float
+        As of `_FLOORS`, `_SPREADS` and `_UNASKED`.
+    """
+    own, jobs = share.copy(), of_all[far] * all_jobs
+    own[far] = (share[far] * jobs + of_all[far] * spread) / np.maximum(jobs + spread, _TINY)
+    own[far] += unasked / all_jobs
+    other = of_all / np.maximum(of_all.sum(), _TINY) + _EQUAL / own.size
+    mixed: Float64 = (1 - floor) * own / own.sum() + floor * other / other.sum()
+    return mixed
+
+
+def _mixture(logs: Float64) -> Float64:
+    """Return the chances of the concentrations of the grid that make a sample of groups likely.
+
+    Each concentration has a small chance, as groups that are far from their place are rare, and read.
+    """
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    chances = np.full(_GRID.size, 1 / _GRID.size)
+    for _ in range(200):
+        part = likely * chances
+        total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
+        chances = total / total.sum()
+    return chances
+
+
+def _chances_of(jobs: Float64) -> Float64:
+    """Return chances that are as the jobs of a sample: what none of them has is rare."""
+    total = _SAMPLE * jobs / max(jobs.sum(), _TINY) + _RARE
+    return np.asarray(total / total.sum())
+
+
+def _factors(variance: Float64, random: np.random.Generator, result: Float32) -> None:
+    """Draw factors of mean 1 and of these relative variances into a result of shape (n_draws, n)."""
+    shape = 1 / np.maximum(variance, 1e-6)
+    for row in result:
+        row[:] = np.maximum(random.standard_gamma(shape) / shape, 1e-3)
+
+
+def _several(cell: Int32) -> NDArray[np.bool_]:
+    """Say of fine cells whether their cell has others."""
+    return np.asarray((np.bincount(cell) > 1)[cell])
+
+
+@_compiled
+def _divide(shares, some, begin, inside, weight):  # type: ignore[no-untyped-def]
+    """Give fine cells their parts of the share of their cell, which all of them have."""
+    for d in range(shares.shape[0]):
+        for c in range(begin.size - 1):
+            total = 0.0
+            for i in range(begin[c], begin[c + 1]):
+                total += inside[i] * max(weight[d, i], 1e-30)
+            for i in range(begin[c], begin[c + 1]):
+                shares[d, some[i]] *= inside[i] * max(weight[d, i], 1e-30) / total
+
+
+class _Others:
+    """Sums of places by home area, and the concentration of places around what is expected of them."""
+
+    def __init__(self, sums: Sums, unit: Int64, bounds: Int64) -> None:
+        self.sums, self._unit, self._bounds = sums, unit, bounds
+        self.k_place = _concentration(sums, sums.expected)
+        self._first = np.searchsorted(sums.owner, np.arange(bounds.size))
+
+    def cells(self, position: int) -> tuple[slice, Int64]:
+        """Return where the sums of a place are, and which of them each of its cells is part of."""
+        begin, end = self._first[position : position + 2].tolist()
+        return slice(begin, end), self._unit[self._bounds[position] : self._bounds[position + 1]] - begin

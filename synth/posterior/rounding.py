@@ -1,0 +1,287 @@
+"""Controlled rounding: whole jobs from an estimate, so that tables stay within one and expectations are kept.
+
+Of a place's expected jobs, rows by cells, every row keeps its public size, and each of these goes to the
+whole number below or above it, with the right expectation (`synth.posterior.flows.round_flow`):
+
+- the place's total in every cell, and in every area of cells that a table does not divide;
+- the total of every part of the rows (`JobGroups.steps`) in every cell;
+- the jobs of every row in every cell and every such area.
+
+Where rows are many and some of them have the same expected shares, these are one row, and its whole jobs are
+divided among them afterwards (`synth.posterior.flows.divide`).
+
+Tables that do not fit in (attributes by home, over all work areas) are steered: parts are rounded first,
+then each shares out its whole jobs among its rows (`synth.posterior.flows.share_out`), and what earlier
+parts gave a cell of such a table too little or too much of makes it more or less likely in later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._arrays import offsets_of
+from synth._words import compiled as _compiled
+from synth.geometric.projection import shuffled
+from synth.posterior.estimation import Estimate
+from synth.posterior.flows import divide, expect_shares, round_flow, share_out
+from synth.randomness import WordStream
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
+_STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times as likely
+
+
+class Rounding:
+    """Rounds an estimate place by place, remembering what crossing tables still lack.
+
+    Lemma 21 of docs/privacy.md.
+
+    Parameters
+    ----------
+    estimate : Estimate
+    """
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+        groups = estimate.groups
+        nodes = [groups.place, *groups.steps, np.arange(groups.n.size, dtype=np.int32)]
+        self._steered = [k for k, member in enumerate(groups.member) if not _is_one(member, nodes)]
+        cells = [estimate.tables[k].offsets[-1] for k in self._steered]
+        self._bounds = offsets_of(np.array(cells, np.int64))
+        self._lacking = np.zeros(int(self._bounds[-1]))
+        self._load = np.zeros_like(self._lacking)
+
+    def place(self, position: int, stream: WordStream) -> Int64:
+        """Return the whole jobs of the rows of a place in its cells.
+
+        Parameters
+        ----------
+        position : int
+            Of the place; places that are rounded by the same object know of each other.
+        stream : WordStream
+
+        Returns
+        -------
+        ndarray of int64, shape (n_rows, n_cells)
+            Each row adds up to its jobs.
+        """
+        expected, n, steps, areas = self._expected(position)
+        if not self._steered:
+            return round_flow(expected, n, steps, areas, stream)
+        first = _finest(steps)
+        sums = np.add.reduceat(expected, first, axis=0)
+        counts = round_flow(
+            sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
+        )
+        return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
+
+    def _expected(self, position: int) -> tuple[Float64, Int64, list[Int64], list[Int64]]:
+        """Return expected jobs of a place, sizes of its rows, its nested parts, and areas of its cells."""
+        groups, own = self._estimate.groups, self._estimate.groups.rows(position)
+        steps = [_numbered(step[own]) for step in groups.steps]
+        areas = self._estimate.layouts[position].areas()
+        return self._estimate.rows(position), groups.n[own], steps, areas
+
+    def homes(
+        self,
+        position: int,
+        stream: WordStream,
+        parts: Sequence[Int64] | None = None,
+        areas: Sequence[Int64] = (),
+    ) -> Int32:
+        """Return the home cell of every job of a place, row after row, in random order inside each.
+
+        Parameters
+        ----------
+        position, stream
+            As for `place`, which this calls.
+        parts : sequence of ndarray of int64, optional
+            By row, the jobs of parts that nothing tells apart, such as its work blocks. Whole jobs of the row
+            are divided among them (`synth.posterior.flows.divide`), and the order is random inside each part.
+        areas : sequence of ndarray of int64, shape (n_cells,) each
+            Nested areas of the cells, coarse ones first, of which each part is to have its share.
+
+        Returns
+        -------
+        ndarray of int32, shape (jobs of the place,)
+            Cells of the domain of that number in `synth.posterior.estimation.Estimate.domains`.
+        """
+        counts = self.place(position, stream)
+        if parts is None:
+            n = self._estimate.groups.n[self._estimate.groups.rows(position)]
+            return _in_random_order(counts, n, stream)
+        found = []
+        for own, sizes in zip(counts, parts, strict=True):
+            cells = np.flatnonzero(own).astype(np.int32)
+            within = [_numbered(area[cells]) for area in areas]
+            found.append(cells[_in_random_order(divide(own[cells], sizes, within, stream), sizes, stream)])
+        return np.concatenate(found)
+
+    def allows(
+        self,
+        position: int,
+        homes: Int32,
+        parts: Sequence[Int64] | None = None,
+        areas: Sequence[Int64] = (),
+        *,
+        apart: bool = True,
+    ) -> bool:
+        """Say whether `homes` could have returned these.
+
+        Parameters
+        ----------
+        position, parts, areas
+            As for `homes`.
+        homes : ndarray of int32, shape (jobs of the place,)
+            Cells, row after row, and part after part inside each.
+        apart : bool
+            Whether it is known which row each home is of, and not only which part of the place
+            (`JobGroups.steps`).
+
+        Returns
+        -------
+        bool
+            Whether every sum that is kept is the whole number below or above what is expected, and every row
+            has what it can have been given of its part. Of rows that share out whole jobs which they cannot
+            share so, only the sums are asked.
+        """
+        expected, n, steps, own = self._expected(position)
+        row = np.repeat(np.arange(n.size), n)
+        counts = _counted(row, homes, expected.shape)
+        off = counts - expected
+        if apart and not self._steered:
+            fits = _are_near(off, steps, own)
+        else:
+            first = _finest(steps)
+            coarse = [step[first] for step in steps[:-1]]
+            fits = _are_near(np.add.reduceat(off, first, axis=0), coarse, own, rows=self._steered != [])
+            if apart and fits:
+                fits = _shares_fit(counts, n, np.append(first, n.size), expected)
+        if parts is None or not (apart and fits):
+            return fits
+        for sizes, inside in zip(parts, np.split(homes, np.cumsum(n)[:-1]), strict=True):
+            cells, which = np.unique(inside, return_inverse=True)
+            found = _counted(np.repeat(np.arange(sizes.size), sizes), which, (sizes.size, cells.size))
+            due = np.outer(sizes / sizes.sum(), found.sum(axis=0))
+            if not _are_near(found - due, (), [_numbered(area[cells]) for area in areas]):
+                return False
+        return True
+
+    def _shared_out(
+        self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream
+    ) -> Int64:
+        """Share out the counts of each part among its rows, remembering after each what tables lack."""
+        groups, layout = self._estimate.groups, self._estimate.layouts[position]
+        n = groups.n[groups.rows(position)]
+        start = layout.start[self._steered] + self._bounds[:-1, np.newaxis]
+        which = layout.which[self._steered]
+        result = np.zeros(expected.shape, np.int64)
+        for part, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
+            rows, cells = slice(begin, stop), np.flatnonzero(counts[part])
+            at = start[:, rows], which[:, rows], layout.cell
+            own = counts[part, cells]
+            if stop - begin > 1:
+                pull = _pull(self._lacking, self._load, *at, expected[rows], cells)
+                result[begin:stop, cells] = share_out(
+                    own, n[rows], expected[begin:stop, cells], _STEER * pull, stream
+                )
+            else:
+                result[begin, cells] = own
+            _remember(self._lacking, *at, expected[rows], result[rows])
+        return result
+
+
+def _shares_fit(counts: Int64, n: Int64, first: Int64, expected: Float64) -> bool:
+    """Say whether rows are near to what is expected of them in every part in which they can be."""
+    far = np.abs(counts - expected).max(axis=1) > _MOST_OFF
+    for begin, stop in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        if stop - begin > 1 and far[begin:stop].any():
+            rows, whole = slice(begin, stop), counts[begin:stop].sum(axis=0)
+            cells = np.flatnonzero(whole)
+            some = expected[rows, cells]
+            if _are_near(expect_shares(whole[cells], n[rows], some, np.zeros_like(some)) - some, (), ()):
+                return False
+    return True
+
+
+def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
+    """Say whether the groups of a table are the parts of one of the divisions, which are runs of rows."""
+    groups = np.unique(member).size
+    for node in nodes:
+        new = np.diff(node) != 0
+        # As many runs as groups, and no group in two runs: then each run has a group of its own.
+        if groups == np.count_nonzero(new) + 1 and not np.any((np.diff(member) != 0) & ~new):
+            return True
+    return False
+
+
+def _in_random_order(counts: Int64, n: Int64, stream: WordStream) -> Int32:
+    """Return the cell of every job, row after row."""
+    return shuffled(counts.ravel(), np.arange(n.size + 1) * counts.shape[1], n, stream)
+
+
+def _counted(row: Int64, cell: NDArray[np.integer], shape: tuple[int, int]) -> Int64:
+    """Count jobs by row and cell."""
+    return np.bincount(row * shape[1] + cell, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _heads(part: Int64) -> Int64:
+    """Return the first row of each part, or the first cell of each area."""
+    return np.flatnonzero(np.diff(part, prepend=-1))
+
+
+def _finest(steps: Sequence[Int64]) -> Int64:
+    """Return the first row of each part of the finest step; a place without steps is one part."""
+    return _heads(steps[-1]) if steps else np.zeros(1, np.int64)
+
+
+def _are_near(
+    off: NDArray[np.number], steps: Sequence[Int64], areas: Sequence[Int64], *, rows: bool = True
+) -> bool:
+    """Say whether no sum that `round_flow` keeps is off by more than a job; of `rows` in areas, if asked."""
+    every = off.sum(axis=0, keepdims=True)
+    sums = [every, off, *(np.add.reduceat(off, _heads(step), axis=0) for step in steps)]
+    for area in areas:
+        sums += [np.add.reduceat(each, _heads(area), axis=1) for each in ((every, off) if rows else (every,))]
+    return all(np.abs(each).max(initial=0) <= _MOST_OFF for each in sums)
+
+
+def _numbered(values: Int32 | Int64) -> Int64:
+    return np.cumsum(np.append(0, np.diff(values) > 0))
+
+
+@_compiled
+def _pull(lacking, load, start, which, cell, expected, columns):  # type: ignore[no-untyped-def]
+    """Return what tables lack over what some rows may give of it, shape (n_rows, n_columns)."""
+    result = np.zeros((start.shape[1], columns.size))
+    for k in range(start.shape[0]):
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in columns:
+                load[start[k, r] + own[c]] += expected[r, c]
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for i in range(columns.size):
+                at = start[k, r] + own[columns[i]]
+                result[r, i] += min(2.0, max(-2.0, lacking[at] / (1.0 + load[at])))
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in columns:
+                load[start[k, r] + own[c]] = 0.0
+    return result
+
+
+@_compiled
+def _remember(lacking, start, which, cell, expected, counts):  # type: ignore[no-untyped-def]
+    """Add what was expected of some rows, and take off what they were given."""
+    for k in range(start.shape[0]):
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in range(own.size):
+                lacking[start[k, r] + own[c]] += expected[r, c] - counts[r, c]

@@ -1,0 +1,130 @@
+"""From measured tables to homes: every slot gets one, tables are kept, a key gives the same homes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines.drawing import estimating
+from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
+from pipelines.drawing.sampling import measure
+from pipelines.planning.assembling import assemble
+from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices, ReleasePlan, batches
+from synth.geometric.measured import count_cells
+
+NOISE = {"release.mechanism": "geometric", "plan.retention_min": "1", "privacy.delta": "0"}
+EVERYWHERE = 10_000
+TABLES = (TableChoice(None, ("SE",), "trct", Fraction(3, 10)),)
+
+
+@pytest.fixture(scope="module")
+def made(
+    config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Callable[[str], ReleasePlan], PublicInputs]:
+    folder = tmp_path_factory.mktemp("estimating")
+    inputs = read_public_inputs(pipelines.parse_config(config_text(NOISE), folder, "small.toml"))
+
+    def plan(epsilon: str) -> ReleasePlan:
+        changes = NOISE | {"privacy.epsilon": epsilon}
+        config = pipelines.parse_config(config_text(changes), folder, "small.toml")
+        choices = Choices("trct", EVERYWHERE, (), cell_level="trct", tables=TABLES)
+        return assemble(config, inputs, inputs.slots, choices, Fraction(0))
+
+    return plan, inputs
+
+
+@pytest.fixture(params=[False, True], ids=["by work block", "whole groups"])
+def whole_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether groups are rounded as a whole, as in a nation."""
+    if request.param:
+        monkeypatch.setattr(estimating, "_MOST_ROUNDED", 0)
+    return bool(request.param)
+
+
+def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
+    layout, key = JobLayout(plan), synth.RunKey.from_seed(seed)
+    slots = plan.pools.slots
+    members = [
+        np.repeat(np.arange(plan.pools.n.size), plan.pools.n),
+        *(groups.find(slots) for groups in plan.further),
+    ]
+    noisy = [
+        measure(count_cells(table, member, homes), table.parameters, key, k)
+        for k, (table, member) in enumerate(zip(layout.tables, members, strict=True))
+    ]
+    factors = estimate_factors(plan, layout, noisy, lambda _, cells: np.empty(cells))
+    found = []
+    for i, part in enumerate(batches(plan, 2_000)):
+        rows = layout.rows([part])
+        fit = restore_estimate(plan, rows, layout.choose(rows, factors))
+        found.append(draw_homes(plan, rows, fit, key, i))
+    return np.concatenate(found)
+
+
+def test_rows_are_the_slots(
+    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+) -> None:
+    plan = made[0]("4")
+    rows = JobLayout(plan).rows([slice(0, plan.pools.n.size)])
+    assert sorted(rows.slot.tolist()) == list(range(len(plan.pools.slots)))
+    rows.groups.check(rows.tables)
+    work = plan.pools.slots.work[rows.slot]
+    assert rows.groups.n.sum() == work.size
+    if not whole_groups:
+        assert (np.diff(work) >= 0).all()
+        assert rows.parts is None
+        return
+    assert rows.parts is not None
+    assert [part.sum() for part in rows.parts] == rows.groups.n.tolist()
+    sizes = np.concatenate(rows.parts)
+    assert sizes.size > rows.groups.n.size
+    ends = np.cumsum(sizes)
+    assert (work[ends - sizes] == work[ends - 1]).all()
+    assert all(np.unique(own).size == 1 for own in np.split(work, ends[:-1]))
+
+
+def test_much_epsilon_keeps_every_measured_table(
+    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+) -> None:
+    """With next to no noise: flows between units, and residents by the attribute, but for rounding."""
+    plan = made[0]("60")
+    slots, geography = plan.pools.slots, plan.geography
+    homes = geo_data.proxy_homes(made[1].model, slots.work, 3)
+    found = drawn(plan, homes, 5)
+    assert found.shape == homes.shape
+    counts = []
+    for home in (homes, found):
+        unit = geography.unit_of("trct", home).astype(np.int64)
+        flows = unit * geography.n_units("trct") + geography.unit_of("trct", slots.work)
+        residents = unit * 3 + slots.attributes["SE"]
+        counts.append(
+            [np.bincount(flows, minlength=unit.max() ** 2 * 4), np.bincount(residents, minlength=300)]
+        )
+    for one, other in zip(*counts, strict=True):
+        size = max(one.size, other.size)
+        off = np.abs(np.pad(one, (0, size - one.size)) - np.pad(other, (0, size - other.size)))
+        assert off.max() <= 2
+        assert off.sum() <= 0.05 * homes.size
+
+
+def test_less_epsilon_loses_more_and_a_key_gives_the_same_homes(
+    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+) -> None:
+    losses = []
+    for epsilon in ("0.5", "8"):
+        plan = made[0](epsilon)
+        work = plan.pools.slots.work
+        homes = geo_data.proxy_homes(made[1].model, work, 3)
+        found = drawn(plan, homes, 7)
+        assert np.array_equal(found, drawn(plan, homes, 7))
+        assert not np.array_equal(found, drawn(plan, homes, 8))
+        losses.append(pipelines.total_variation(plan.geography, "trct", work, homes, found))
+    assert 0 <= losses[1] < losses[0] < 1

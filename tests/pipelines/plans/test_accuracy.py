@@ -1,0 +1,104 @@
+"""What is expected of the numbers of a release, counted another way than the program counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import synth
+from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
+from pipelines.planning.simulation import draw_public_model, draw_synthetic
+from pipelines.plans.accuracy import ExpectedAccuracy, carries, is_noise
+
+Configs = Callable[..., ReleaseConfig]
+
+
+@pytest.mark.parametrize(
+    ("loss", "public_model", "carried", "noise"),
+    [
+        (0.3, 0.4, True, False),
+        (0.3, 0.3, False, True),
+        (0.3, 0.29, False, True),
+        (0.3, 0.33, False, True),  # less than a tenth better
+        (0.1, 0.05, False, False),  # nine in ten jobs are where they should be
+        (0.499, 0.9, True, False),
+        (0.5, 0.9, True, True),  # better than public data, and wrong in every second job
+        (0.0, 0.0, True, False),
+    ],
+)
+def test_two_rules(loss: float, public_model: float, carried: bool, noise: bool) -> None:
+    assert (carries(loss, public_model), is_noise(loss, public_model)) == (carried, noise)
+
+
+@pytest.mark.parametrize("changes", [{}, {"release.mechanism": "geometric", "plan.retention_min": None}])
+def test_errors_by_size_are_those_of_the_trial(small_config: Configs, changes: dict[str, object]) -> None:
+    config = small_config(changes)
+    inputs = read_public_inputs(config)
+    plan = make_plan(config, inputs)
+    homes = np.random.default_rng(5).permutation(draw_public_model(plan, 3))
+    found = simulate_utility(plan, inputs.model, homes, seed=7)
+    released = draw_synthetic(plan, homes, synth.RunKey.from_seed(7))
+    public = draw_public_model(plan, 7)
+    slots, geography = plan.pools.slots, plan.geography
+    losses = {one.table.name: one for one in found.workload}
+    levels = [*geography.levels, geography.block_level]
+    tables = {one.table: one for one in found.accuracy.tables}
+    assert {f"{level} to {level}" for level in levels} <= {*tables}
+    assert [one.table for one in found.accuracy.tables if one.workload] == [*losses]
+    assert found.accuracy.jobs == len(slots)
+    for table in tables.values():
+        columns = [geography.unit_of(table.work, slots.work)] if table.work else []
+        columns += [slots.attributes[name] for name in table.attributes]
+        true, drawn, modelled = (
+            Counter(
+                zip(geography.unit_of(table.home, h).tolist(), *(c.tolist() for c in columns), strict=True)
+            )
+            for h in (homes, released, public)
+        )
+        for other, said in ((drawn, table.loss), (modelled, table.public_model)):
+            assert said == pytest.approx(1 - (true & other).total() / len(slots), abs=6e-5)
+        if table.workload:
+            assert (table.loss, table.public_model) == pytest.approx(
+                (losses[table.table].loss, losses[table.table].public_model), abs=6e-5
+            )
+        assert (table.carried, table.noise) == (
+            carries(table.loss, table.public_model),
+            is_noise(table.loss, table.public_model),
+        )
+        seen = 0
+        for size in table.sizes:
+            cells = [c for c, n in drawn.items() if size.at_least <= n <= (size.at_most or 10**9)]
+            errors = sorted(abs(drawn[c] - true[c]) for c in cells)
+            assert size.cells == len(cells)
+            assert size.error == pytest.approx(sum(errors) / len(errors), abs=6e-5)
+            assert size.error_90 == errors[-(-9 * len(errors) // 10) - 1]
+            assert size.relative_error == pytest.approx(sum(errors) / sum(drawn[c] for c in cells), abs=6e-5)
+            assert size.empty == pytest.approx(sum(true[c] == 0 for c in cells) / len(cells), abs=6e-5)
+            seen += len(cells)
+        assert seen == len(drawn)
+    text = found.accuracy.as_dict()
+    assert ExpectedAccuracy.model_validate(text) == found.accuracy
+
+
+def test_a_part_of_the_jobs_says_nothing_of_the_numbers_of_larger_areas(small_config: Configs) -> None:
+    config = small_config()
+    inputs = read_public_inputs(config)
+    plan = make_plan(config, inputs)
+    part = simulate_utility(plan, inputs.model, trial_jobs=200, batch_jobs=50).accuracy
+    assert part.jobs < len(plan.pools.slots)
+    sizes = {one.table: bool(one.sizes) for one in part.tables}
+    assert sizes["trct to trct"]
+    assert not any(found for table, found in sizes.items() if table == "cty to cty" or "residents" in table)
+
+
+def test_levels_that_are_noise(small_config: Configs) -> None:
+    config = small_config()
+    inputs = read_public_inputs(config)
+    expected = simulate_utility(make_plan(config, inputs), inputs.model).accuracy
+    flows = {one.home: one for one in expected.tables if one.home == one.work and not one.attributes}
+    assert expected.noisy_levels == [level for level, one in flows.items() if one.noise]
+    assert "tabblk2010" in expected.noisy_levels  # nearly all flows between blocks are of one job
+    assert "st" not in expected.noisy_levels

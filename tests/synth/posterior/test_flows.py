@@ -1,0 +1,132 @@
+"""Rounding of matrices: sums within one, expectations kept."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.posterior.flows import _UNIT, _flow, divide, round_flow, share_out
+from synth.randomness import RunKey
+
+from ..measured_reference import subsets
+
+
+def numbered(values: list[int]) -> np.ndarray:
+    return np.cumsum(np.append(0, np.diff(np.sort(values)) > 0))
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rows, width = draw(st.integers(1, 7)), draw(st.integers(1, 7))
+    n = np.array(draw(st.lists(st.integers(1, 9), min_size=rows, max_size=rows)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    generator = np.random.default_rng(seed)
+    x = generator.dirichlet(np.full(width, 0.4), rows) * n[:, np.newaxis]
+    parts, areas = (
+        numbered(draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))) for size in (rows, width)
+    )
+    return x, n, parts, areas
+
+
+@settings(max_examples=150, deadline=None)
+@given(matrices())
+def test_every_sum_stays_within_one(case: tuple) -> None:
+    x, n, parts, areas = case
+    y = round_flow(x, n, [parts], [areas], RunKey.from_seed(3).stream("round", 0))
+    assert y.sum(axis=1).tolist() == n.tolist()
+    assert y.min() >= 0
+    for entries in subsets(x, parts.tolist(), areas.tolist()):
+        index = tuple(np.array(entries).T)
+        assert abs(y[index].sum() - x[index].sum()) < 1 + 1e-5
+
+
+def test_expectations_are_kept_exactly() -> None:
+    """Halves need one fair bit a cycle, so that all outcomes can be tried."""
+    generator = np.random.default_rng(5)
+    for _ in range(12):
+        rows, width = generator.integers(2, 4, 2)
+        halves = generator.integers(0, 4, (rows, width))
+        halves[:, 0] += halves.sum(axis=1) % 2
+        parts, areas = (numbered(generator.integers(0, 2, size).tolist()) for size in (rows, width))
+        bits = 8
+        found = np.zeros((rows, width), np.int64)
+        for words in itertools.product([0, _UNIT // 2], repeat=bits):
+            y = _flow(halves * (_UNIT // 2), parts[np.newaxis], areas[np.newaxis], np.array(words))
+            assert y[0, 0] >= 0
+            found += y
+        assert (2 * found == halves * 2**bits).all()
+
+
+def test_expectations_are_kept_of_any_matrix() -> None:
+    generator = np.random.default_rng(2)
+    n = np.array([3, 2, 2])
+    x = generator.dirichlet(np.ones(5), 3) * n[:, np.newaxis]
+    stream, draws = RunKey.from_seed(2).stream("round", 0), 4_000
+    total = np.zeros(x.shape)
+    for _ in range(draws):
+        total += round_flow(x, n, [np.array([0, 0, 1])], [np.array([0, 0, 1, 1, 2])], stream)
+    part = x - np.floor(x)
+    deviation = np.sqrt(part * (1 - part) / draws)
+    assert (np.abs(total / draws - x) < 5 * deviation + 1e-6).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(matrices(), st.booleans())
+def test_shares_have_both_sums(case: tuple, pulled: bool) -> None:
+    """Whatever is expected: entries of 0 too."""
+    x, n, _, _ = case
+    generator = np.random.default_rng(int(n.sum()))
+    counts = generator.multinomial(n.sum(), np.ones(x.shape[1]) / x.shape[1])
+    cells = counts > 0
+    expected = np.where(x < 0.2, 0.0, x)[:, cells]
+    pull = generator.normal(size=expected.shape) * pulled
+    y = share_out(counts[cells], n, expected, pull, RunKey.from_seed(3).stream("round", 0))
+    assert y.min() >= 0
+    assert y.sum(axis=1).tolist() == n.tolist()
+    assert y.sum(axis=0).tolist() == counts[cells].tolist()
+
+
+def test_shares_of_what_fits_are_expected_unchanged() -> None:
+    """Expectations that have both sums already are those of the result."""
+    x = np.array([[0.5, 1.25, 0.25], [1.5, 0.75, 0.75]])
+    n, counts = np.array([2, 3]), np.array([2, 2, 1])
+    stream, draws = RunKey.from_seed(4).stream("round", 0), 4_000
+    total = sum(share_out(counts, n, x, np.zeros(x.shape), stream) for _ in range(draws))
+    assert np.abs(total / draws - x).max() < 0.05
+
+
+@settings(max_examples=100, deadline=None)
+@given(matrices())
+def test_whole_counts_are_divided_in_proportion(case: tuple) -> None:
+    """Both sums are exact, and each row has its part of every cell and area, up to one job."""
+    x, n, _, areas = case
+    counts = np.random.default_rng(int(n.sum())).multinomial(n.sum(), np.ones(x.shape[1]) / x.shape[1])
+    cells = counts > 0
+    area = numbered(areas[cells].tolist())
+    y = divide(counts[cells], n, [area], RunKey.from_seed(3).stream("round", 0))
+    assert y.min() >= 0
+    assert y.sum(axis=1).tolist() == n.tolist()
+    assert y.sum(axis=0).tolist() == counts[cells].tolist()
+    for own, size in zip(y, n, strict=True):
+        for of in (np.arange(area.size), area):
+            due = np.bincount(of, counts[cells]) * size / n.sum()
+            assert np.abs(np.bincount(of, own) - due).max() < 1 + 1e-5
+
+
+def test_divided_counts_are_expected_in_proportion() -> None:
+    n, counts, draws = np.array([1, 2, 4]), np.array([1, 4, 2]), 4_000
+    stream = RunKey.from_seed(4).stream("round", 0)
+    total = sum(divide(counts, n, [np.array([0, 0, 1])], stream) for _ in range(draws))
+    assert np.abs(total / draws - np.outer(n, counts) / 7).max() < 0.05
+
+
+def test_the_same_words_give_the_same_jobs() -> None:
+    generator = np.random.default_rng(8)
+    n = generator.integers(1, 30, 40)
+    x = generator.dirichlet(np.full(60, 0.2), 40) * n[:, np.newaxis]
+    first, second = (round_flow(x, n, [], [], RunKey.from_seed(9).stream("round", 0)) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, round_flow(x, n, [], [], RunKey.from_seed(10).stream("round", 0)))
