@@ -20,6 +20,8 @@ from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from synth.geometric.measured import count_cells
 
+pytestmark = pytest.mark.quick
+
 NOISE = {"release.mechanism": "geometric", "plan.retention_min": "1", "privacy.delta": "0"}
 EVERYWHERE = 10_000
 TABLES = (TableChoice(None, ("SE",), "trct", Fraction(3, 10)),)
