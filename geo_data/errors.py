@@ -15,6 +15,10 @@ from synth.errors import ShownError
 _NAMED = 3  # lines, or codes, that an error names
 
 
+class ChangedFileError(ValueError):
+    """A file is not what it was when it was read before."""
+
+
 class InputError(ShownError, ValueError):
     """Bad input, said once and clearly, without showing a value of the data.
 

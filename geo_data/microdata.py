@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from geo_data.arguments import expect, texts_of
-from geo_data.errors import InputError, refuse_any
+from geo_data.errors import ChangedFileError, InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
     FEW_JOBS,
@@ -270,7 +270,7 @@ class MicrodataJobs:
         sha256 = dict[str, str]()
         rows = _hash_rows(replace(self, sha256=sha256)._read(path, self._public, others=others))
         if self.sha256 is not None and self.sha256[str(path)] != sha256[str(path)]:
-            raise ValueError("a file changed while it was read")
+            raise ChangedFileError("a file changed while it was read")
         return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
 
     def _homes(self, codes: pd.Series, path: str | os.PathLike[str]) -> Int32:

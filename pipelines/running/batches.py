@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from geo_data.errors import ChangedFileError
 from geo_data.od_files import od_rows
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.drawing.sampling import measure, sample_batch
@@ -67,7 +68,7 @@ def keep_homes(
 
     Raises
     ------
-    ValueError
+    ChangedFileError
         If the records are not those of the plan's slots, and the plan has no range of records.
     """
     pools, geography = plan.pools, plan.geography
@@ -104,7 +105,7 @@ def keep_homes(
         for one, a, b in zip(present.tolist(), begin, np.append(begin, order.size)[1:], strict=True):
             staging.add_homes(one, np.ascontiguousarray(homes[:, a:b]))  # else number by number
     if known and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
-        raise ValueError(_OTHERS)
+        raise ChangedFileError(_OTHERS)
     for table, count in enumerate(counts, start=1):
         staging.keep_counts(table, count)
     return of_pool

@@ -55,6 +55,7 @@ _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
 _SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, start them anew"
 _LOOK = 2.0  # seconds between two looks at the cluster
+_LOADING = threading.Lock()
 
 
 def sample_release(
@@ -565,14 +566,16 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
 
 def _forget() -> None:
     """Let go of the key of the last run."""
-    _run_in.cache_clear()
+    with _LOADING:
+        _run_in.cache_clear()
 
 
 def _draw(code: dict[str, str], place: Path | RunStore, name: str, task: Task, batch: int) -> None:
     """Measure or draw a batch on a worker, which knows the run by its folder, or store, and its name."""
     forbid_core_dumps()
     _require_code(code)
-    run = _run_in(place, name)
+    with _LOADING:  # threads of a worker share one plan: the first reads it, the others wait
+        run = _run_in(place, name)
     try:
         if isinstance(place, RunStore):
             place.do(run, task, batch)

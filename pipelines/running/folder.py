@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -44,6 +45,7 @@ from pipelines.release.formats import parse_certificate
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
 from pipelines.storage.errors import refuse_no_folder, what_is_at
 
+_LOG = logging.getLogger(__name__)
 _FORMAT, _FIRST_FORMAT = "odsynth run 2", "odsynth run 1"  # of version 0.1.0: other names of keys
 
 
@@ -190,7 +192,7 @@ class RunFolder:
                     yield
                 finally:
                     if self.folder.exists() and not self.begun:
-                        shutil.rmtree(self.folder, ignore_errors=True)
+                        self._remove_abandoned()
         finally:
             if not self.folder.exists():
                 with suppress(OSError):  # somebody else uses it by now, or the release is in it
@@ -316,6 +318,18 @@ class RunFolder:
                     f"{what_is_at(folder)}, of user {found.st_uid} and mode {stat.S_IMODE(found.st_mode):o}. "
                     f"Fix: {fix}"
                 )
+
+    def _remove_abandoned(self) -> None:
+        """Remove the folder; where the system refuses, say that homes may be left."""
+        try:
+            shutil.rmtree(self.folder)
+        except OSError as error:  # nor may this hide why the run was abandoned
+            _LOG.error(
+                "%s: this run is abandoned, and its folder, which may hold confidential homes, cannot be "
+                "removed (%s). Fix: see to that, then remove it with odsynth runs --wipe",
+                self.folder,
+                error.strerror,
+            )
 
     def _clear(self) -> None:
         """Throw away what an abandoned run left."""

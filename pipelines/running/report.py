@@ -211,9 +211,7 @@ def plan(
         names, rows = inputs.names, inputs.rows
         del made, inputs  # two plans, and all that the first was made from, would be in memory
         made = load_back(config, staging / PLAN_FOLDER, digest)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
-        used = time.process_time(), kilobytes / 1e6
+        used = time.process_time(), peak_memory() / 1e9
         noisy = int(made.numeric.k.sum()) if made.measures else 0
         cost = run_cost(*used, made.numeric.pools.n_records, noisy)
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest, rows)
@@ -333,6 +331,12 @@ def _totals_line(plan: ReleasePlan) -> str:
         return line
     least, most = (synth.decimal_up(x, 4) for x in (found.fewest, found.most))
     return f"{line} (certified for {least} to {most} times as many)"
+
+
+def peak_memory() -> int:
+    """Return the most bytes of memory that this process has had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # elsewhere it is in KiB
 
 
 def run_cost(seconds: float, gigabytes: float, jobs: int, noisy: int = 0) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
+from geo_data.errors import ChangedFileError
 from pipelines.config.fields import absolute
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
@@ -455,9 +456,7 @@ def _keep_homes(
         with count_job_files(config.jobs.files, progress.count) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
-    except geo_data.InputError:
-        raise
-    except ValueError:
+    except ChangedFileError:
         raise geo_data.InputError(
             config.jobs.files[0],
             f"the jobs are not those that the plan was made for: a file changed {when}",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import os
 import shutil
 import stat
@@ -23,7 +22,7 @@ from pathlib import Path
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What the system says of a disk that is full."""
 
-_PARTIAL, _LOCK = ".partial-", ".lock"
+_PARTIAL, _LOCK, _REPLACED = ".partial-", ".lock", ".replaced"
 
 
 def sync(path: Path) -> None:
@@ -73,7 +72,7 @@ def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
     while True:
         made = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
         with ExitStack() as held:
-            held.callback(shutil.rmtree, made, ignore_errors=True)  # TemporaryDirectory tries without end
+            held.callback(_discard, made)  # TemporaryDirectory tries without end
             try:
                 ours = held.enter_context(hold_lock(made / _LOCK))
             except FileNotFoundError:
@@ -99,7 +98,16 @@ def _sweep(folder: Path) -> None:
                 if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
                     with hold_lock(path / _LOCK) as free:
                         if free:
-                            shutil.rmtree(path)
+                            _discard(path)
+
+
+def _discard(private: Path) -> None:
+    """Remove a private folder; what was about to be replaced in the moment of a kill gets its name back."""
+    for replaced in (private / _REPLACED).glob("*"):
+        if not os.path.lexists(path := private.with_name(replaced.name)):
+            with suppress(OSError):
+                os.rename(replaced, path)
+    shutil.rmtree(private, ignore_errors=True)
 
 
 @contextmanager
@@ -174,7 +182,8 @@ def whole_folder(
         if mode is not None:
             made.chmod(mode)
         sync_tree(made)
-        for number in itertools.count():
+        replaced = private / _REPLACED / path.name
+        while True:
             try:
                 os.rename(made, path)
                 break
@@ -184,8 +193,11 @@ def whole_folder(
             if check is None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
             check()
+            if os.path.lexists(replaced):  # another process has put something there since
+                os.rename(replaced.parent, tempfile.mkdtemp(dir=private))
+            replaced.parent.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):  # somebody else has moved it
-                os.rename(path, made.with_name(f"{path.name}.{number}"))
+                os.rename(path, replaced)
         sync(path.parent)
 
 

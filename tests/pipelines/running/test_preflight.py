@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, 
 from pipelines.plans import form
 from pipelines.plans.storage import save_plan
 from pipelines.release.signing import SigningError, generate_keys
+from pipelines.running import report
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.preflight import check_ready, load_back, space_needed
@@ -30,6 +32,13 @@ NFD = "Re\u0301gion"
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Homes may not be read."""
     monkeypatch.setattr(releasing, "keep_homes", lambda *_: pytest.fail("homes were read"))
+
+
+@pytest.mark.parametrize(("system", "unit"), [("linux", 1024), ("darwin", 1)])
+def test_peak_memory_is_in_bytes(system: str, unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report.sys, "platform", system)
+    monkeypatch.setattr(report.resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=1_000_000))
+    assert report.peak_memory() == 1_000_000 * unit
 
 
 def test_everything_is_said_at_once(paid_config: Configs, tmp_path: Path, small_region: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
@@ -26,6 +27,7 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from geo_data.errors import ChangedFileError
 from helpers import released_files
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.plans import storage
@@ -345,6 +347,35 @@ def test_a_failure_before_the_first_draw_leaves_nothing(
         assert list(top.iterdir()) == [], "not even the folders made for the output"
         with pytest.raises(ConfigError, match="there is no unfinished run here"):
             resume(config.release.out)
+
+
+def test_homes_that_cannot_be_removed_are_told_beside_the_first_error(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = small_config()
+    with monkeypatch.context() as patch:
+
+        def stop(*_: object) -> None:
+            failing(folder.shutil, "rmtree", OSError(errno.EACCES, "Permission denied"), patch)
+            pytest.fail("stop here")
+
+        patch.setattr(RunFolder, "save", stop)
+        with pytest.raises(pytest.fail.Exception, match="stop here"):
+            seeded(config)
+    (said,) = caplog.messages
+    assert str(RunFolder.of(config.release.out).folder) in said
+    assert "may hold confidential homes, cannot be removed (Permission denied)" in said
+    assert len([*RunFolder.of(config.release.out).homes.iterdir()]) > 0
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_only_a_file_that_changed_is_called_so(
+    changed: bool, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = ChangedFileError("x") if changed else ValueError("another fault")
+    failing(releasing, "keep_homes", error, monkeypatch)
+    with pytest.raises(ValueError, match="a file changed during the run" if changed else "another fault"):
+        run(small_config())
 
 
 # Every step with a full disk and one fault more; `make deep` has each step with the third too.

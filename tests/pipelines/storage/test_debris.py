@@ -58,6 +58,36 @@ def test_only_what_nobody_makes_any_more_is_swept(tmp_path: Path) -> None:
     }
 
 
+REPLACES = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.storage import durable
+rename = durable.os.rename
+def stop(source, target):
+    rename(source, target)
+    if Path(target).parent.name == ".replaced":
+        if sys.argv[2] == "KILL":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise KeyboardInterrupt
+durable.os.rename = stop
+with durable.whole_folder(Path(sys.argv[1]), check=list) as made:
+    (made / "part").write_bytes(b"new")
+"""
+
+
+@pytest.mark.parametrize("how", ["KILL", "INT"])
+def test_what_is_being_replaced_outlives_a_stop_between_the_renames(tmp_path: Path, how: str) -> None:
+    with whole_folder(tmp_path / "x") as made:
+        (made / "part").write_bytes(b"old")
+    assert subprocess.run([sys.executable, "-c", REPLACES, str(tmp_path / "x"), how], check=False).returncode
+    write_whole(tmp_path / "other", b"")  # whoever is next puts it back
+    assert (tmp_path / "x" / "part").read_bytes() == b"old"
+    assert {path.name for path in tmp_path.iterdir()} == {"x", "other"}
+    with whole_folder(tmp_path / "x", check=list) as made:
+        (made / "part").write_bytes(b"new")
+    assert (tmp_path / "x" / "part").read_bytes() == b"new"
+
+
 def test_a_folder_that_was_swept_in_its_first_moment_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
