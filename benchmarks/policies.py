@@ -28,7 +28,7 @@ import synth
 from pipelines.planning.public_inputs import read_geography
 from pipelines.plans.plan import policy_of
 from pipelines.plans.workload import jobs_at
-from synth.geometric.steps import changed_together, largest_sum
+from synth.geometric.edges import changed_tables, joint_loss
 
 COMMAND = "python benchmarks/policies.py"
 DISTANCES = {"Rhode Island": ("0.1", "0.5", "1", "4", "16"), "demo region": ("0.3", "1", "4", "16")}
@@ -101,8 +101,8 @@ def costs() -> str:
             cells = {level: synth_domains(geography, level, policy) for level in ("block", "trct", "cty")}
             shares = []
             for levels in TABLES.values():
-                sets = changed_together([cells[level] for level in levels])
-                shares.append(largest_sum(sets, [Fraction(1, len(levels))] * len(levels)))
+                sets = changed_tables([cells[level] for level in levels])
+                shares.append(joint_loss(sets, [Fraction(1, len(levels))] * len(levels)))
             rows.append(
                 [
                     f"{region}, {km} km",

@@ -15,9 +15,9 @@ from geo_data.deviation import Deviation
 from geo_data.geography import Geography
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
-from synth.decoarsening import cumulative_weights
+from synth.block_sampling import cumulative_weights
 from synth.policy import FULL, Policy
-from synth.searching import last_at_most
+from synth.segments import search_segments
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -448,7 +448,7 @@ def _blocks(
     first, stop = starts[home_units], ends[home_units]
     before, after = running[first], running[stop]
     drawn = before + generator.random(home_units.size) * (after - before)
-    return last_at_most(running, drawn, first, stop).astype(np.int32)
+    return search_segments(running, drawn, first, stop).astype(np.int32)
 
 
 def _factors(generator: np.random.Generator, shape: Float64) -> Float64:

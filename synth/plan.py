@@ -20,7 +20,7 @@ from synth._arrays import integers, offsets_of
 from synth.limits import check_budget
 from synth.policy import FULL, Policy
 from synth.rationals import decimal_down, decimal_up, exact
-from synth.searching import in_order, last_at_most
+from synth.segments import search_segments, segment_order
 
 GuaranteeName = Literal["pdp", "dp"]
 
@@ -146,7 +146,7 @@ class Domains:
         if self.policy.n_parts > 1 and np.any(self.policy.part(blocks) != self.part[domain]):
             raise ValueError("a block is in another part than its domain")
         first = self.offsets.take(domain)
-        position = last_at_most(self.cuts, blocks, first, self.offsets[1:].take(domain))
+        position = search_segments(self.cuts, blocks, first, self.offsets[1:].take(domain))
         return (position - first).astype(np.int32)
 
     def bounds(
@@ -164,7 +164,7 @@ class Domains:
     @cached_property
     def cells_by_stratum(self) -> NDArray[np.int32]:
         """Cell numbers of each domain ordered by stratum, shape (n_cells,), at the same offsets."""
-        return in_order(self.stratum, self.offsets)
+        return segment_order(self.stratum, self.offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,8 +322,8 @@ class Plan:
     record_range : RecordRange, optional
         Where the number of records of each pool is confidential, and may differ from its public slots.
         Otherwise each pool has one record for each slot.
-    further : tuple of Table
-        Further tables of the same records that are measured, for a mechanism that measures tables: its first
+    secondary : tuple of Table
+        Secondary tables of the same records, for a mechanism that measures tables: its first
         one is that of the pools and domains.
     """
 
@@ -336,7 +336,7 @@ class Plan:
     parameters: Parameters
     guarantee: GuaranteeName = "pdp"
     record_range: RecordRange | None = None
-    further: tuple[Table, ...] = ()
+    secondary: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
@@ -349,13 +349,13 @@ class Plan:
             raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
         if self.pool_class.shape != self.pools.n.shape or self.pool_class.min() < 0:
             raise ValueError("every pool needs a class")
-        if any(table.n.sum() != self.pools.n.sum() for table in self.further):
+        if any(table.n.sum() != self.pools.n.sum() for table in self.secondary):
             raise ValueError("every table is of all slots")
         parts = self.domains.policy.parts
         copies = self.domains.policy.copies
         if any(
             not np.array_equal(table.domains.policy.parts, parts) or table.domains.policy.copies != copies
-            for table in self.further
+            for table in self.secondary
         ):
             raise ValueError("every table has cells under the policy of the pools")
         if self.domains.policy.n_parts > 1 and self.record_range is not None:

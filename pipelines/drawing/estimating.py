@@ -24,7 +24,7 @@ from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.geometric.mechanism import GeometricParameters
 from synth.posterior.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fit_factors, restore
 from synth.posterior.rounding import Rounding
-from synth.searching import entries_of
+from synth.segments import segment_indices
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -94,12 +94,12 @@ class JobLayout:
         if not isinstance(numeric.parameters, GeometricParameters):
             raise TypeError("the mechanism of the plan measures no tables")
         first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
-        ratios = (replace(numeric.parameters, further=()), *numeric.parameters.further)
+        ratios = (replace(numeric.parameters, secondary=()), *numeric.parameters.secondary)
         self._plan = plan
         self._offsets = plan.pools.offsets
         self.tables = tuple(
             MeasuredTable(table.n, table.domain, table.domains, ratio)
-            for table, ratio in zip((first, *numeric.further), ratios, strict=True)
+            for table, ratio in zip((first, *numeric.secondary), ratios, strict=True)
         )
         self.whole_groups = _count_apart(plan) > _MOST_ROUNDED
         self.kept = () if self.whole_groups else _kept(plan)
@@ -142,7 +142,7 @@ class JobLayout:
         member: list[NDArray[Any]] = []
         pool = np.repeat(pools, plan.pools.n[pools])
         for table, of in zip(
-            self.tables, (pool, *(groups.find(slots) for groups in plan.further)), strict=True
+            self.tables, (pool, *(groups.find(slots) for groups in plan.secondary)), strict=True
         ):
             some, row = np.unique(of[head], return_inverse=True)
             n = np.bincount(np.searchsorted(some, of), minlength=some.size).astype(np.int64)
@@ -178,7 +178,7 @@ class JobLayout:
             first, size = int(table.offsets[groups[0]]), table.k[groups]
             own = of[first : int(table.offsets[groups[-1] + 1])]
             if groups.size <= groups[-1] - groups[0]:  # with others between them
-                own = own[entries_of(table.offsets[groups] - first, size)]
+                own = own[segment_indices(table.offsets[groups] - first, size)]
             found.append(own)
         return found
 
@@ -245,7 +245,7 @@ def estimate_factors(
         The factor of each cell of each table (`synth.posterior.estimation.restore`).
     """
     first = layout.tables[0]
-    if not plan.further:
+    if not plan.secondary:
         factors = new("factors", int(first.offsets[-1]))
 
         def fit(part: slice) -> None:

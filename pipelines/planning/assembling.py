@@ -71,8 +71,8 @@ def assemble(
     )
     implicates = Implicates(config.release.implicates, config.release.implicate_source)
     once = synth.Pools(pools.n, pools.n, coarse.domain)
-    further = group_jobs(choices.tables, slots, geography, policy)
-    measured = [(groups.table, table.share) for groups, table in zip(further, choices.tables, strict=True)]
+    secondary = group_jobs(choices.tables, slots, geography, policy)
+    measured = [(groups.table, table.share) for groups, table in zip(secondary, choices.tables, strict=True)]
     numeric = _calibrated(
         config,
         mechanism,
@@ -84,8 +84,8 @@ def assemble(
         coarse.retention,
         delta,
         {"rough": rough}
-        # Only a mechanism that measures tables takes further ones, and one that has priors larger ones.
-        | ({"further": measured} if measured else {})
+        # Only a mechanism that measures tables takes secondary ones, and one that has priors larger ones.
+        | ({"secondary": measured} if measured else {})
         | ({"multiple": coarse.multiple} if "prior" in mechanism.settings else {})
         | ({"count": count} if count else {}),
     )
@@ -103,7 +103,7 @@ def assemble(
         numeric=numeric,
         choices=choices,
         notes=inputs.notes,
-        further=further,
+        secondary=secondary,
     )
     vars(plan).update(cumulative_weights=inputs.cumulative_weights)  # the same for every candidate
     return plan

@@ -1,7 +1,7 @@
 """Choosing what the configuration leaves to the planner: the plan that loses least on proxy truth.
 
 The objective is the expected loss over the workload (`pipelines.plans.workload`) after noise, estimates
-or resampling, and decoarsening under the public model, estimated by drawing (`pipelines.planning.trials`).
+or resampling, and block sampling under the public model, estimated by drawing (`pipelines.planning.trials`).
 A candidate has a mechanism; cells, which are exactly the units of a level or have a size T for pools of each
 class of sizes (powers of two); pools, of single work blocks or of blocks that share, of all jobs or by
 attributes; and, where the mechanism measures tables, a small table of attributes by home beside that of the

@@ -1,7 +1,7 @@
 """What a plan is expected to do to the data, found out on proxy truth drawn from the public model.
 
 The whole pipeline runs, with the sampler that ships, on homes that are nobody's: what it loses there is
-the expected error after noise, resampling and decoarsening under the public model.
+the expected error after noise, resampling and block sampling under the public model.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def draw_without_noise(
 def _with_next_to_no_noise(plan: ReleasePlan) -> ReleasePlan:
     """Return a plan whose noise is 0 but once in 2^59 counts."""
     none = synth.GeometricParameters(1, 2**60)
-    parameters = replace(none, further=(none,) * len(plan.further))
+    parameters = replace(none, secondary=(none,) * len(plan.secondary))
     return replace(plan, numeric=replace(plan.numeric, parameters=parameters))
 
 
@@ -299,7 +299,7 @@ def draw_measured(
         Of all batches, where there are several tables; one table is estimated batch by batch.
     """
     layout = JobLayout(plan)
-    if plan.further:
+    if plan.secondary:
         return _draw_together(plan, layout, parts, homes, key, 0, done)
     drawn = []
     for i, (part, own) in enumerate(zip(parts, _by_part(plan, homes, parts), strict=True)):
@@ -502,7 +502,7 @@ class _Trial:
         slots, policy = plan.pools.slots, plan.policy
         workload = resolve_workload(plan.configuration, model.geography, plan.level, slots, policy.secret)
         part = trial_jobs / len(slots)
-        if plan.further:
+        if plan.secondary:
             part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
         self._plan, self._seed, self.workload = plan, seed, workload
         self._parts = _spread(batches(plan, batch_jobs), part)
@@ -520,7 +520,7 @@ class _Trial:
         self._homes, self._geography = drawn, model.geography
         self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
         # What is resampled is drawn sooner than it could be sent.
-        self._side_by_side = side_by_side if plan.measures and not plan.further else None
+        self._side_by_side = side_by_side if plan.measures and not plan.secondary else None
         self._measured = _MeasuredTrial(plan, drawn, self._parts, seed)
 
     def losses(
@@ -561,7 +561,7 @@ class _Trial:
         """Return how often `draw` calls `done` for such draws, and once more for what is measured of them."""
         of_each = 1
         if self._plan.measures:
-            of_each = _STAGES if self._plan.further else len(self._parts)
+            of_each = _STAGES if self._plan.secondary else len(self._parts)
         return sum(1 if name == "public" else of_each for name in draws) + 1
 
     def draw(

@@ -23,7 +23,7 @@ from pipelines.plans.measured import MeasuredGroups
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.workload import Table, Workload, jobs_at
 from synth.geometric.measured import count_cells
-from synth.searching import entries_of
+from synth.segments import segment_indices
 
 SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
 _MOST_DRAWS = 8
@@ -95,7 +95,7 @@ def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
     """Return the order by work block, part and attributes, in which jobs that are alike stay as they are."""
     alike, times = slots.counted()  # far fewer are sorted
     order = np.lexsort([*reversed(alike.attributes.values()), alike.home_part, alike.work])
-    return entries_of((np.cumsum(times) - times)[order], times[order])
+    return segment_indices((np.cumsum(times) - times)[order], times[order])
 
 
 def draw_sample(
@@ -131,7 +131,7 @@ def draw_sample(
     slots, blocks = inputs.slots, np.flatnonzero(member & np.isin(unit, present)).astype(np.int32)
     # Slots are sorted by work block, so those of a block need not be looked for among all.
     first, last = (np.searchsorted(slots.work, blocks, side=side) for side in ("left", "right"))
-    rows = entries_of(first, last - first)
+    rows = segment_indices(first, last - first)
     named = tuple(name for name in dict.fromkeys((*workload.attributes, *by)) if name in slots.attributes)
     return Sample(
         slots.some(rows, named),
@@ -214,7 +214,7 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
     if fit is not None and sample.share < 1:
         # Their noise is that of the whole, which more units do not even out; whole jobs would be too coarse.
         margins = fit.margins()[1:]
-        for groups, choice, margin in zip(plan.further, plan.choices.tables, margins, strict=True):
+        for groups, choice, margin in zip(plan.secondary, plan.choices.tables, margins, strict=True):
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
                 known = {*choice.by, *plan.policy.secret}
@@ -247,21 +247,21 @@ def _is_too_large(plan: ReleasePlan, share: float) -> bool:
     cells = int(plan.numeric.k.sum())
     # What is drawn anew takes its time by jobs, of which a sample may have more for that.
     more = 1 if plan.measures else max(1, len(plan.pools.slots) / SAMPLE_JOBS)
-    if cells > (_MOST_TOGETHER if plan.further else more * _MOST_CELLS):
+    if cells > (_MOST_TOGETHER if plan.secondary else more * _MOST_CELLS):
         return True
     return plan.measures and cells > share * _MOST_MEASURED
 
 
 def _as_of_all_jobs(plan: ReleasePlan, share: float) -> ReleasePlan:
-    """Return the plan of a sample with the noise of its further tables as much smaller as their counts are.
+    """Return the plan of a sample with the noise of its secondary tables as much smaller as their counts are.
 
     They count jobs of many units of the model, of which the sample has few.
     """
     parameters = plan.numeric.parameters
-    if share >= 1 or not isinstance(parameters, synth.GeometricParameters) or not parameters.further:
+    if share >= 1 or not isinstance(parameters, synth.GeometricParameters) or not parameters.secondary:
         return plan
-    further = tuple(_with_less_noise(table, share) for table in parameters.further)
-    numeric = replace(plan.numeric, parameters=replace(parameters, further=further))
+    secondary = tuple(_with_less_noise(table, share) for table in parameters.secondary)
+    numeric = replace(plan.numeric, parameters=replace(parameters, secondary=secondary))
     return replace(plan, numeric=numeric)
 
 

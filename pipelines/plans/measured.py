@@ -1,4 +1,4 @@
-"""Further measured tables of a plan: who is counted together, in which cells, with which share of epsilon.
+"""Secondary measured tables of a plan: who is counted together, in which cells, with which share of epsilon.
 
 They follow from public slots and the geography, so a stored plan holds the choice alone.
 """
@@ -77,7 +77,7 @@ class TableChoice:
 
 
 class MeasuredGroups:
-    """The groups of a further table, found among public slots; and those that jobs are in.
+    """The groups of a secondary table, found among public slots; and those that jobs are in.
 
     Parameters
     ----------

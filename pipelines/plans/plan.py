@@ -48,7 +48,7 @@ class Choices:
     cell_level : str or None
         Level whose units are the cells, where the rule is "units".
     tables : tuple of TableChoice
-        Further tables that are measured, for a mechanism that measures tables.
+        Secondary tables that are measured, for a mechanism that measures tables.
     mechanism : str or None
         The mechanism, where the configuration leaves it open.
     """
@@ -193,8 +193,8 @@ class ReleasePlan:
     choices : Choices
     notes : tuple of str
         What reading and planning had to report: repairs, rows left out, fall-backs.
-    further : tuple of MeasuredGroups
-        Groups of the jobs in each further measured table.
+    secondary : tuple of MeasuredGroups
+        Groups of the jobs in each secondary measured table.
     """
 
     configuration: dict[str, Any]
@@ -208,7 +208,7 @@ class ReleasePlan:
     numeric: synth.Plan
     choices: Choices
     notes: tuple[str, ...]
-    further: tuple[MeasuredGroups, ...] = ()
+    secondary: tuple[MeasuredGroups, ...] = ()
 
     def __repr__(self) -> str:
         epsilon, delta = (synth.decimal_up(number, 6) for number in self.requested)
@@ -271,8 +271,8 @@ class ReleasePlan:
     @property
     def attributes(self) -> tuple[str, ...]:
         """Attributes of the confidential records that are looked at."""
-        further = (name for table in self.choices.tables for name in table.by)
-        return tuple(dict.fromkeys((*self.pools.pooling.by, *further)))
+        secondary = (name for table in self.choices.tables for name in table.by)
+        return tuple(dict.fromkeys((*self.pools.pooling.by, *secondary)))
 
     @property
     def measures(self) -> bool:
@@ -293,8 +293,8 @@ class ReleasePlan:
         secret = self.policy.secret
         cells = self.choices.cell_level or "groups of blocks"
         first = table_in_words(cells, work, (*pooling.by, *secret))
-        further = [(table_in_words(t.home, t.work, (*t.by, *secret)), t.share) for t in self.choices.tables]
-        return ((first, 1 - sum((share for _, share in further), Fraction(0))), *further)
+        secondary = [(table_in_words(t.home, t.work, (*t.by, *secret)), t.share) for t in self.choices.tables]
+        return ((first, 1 - sum((share for _, share in secondary), Fraction(0))), *secondary)
 
     @property
     def policy(self) -> synth.Policy:

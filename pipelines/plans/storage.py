@@ -193,7 +193,7 @@ def load_plan(
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
     tables = tuple(map(TableChoice.from_json, document["choices"].get("tables", ())))
-    further = group_jobs(tables, pools.slots, geography, policy)
+    secondary = group_jobs(tables, pools.slots, geography, policy)
     numeric = synth.Plan(
         document["mechanism"],
         synth.exact(document["epsilon"]),
@@ -204,7 +204,7 @@ def load_plan(
         mechanism.parameters_from_json(document["parameters"]),
         document["guarantee"],
         record_range(document["configuration"]),
-        tuple(groups.table for groups in further),
+        tuple(groups.table for groups in secondary),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     cell_level = document["choices"].get("cell_level")
@@ -229,7 +229,7 @@ def load_plan(
             None if document["configuration"]["release"]["mechanism"] else document["mechanism"],
         ),
         notes=tuple(document["notes"]),
-        further=further,
+        secondary=secondary,
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.
     files = {name: document["files"][name] for name in PLAN_TABLES}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from geo_data.arguments import expect
 from geo_data.distance import distance_km
 from geo_data.geography import Geography
-from synth.geometric.measured import counts_apart
+from synth.geometric.measured import l1_distance
 
 _FEW_TIMES = 8  # tables with so many cells for each job are counted whole; in larger ones jobs are sorted
 _FEW_TO_KEEP = 2  # the same where both counts of each cell are kept, which takes four times the memory
@@ -90,7 +90,7 @@ def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> 
     """
     most = 1 + int(max(cells.max(), other_cells.max()))
     if cells.size == other_cells.size and most <= _FEW_TIMES * 2 * cells.size:
-        return counts_apart(cells, other_cells, most) / (2 * cells.size)
+        return l1_distance(cells, other_cells, most) / (2 * cells.size)
     return count_variation(*cell_counts(cells, other_cells))
 
 

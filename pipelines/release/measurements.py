@@ -1,7 +1,7 @@
 """The measurement file of a release: the noisy counts that its homes were estimated from, table by table.
 
 They are what the mechanism published; everything else of the data follows from them, public numbers and
-lots. A row of ``measurements/table-1.parquet`` is a pool of the plan; of a further table, a group, in order
+lots. A row of ``measurements/table-1.parquet`` is a pool of the plan; of a secondary table, a group, in order
 of work areas and then of categories. `noisy` has one whole number for each cell, which may be negative.
 """
 
@@ -45,7 +45,7 @@ def measurement_files(plan: ReleasePlan) -> list[list[str]]:
         return []
     runs = plan.implicates.runs
     of_run = [f"run-{run + 1}/" if runs > 1 else "" for run in range(runs)]
-    tables = range(1, len(plan.further) + 2)
+    tables = range(1, len(plan.secondary) + 2)
     return [[f"{MEASUREMENT_FOLDER}/{below}table-{k}.parquet" for k in tables] for below in of_run]
 
 
@@ -84,14 +84,14 @@ def _write(plan: ReleasePlan, layout: JobLayout, k: int, values: Cells, target: 
 
 
 def _parts(plan: ReleasePlan, k: int) -> list[slice]:
-    return batches(plan) if k == 0 else [slice(0, plan.further[k - 1].table.n.size)]
+    return batches(plan) if k == 0 else [slice(0, plan.secondary[k - 1].table.n.size)]
 
 
 def _groups(plan: ReleasePlan, k: int) -> pa.Table:
     """Return the columns that say which group a row of a table is."""
     if k == 0:
         return pa.table({"pool": pa.array(np.arange(plan.pools.n.size, dtype=np.int32))})
-    return pa.table(plan.further[k - 1].labels())
+    return pa.table(plan.secondary[k - 1].labels())
 
 
 def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> list[list[Cells]]:
@@ -252,7 +252,7 @@ class Measurements:
     ) -> None:
         self._plan, self._layout, self._noisy = plan, layout, noisy
         self._factors = factors
-        if factors is None and plan.further:
+        if factors is None and plan.secondary:
             if scratch is None:
                 raise ValueError("several tables are fitted in a folder")
             for run in range(len(noisy)):

@@ -56,7 +56,7 @@ def keep_homes(
     plan : ReleasePlan
     parts : iterable of JobRecords
         **Confidential.** One after another in memory, with the attributes that the pools are stratified by
-        and those of further tables, whose cells are counted here.
+        and those of secondary tables, whose cells are counted here.
     batch_jobs : int or None
         As for `batches`.
 
@@ -84,7 +84,7 @@ def keep_homes(
         for one in range(len(slices)):
             staging.add_homes(one, np.zeros((3, 0), np.int32))
     of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
-    counts = [np.zeros(int(groups.table.offsets[-1]), np.int64) for groups in plan.further]
+    counts = [np.zeros(int(groups.table.offsets[-1]), np.int64) for groups in plan.secondary]
     for records in parts:
         pool = finder.find(records)
         if known:
@@ -92,7 +92,7 @@ def keep_homes(
         else:  # nor may a block without slots join the pool of its neighbours
             pool[(records.work < 0) | (slots[records.work] == 0)] = pools.n.size
         of_pool += np.bincount(pool, minlength=of_pool.size)
-        for groups, count in zip(plan.further, counts, strict=True):
+        for groups, count in zip(plan.secondary, counts, strict=True):
             group = groups.find(records)
             some = (pool < pools.n.size) & (group < groups.table.n.size)
             count += count_cells(groups.table, group[some], records.home[some])
@@ -202,7 +202,7 @@ class RunBatches:
 
     @property
     def estimated(self) -> Path:
-        """Where noisy counts of further tables, and the estimate made of all, go."""
+        """Where noisy counts of secondary tables, and the estimate made of all, go."""
         return self.parts / _ESTIMATED
 
     def measure(self, batch: int) -> None:
@@ -226,7 +226,7 @@ class RunBatches:
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 
     def estimate(self) -> None:
-        """Measure further tables, and fit homes to all noisy counts."""
+        """Measure secondary tables, and fit homes to all noisy counts."""
         with suppress(FileExistsError), whole_folder(self.estimated) as folder:
             for run in range(self.implicates.runs):
                 noisy = self._noisy_counts(run, folder)

@@ -139,8 +139,8 @@ def space_needed(plan: ReleasePlan) -> int:
     needed = jobs * (12 + 2 * plan.implicates.number * (20 + columns)) + 10_000_000
     if plan.measures:
         cells = int(plan.numeric.k.sum())
-        cells += sum(int(groups.table.offsets[-1]) for groups in plan.further)
-        needed += 8 * cells * (3 * plan.implicates.runs + (3 if plan.further else 0))
+        cells += sum(int(groups.table.offsets[-1]) for groups in plan.secondary)
+        needed += 8 * cells * (3 * plan.implicates.runs + (3 if plan.secondary else 0))
     return needed
 
 

@@ -465,7 +465,7 @@ def _keep_homes(
     for remark in remarks:  # for the operator: nothing is refused because of it, as it depends on homes
         progress.say(f"WARNING: {remark}")
     if others:
-        tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.further) + 1))]
+        tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
         if not all(jobs.any() for jobs in tables):
             raise geo_data.InputError(
                 config.jobs.files[0],

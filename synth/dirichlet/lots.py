@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.randomness import WordStream, uniform_below
-from synth.searching import entries_of
+from synth.segments import segment_indices
 
 
 def leave_out(sizes: NDArray[np.int64], most: NDArray[np.int64], stream: WordStream) -> NDArray[np.int64]:
@@ -43,7 +43,7 @@ def leave_out(sizes: NDArray[np.int64], most: NDArray[np.int64], stream: WordStr
     place = np.arange(first.size) - np.repeat(np.cumsum(stay[crowded]) - stay[crowded], stay[crowded])
     left = np.repeat(sizes[crowded], stay[crowded]) - place
     _exchange(position, first + place, first + place + uniform_below(left, stream))
-    return position[entries_of(begin, stay)]
+    return position[segment_indices(begin, stay)]
 
 
 @_compiled

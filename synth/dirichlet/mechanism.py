@@ -153,8 +153,8 @@ class Dirichlet:
         """
         parameters = _parameters(plan)
         check_membership(plan, parameters)
-        if plan.further:
-            raise ValueError("this mechanism draws from pools and measures no further tables")
+        if plan.secondary:
+            raise ValueError("this mechanism draws from pools and measures no secondary tables")
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
         retention, q = parameters.retention, parameters.denominator
         presence = plan.record_range is not None

@@ -63,7 +63,7 @@ def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:
     return np.bincount(at, minlength=int(table.offsets[-1])).astype(np.int64, copy=False)
 
 
-def counts_apart(cells: Int64, others: Int64, n_cells: int) -> int:
+def l1_distance(cells: Int64, others: Int64, n_cells: int) -> int:
     """Return the sum over all cells of how many more jobs one of two tables has there than the other.
 
     Parameters
@@ -72,11 +72,11 @@ def counts_apart(cells: Int64, others: Int64, n_cells: int) -> int:
         Cell of each job of either table, from 0 and below `n_cells`, which is not checked.
     n_cells : int
     """
-    return int(_apart(cells, others, n_cells))
+    return int(_l1_distance(cells, others, n_cells))
 
 
 @_compiled
-def _apart(cells, others, n_cells):  # type: ignore[no-untyped-def]
+def _l1_distance(cells, others, n_cells):  # type: ignore[no-untyped-def]
     more, total = np.zeros(n_cells, np.int32), 0
     for cell in cells:
         more[cell] += 1

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.dirichlet.calibration import BudgetTooSmallError
+from synth.geometric.edges import changed_tables, joint_loss
 from synth.geometric.projection import MAX_MASS
-from synth.geometric.steps import changed_together, largest_sum
 from synth.geometric.two_sided import check_ratio, two_sided_noise
 from synth.limits import check_budget
 from synth.mechanism import ClassGuarantee, Guarantee, Presence
@@ -40,13 +40,13 @@ class GeometricParameters:
     ----------
     numerator, denominator : int
         0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
-    further : tuple of GeometricParameters
-        The same of further tables (`Plan.further`), in their order.
+    secondary : tuple of GeometricParameters
+        The same of secondary tables (`Plan.secondary`), in their order.
     """
 
     numerator: int
     denominator: int
-    further: tuple[GeometricParameters, ...] = ()
+    secondary: tuple[GeometricParameters, ...] = ()
 
     def __repr__(self) -> str:
         ratios = ", ".join(decimal_down(ratio, 6) for ratio in self.ratios)
@@ -60,20 +60,20 @@ class GeometricParameters:
     @property
     def ratios(self) -> tuple[Fraction, ...]:
         """The ratio p of every table."""
-        return (self.ratio, *(table.ratio for table in self.further))
+        return (self.ratio, *(table.ratio for table in self.secondary))
 
     def to_json(self) -> dict[str, Any]:
         """Return integers only; of one table as before there could be several."""
         first = {"numerator": self.numerator, "denominator": self.denominator}
-        return first | {"further": [table.to_json() for table in self.further]} if self.further else first
+        return first | {"further": [table.to_json() for table in self.secondary]} if self.secondary else first
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
         """Read what `to_json` returned; a float is a TypeError."""
-        further = tuple(cls.from_json(table) for table in data.get("further", ()))
-        if any(table.further for table in further):
-            raise ValueError("a further table has no further tables")
-        return cls(index(data["numerator"]), index(data["denominator"]), further)
+        secondary = tuple(cls.from_json(table) for table in data.get("further", ()))
+        if any(table.secondary for table in secondary):
+            raise ValueError("a secondary table has no secondary tables")
+        return cls(index(data["numerator"]), index(data["denominator"]), secondary)
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,12 +121,12 @@ class Geometric:
         record_range: RecordRange | None = None,
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
-        further: Sequence[tuple[Table, Fraction]] = (),
+        secondary: Sequence[tuple[Table, Fraction]] = (),
     ) -> Plan:
         """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
 
         Where no neighbours differ in all tables, shares are of the sum of all losses, which is then larger
-        than epsilon (`synth.geometric.steps`).
+        than epsilon (`synth.geometric.edges`).
 
         Parameters
         ----------
@@ -135,8 +135,8 @@ class Geometric:
             cell is pruned) and there is no prior; of delta nothing is used. The plan meets both guarantees,
             and any number of records is fine: of a range nothing is used but that there is one. Every
             plan is exact, also a rough one, and nothing is counted: it takes no time.
-        further : sequence of (Table, Fraction)
-            Further tables of the same records that are measured, each with its exact share of epsilon, in
+        secondary : sequence of (Table, Fraction)
+            Secondary tables of the same records that are measured, each with its exact share of epsilon, in
             (0, 1). The first table, of pools and domains, has what they leave.
 
         Notes
@@ -149,12 +149,12 @@ class Geometric:
             raise ValueError("two-sided geometric noise has no prior")
         if any(exact(f, "retention") != 1 for f in retention):
             raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
-        shares = [exact(share, "the share of a table") for _, share in further]
+        shares = [exact(share, "the share of a table") for _, share in secondary]
         shares.insert(0, 1 - sum(shares, Fraction(0)))
-        tables = tuple(table for table, _ in further)
+        tables = tuple(table for table, _ in secondary)
         if min(shares) <= 0:
             raise ValueError("every measured table has a share of epsilon above 0, together 1")
-        changed = largest_sum(changed_together([domains, *(table.domains for table in tables)]), shares)
+        changed = joint_loss(changed_tables([domains, *(table.domains for table in tables)]), shares)
         if record_range is not None:  # one record more changes every table, at half of the loss
             changed = max(changed, Fraction(1, 2))
         shares = [share / (changed or 1) for share in shares]
@@ -164,7 +164,7 @@ class Geometric:
                 lambda: _SMALLEST_EPSILON / min(shares),
             )
         first, *others = (_smallest(epsilon * share) for share in shares)
-        parameters = replace(first, further=tuple(others))
+        parameters = replace(first, secondary=tuple(others))
         pool_class = np.zeros(pools.n_pools, np.int32)
         plan = Plan(
             self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range, tables
@@ -192,8 +192,8 @@ class Geometric:
         pools, zero = plan.pools, Fraction(0)
         rows = []
         first = Table(pools.n, pools.domain, plan.domains)
-        tables = (first, *plan.further)
-        sets = changed_together([table.domains for table in tables])
+        tables = (first, *plan.secondary)
+        sets = changed_tables([table.domains for table in tables])
         if as_first and plan.domains.policy.reach is None:
             sets = frozenset({(True,) * len(tables)})
         for table, ratio, changed in zip(tables, parameters.ratios, zip(*sets, strict=True), strict=True):
@@ -210,7 +210,7 @@ class Geometric:
             )
             rows.append(row)
         # A record is in one group of every table, so what those lose that it changes together adds up.
-        loss = largest_sum(sets, [row.epsilon for row in rows])
+        loss = joint_loss(sets, [row.epsilon for row in rows])
         presence = None
         if plan.record_range is not None:  # a release costs no less than what it tells of one record more
             alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
@@ -232,7 +232,7 @@ class Geometric:
         sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
         each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
-        if not any(map(all, changed_together([plan.domains, *(table.domains for table in plan.further)]))):
+        if not any(map(all, changed_tables([plan.domains, *(table.domains for table in plan.secondary)]))):
             added = ", added up over tables that neighbours can differ in together,"
         return (
             f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
@@ -270,7 +270,7 @@ def noisy_counts(
     counts : ndarray of int64, shape (n_cells,)
         **Confidential**: records of every cell, empty or not.
     parameters : GeometricParameters
-        Of the table; its further tables are not looked at.
+        Of the table; its secondary tables are not looked at.
     stream : WordStream
         Of this table alone.
 
@@ -294,14 +294,14 @@ def _smallest(epsilon: Fraction) -> GeometricParameters:
 
 def _check(plan: Plan, parameters: GeometricParameters) -> None:
     """Check that the sampler can draw with every p, and hold every pool."""
-    for one in (parameters, *parameters.further):
+    for one in (parameters, *parameters.secondary):
         check_ratio(one.numerator, one.denominator)
-    if len(parameters.further) != len(plan.further):
+    if len(parameters.secondary) != len(plan.secondary):
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():
         raise ValueError("a pool names a class that the plan does not have")
     first = Table(plan.pools.n, plan.pools.domain, plan.domains)
-    for table in (first, *plan.further):
+    for table in (first, *plan.secondary):
         sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
         if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
             raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import shortest_path
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 from geo_data.nearness import MARGIN, nearness
 from pipelines.release.verify import Near, Plan, changed
-from synth.geometric.steps import changed_together
+from synth.geometric.edges import changed_tables
 from synth.plan import Domains
 from synth.policy import Policy, parts_of_reach
 from synth.rationals import decimal_up
@@ -88,7 +88,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
         }
         of_domains = [own.tolist() for own in np.split(cells[0].cuts, cells[0].offsets[1:-1])]
         plan = Plan(document, {"blocks": blocks, "domains": {"cuts": of_domains}})
-        sets = changed_together(cells)
+        sets = changed_tables(cells)
         assert set(changed(plan)) == sets
         assert len(set(plan.parts)) == policy.n_parts
         found.add(sets)

@@ -78,7 +78,7 @@ def test_cells_of_all_blocks_are_cut_at_the_parts() -> None:
 def test_a_plan_has_one_policy() -> None:
     plan = Geometric().calibrate(pools((2, 3)), domains(), (Fraction(1),), Fraction(1), Fraction(0))
     with pytest.raises(ValueError, match="cells under the policy of the pools"):
-        replace(plan, further=(Table(np.array([5]), np.array([0]), domains(FULL, [[0, 3]])),))
+        replace(plan, secondary=(Table(np.array([5]), np.array([0]), domains(FULL, [[0, 3]])),))
     with pytest.raises(ValueError, match="no public parts"):
         replace(plan, record_range=RecordRange(Fraction(1), Fraction(1)))
 
@@ -198,7 +198,7 @@ def test_noise_of_several_tables_holds_for_all_neighbours_of_the_policy() -> Non
     for share in (Fraction(1, 10), Fraction(1, 2)):
         table = Table(np.array([2, 1]), np.array([0, 1]), domains(POLICY, coarse))
         plan = Geometric().calibrate(
-            pools((2, 1)), domains(), (Fraction(1),), Fraction(2), Fraction(0), further=[(table, share)]
+            pools((2, 1)), domains(), (Fraction(1),), Fraction(2), Fraction(0), secondary=[(table, share)]
         )
         odds = exp_up(Geometric().certify(plan).epsilon)
         found: dict[bool, Fraction] = defaultdict(Fraction)

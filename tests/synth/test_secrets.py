@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth.decoarsening import OriginShares
+from synth.block_sampling import OriginShares
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import count_cells
@@ -148,7 +148,7 @@ def test_noise_of_several_tables_holds_and_is_reached() -> None:
             (Fraction(1),),
             Fraction(2),
             Fraction(0),
-            further=[(Table(n, [0], domains(coarse)), share)],
+            secondary=[(Table(n, [0], domains(coarse)), share)],
         )
         odds = exp_up(Geometric().certify(plan).epsilon)
         parameters = plan.parameters
@@ -190,7 +190,7 @@ def test_a_plan_has_one_policy_of_attributes() -> None:
     n = np.array([2])
     plan = Geometric().calibrate(Pools(n, n, [0]), domains(), (Fraction(1),), Fraction(1), Fraction(0))
     with pytest.raises(ValueError, match="cells under the policy of the pools"):
-        replace(plan, further=(Table(n, [0], domains(policy=FULL)),))
+        replace(plan, secondary=(Table(n, [0], domains(policy=FULL)),))
     with pytest.raises(ValueError, match="go with no secret attributes"):
         replace(plan, record_range=RecordRange(Fraction(1), Fraction(1)))
 

@@ -230,7 +230,7 @@ class JobDraws:
             raise PublicReleaseError(f"{release.folder}: {error}") from None
         tables: list[MeasuredTable] = list(layout.tables)
         slots = plan.pools.slots.some(head)
-        member = [pool[head], *(groups.find(slots) for groups in plan.further)]
+        member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]
         evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
         return [*tables], evidence, member
 

@@ -56,7 +56,7 @@ def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
     slots = plan.pools.slots
     members = [
         np.repeat(np.arange(plan.pools.n.size), plan.pools.n),
-        *(groups.find(slots) for groups in plan.further),
+        *(groups.find(slots) for groups in plan.secondary),
     ]
     noisy = [
         measure(count_cells(table, member, homes), table.parameters, key, k)

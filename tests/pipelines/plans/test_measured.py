@@ -1,4 +1,4 @@
-"""Further measured tables: groups and cells from public slots, against slow loops."""
+"""Secondary measured tables: groups and cells from public slots, against slow loops."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def plan(
 def test_a_plan_with_several_tables_is_certified_as_their_sum(plan: ReleasePlan) -> None:
     guarantee = plan.certify()
     shares = [1 - sum(table.share for table in TABLES), *(table.share for table in TABLES)]
-    assert [row.pools for row in guarantee.classes][1:] == [groups.table.n.size for groups in plan.further]
+    assert [row.pools for row in guarantee.classes][1:] == [groups.table.n.size for groups in plan.secondary]
     assert guarantee.epsilon == sum(row.epsilon for row in guarantee.classes)
     assert plan.met_by(guarantee)
     for row, share in zip(guarantee.classes, shares, strict=True):
@@ -116,7 +116,7 @@ def test_it_is_stored_and_read_back(plan: ReleasePlan, tmp_path: Path) -> None:
     loaded = pipelines.load_plan(tmp_path / "plan")
     assert loaded.choices.tables == TABLES
     assert loaded.certify() == plan.certify()
-    for one, other in zip(loaded.further, plan.further, strict=True):
+    for one, other in zip(loaded.secondary, plan.secondary, strict=True):
         assert np.array_equal(one.table.n, other.table.n)
     assert pipelines.save_plan(loaded, tmp_path / "again") == digest
 

@@ -259,11 +259,11 @@ def with_counts(table: pa.Table, counts: Any) -> pa.Table:
 def test_other_noisy_counts_are_found(release: Release) -> None:
     """They give other estimates, from which the homes cannot have been rounded."""
     plan, layout = release.plan, JobLayout(release.plan)
-    ((counts, *further),) = read_measurements(release.public, plan, layout)
-    further = [values[:] for values in further]  # the files are written again
+    ((counts, *secondary),) = read_measurements(release.public, plan, layout)
+    secondary = [values[:] for values in secondary]  # the files are written again
     turned = np.concatenate([own[::-1] for own in np.split(counts[:], layout.tables[0].offsets[1:-1])])
     for change, passes in ((counts[:], True), (turned, False)):
-        write_measurements(plan, layout, [[change, *further]], release.public)
+        write_measurements(plan, layout, [[change, *secondary]], release.public)
         forge(release.public, read(release.public / "certificate.json"))
         if passes:
             assert list(verify(release.public))[-1].name == "for release"
@@ -297,10 +297,12 @@ def test_counts_that_noise_hardly_gives_are_refused_at_once(
 ) -> None:
     release = replace(noisy_release, out=shutil.copytree(noisy_release.out, tmp_path / "release"))
     layout = JobLayout(release.plan)
-    ((counts, *further),) = read_measurements(release.public, release.plan, layout)
+    ((counts, *secondary),) = read_measurements(release.public, release.plan, layout)
     assert alone(release.public) is None
     changed = change(counts[:], layout)
-    write_measurements(release.plan, layout, [[changed, *(values[:] for values in further)]], release.public)
+    write_measurements(
+        release.plan, layout, [[changed, *(values[:] for values in secondary)]], release.public
+    )
     forge(release.public, read(release.public / "certificate.json"))
     error = refused(release.public)
     assert error.check == "measurements"
@@ -323,7 +325,7 @@ def test_homes_exchanged_among_jobs_are_found(
     tables = [{"home": "trct", "work": "trct"}, {"home": "trct", "attributes": ["age"]}]
     released = run(config(microdata_jobs("csv"), {"workload": tables, "privacy.epsilon": "40"}))
     plan, slots = released.plan, released.plan.pools.slots
-    assert plan.further
+    assert plan.secondary
     layout = JobLayout(plan)
     assert layout.whole_groups == whole
     noisy = read_measurements(released.public, plan, layout)

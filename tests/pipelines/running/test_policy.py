@@ -153,7 +153,7 @@ def test_releases_verify_both_ways_and_say_their_policy(
         assert "all blocks into cells" not in readme
         assert policy.words in plan_summary(release.plan, release.plan.certify())
         if name == "geometric":
-            assert len(release.plan.numeric.further) == 1, "several tables are measured"
+            assert len(release.plan.numeric.secondary) == 1, "several tables are measured"
 
 
 def test_a_policy_that_is_changed_is_refused_both_ways(

@@ -153,7 +153,7 @@ def test_every_table_is_by_what_is_secret(made: Made) -> None:
     for name, (_, release) in made.items():
         numeric, copies = release.plan.numeric, 6 if name == "several" else 3
         n_blocks = release.plan.geography.n_blocks
-        for domains in (numeric.domains, *(table.domains for table in numeric.further)):
+        for domains in (numeric.domains, *(table.domains for table in numeric.secondary)):
             assert domains.n_blocks == copies * n_blocks
             for own in np.split(domains.cuts, domains.offsets[1:-1]):
                 assert {*range(0, copies * n_blocks, n_blocks)} <= {*own.tolist()}, "of one category each"

@@ -42,7 +42,7 @@ def plan_of(shares: tuple[Fraction, ...], epsilon: str = "2", **more: object) ->
         ONE,
         Fraction(epsilon),
         NOTHING,
-        further=list(zip(others, shares, strict=False)),
+        secondary=list(zip(others, shares, strict=False)),
         **more,  # type: ignore[arg-type]
     )
 
@@ -56,7 +56,7 @@ def test_each_table_has_its_share_and_the_sum_is_certified() -> None:
         assert guarantee.record_epsilon == guarantee.curve[-1][0] == guarantee.epsilon
         assert guarantee.delta == guarantee.record_delta == guarantee.curve[-1][1] == 0
         assert [row.pools for row in guarantee.classes] == [2, 1, 3][: len(every)]
-        numbers = (plan.parameters, *plan.parameters.further)  # type: ignore[attr-defined]
+        numbers = (plan.parameters, *plan.parameters.secondary)  # type: ignore[attr-defined]
         for row, share, own in zip(guarantee.classes, every, numbers, strict=True):
             assert row.epsilon == noise_loss(own.ratio) <= share * Fraction(epsilon)
             less = Fraction(own.numerator - 1, own.denominator + 1)
@@ -116,8 +116,8 @@ def test_of_a_table_with_one_cell_only_one_record_more_is_protected(share: Fract
     one = table([2, 2, 4], 1)
     pools = Pools(np.array([5, 3]), np.array([5, 3]), np.array([0, 1], np.int32))
     for domains, of_homes in ((cells(4, 9), True), (cells(1, 1), False)):
-        further = [(one, share)]
-        plan = MECHANISM.calibrate(pools, domains, ONE, Fraction(2), NOTHING, further=further)
+        secondary = [(one, share)]
+        plan = MECHANISM.calibrate(pools, domains, ONE, Fraction(2), NOTHING, secondary=secondary)
         guarantee = MECHANISM.certify(plan)
         assert [row.epsilon > 0 for row in guarantee.classes] == [of_homes, False]
         assert guarantee.meets(plan)
@@ -125,7 +125,7 @@ def test_of_a_table_with_one_cell_only_one_record_more_is_protected(share: Fract
         assert (guarantee.epsilon > 0) == of_homes
         everybody = RecordRange(Fraction(1), Fraction(1))
         plan = MECHANISM.calibrate(
-            pools, domains, ONE, Fraction(2), NOTHING, record_range=everybody, further=further
+            pools, domains, ONE, Fraction(2), NOTHING, record_range=everybody, secondary=secondary
         )
         guarantee = MECHANISM.certify(plan)
         assert guarantee.presence is not None
@@ -146,7 +146,7 @@ def test_numbers_of_several_tables_are_written_and_read() -> None:
         GeometricParameters.from_json(
             {"numerator": 1, "denominator": 2, "further": [{"numerator": 1.0, "denominator": 2}]}
         )
-    with pytest.raises(ValueError, match="no further tables"):
+    with pytest.raises(ValueError, match="no secondary tables"):
         GeometricParameters.from_json({"numerator": 1, "denominator": 2, "further": [numbers.to_json()]})
 
 
@@ -161,8 +161,8 @@ def test_what_is_no_plan_is_refused() -> None:
     assert caught.value.smallest == Fraction(1, 100)
     plan = plan_of(SHARES[0])
     with pytest.raises(ValueError, match="every table is of all slots"):
-        replace(plan, further=(table([7], 4),))
+        replace(plan, secondary=(table([7], 4),))
     with pytest.raises(ValueError, match="needs a ratio of its own"):
-        MECHANISM.certify(replace(plan, further=()))
+        MECHANISM.certify(replace(plan, secondary=()))
     with pytest.raises(ValueError, match="at least one job, each with a domain"):
         table([2, 0], 3)

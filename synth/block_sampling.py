@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from synth._arrays import offsets_of
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
-from synth.searching import last_at_most
+from synth.segments import search_segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class OriginShares:
         row = self.row.take(domain.take(several))
         # The last entry before a row may be of any unit, and is not looked at: "none" is before the first.
         stretch = self.offsets.take(row) - 1, self.offsets[1:].take(row)
-        before, last = (last_at_most(self.unit, end, *stretch) for end in (low.take(several) - 1, high))
+        before, last = (search_segments(self.unit, end, *stretch) for end in (low.take(several) - 1, high))
         begin = self._cumulative.take(before + 1)
         total = self._cumulative.take(last + 1) - begin
         if times is not None:  # all that is found of a cell is that of its draws
@@ -164,7 +164,7 @@ class OriginShares:
             return first, stop
         several = several[some]
         place = begin[some] + uniform_below(total[some], stream)
-        unit = self.unit.take(last_at_most(self._cumulative, place, before[some] + 1, last[some] + 1))
+        unit = self.unit.take(search_segments(self._cumulative, place, before[some] + 1, last[some] + 1))
         first, stop = first.copy(), stop.copy()
         first[several] = np.maximum(first[several], self.starts[unit])
         stop[several] = np.minimum(stop[several], ends[unit])
@@ -222,7 +222,7 @@ def draw_blocks(
     first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream, times)
     before = cumulative.take(first)
     place = before + uniform_below(cumulative.take(stop) - before, stream)
-    return last_at_most(cumulative, place, first, stop).astype(np.int32)
+    return search_segments(cumulative, place, first, stop).astype(np.int32)
 
 
 def block_chance(

@@ -17,7 +17,7 @@ from synth.plan import Domains
 Sets = frozenset[tuple[bool, ...]]
 
 
-def changed_together(tables: Sequence[Domains]) -> Sets:
+def changed_tables(tables: Sequence[Domains]) -> Sets:
     """Return the sets of measured tables that some edge of the policy changes together.
 
     Lemma 40 of docs/privacy.md.
@@ -46,7 +46,7 @@ def changed_together(tables: Sequence[Domains]) -> Sets:
     return frozenset(map(tuple, np.unique(changed, axis=0).tolist()))
 
 
-def largest_sum(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
+def joint_loss(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
     """Return the most that the losses of tables that are changed together add up to.
 
     Lemma 40 of docs/privacy.md.
@@ -54,7 +54,7 @@ def largest_sum(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
     Parameters
     ----------
     sets : frozenset of tuple of bool
-        Of `changed_together`.
+        Of `changed_tables`.
     losses : sequence of Fraction
         Of every table, where it is changed.
     """

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from synth.geometric.edges import changed_tables, joint_loss
 from synth.geometric.mechanism import Geometric, GeometricParameters, noise_loss
-from synth.geometric.steps import changed_together, largest_sum
 from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.policy import Policy, implies, parts_of_reach
 from synth.tails import exp_up
@@ -60,10 +60,10 @@ def test_what_edges_change_is_found_for_all_small_graphs_and_cells() -> None:
         assert policy.parts.tolist() == sorted({0, *ends}), "an edge never leaves a part, and parts are short"
         some = CUTS if number % 100 == 0 else [CUTS[i] for i in rng.integers(len(CUTS), size=2)]
         for first, second in itertools.product(some, CUTS if number % 100 == 0 else some):
-            sets = changed_together([domains(policy, first), domains(policy, second)])
+            sets = changed_tables([domains(policy, first), domains(policy, second)])
             true = {(apart(first, a, b), apart(second, a, b)) for a, b in edges}
             true.add((False, False))
-            assert largest_sum(sets, sizes) == max(largest_sum(frozenset({one}), sizes) for one in true)
+            assert joint_loss(sets, sizes) == max(joint_loss(frozenset({one}), sizes) for one in true)
             assert sets <= true
             if policy.n_parts == 1:  # pools of one table with different cells
                 offsets, both = (
@@ -71,7 +71,7 @@ def test_what_edges_change_is_found_for_all_small_graphs_and_cells() -> None:
                     np.array([*first, *second]),
                 )
                 pooled = Domains(BLOCKS, offsets, both, np.zeros(both.size, np.uint8), policy)
-                assert ((True,) in changed_together([pooled])) == any(map(any, true))
+                assert ((True,) in changed_tables([pooled])) == any(map(any, true))
 
 
 def test_what_neighbours_of_a_partition_change_is_found_for_all_parts_and_cells() -> None:
@@ -79,9 +79,9 @@ def test_what_neighbours_of_a_partition_change_is_found_for_all_parts_and_cells(
     pairs = itertools.combinations_with_replacement(CUTS, 2)
     for parts, (first, second) in itertools.product(CUTS, pairs):
         policy, edges = partition(parts)
-        sets = changed_together([domains(policy, first), domains(policy, second)])
+        sets = changed_tables([domains(policy, first), domains(policy, second)])
         true = {(apart(first, a, b), apart(second, a, b)) for a, b in edges} | {(False, False)}
-        assert largest_sum(sets, sizes) == max(largest_sum(frozenset({one}), sizes) for one in true)
+        assert joint_loss(sets, sizes) == max(joint_loss(frozenset({one}), sizes) for one in true)
 
 
 def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
@@ -110,9 +110,14 @@ def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
 def plan_of(policy: Policy, cuts: list[tuple[int, ...]], epsilon: Fraction = Fraction(2)) -> Plan:
     """Two jobs of one work block in each part; of the tables all but the first have a fifth of epsilon."""
     n, domain = np.full(policy.n_parts, 2, np.int64), np.arange(policy.n_parts, dtype=np.int32)
-    further = [(Table(n, domain, domains(policy, one)), Fraction(1, 5)) for one in cuts[1:]]
+    secondary = [(Table(n, domain, domains(policy, one)), Fraction(1, 5)) for one in cuts[1:]]
     return Geometric().calibrate(
-        Pools(n, n, domain), domains(policy, cuts[0]), (Fraction(1),), epsilon, Fraction(0), further=further
+        Pools(n, n, domain),
+        domains(policy, cuts[0]),
+        (Fraction(1),),
+        epsilon,
+        Fraction(0),
+        secondary=secondary,
     )
 
 
@@ -173,7 +178,7 @@ def test_noise_holds_for_every_edge_is_reached_and_adds_up_along_ways() -> None:
                 domains=domains(FLAT, cuts[0]),
                 pools=Pools(np.array([2]), np.array([2]), np.array([0], np.int32)),
                 pool_class=np.zeros(1, np.int32),
-                further=tuple(
+                secondary=tuple(
                     Table(np.array([2]), np.array([0], np.int32), domains(FLAT, one)) for one in cuts[1:]
                 ),
             )

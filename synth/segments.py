@@ -1,4 +1,4 @@
-"""Stretches of one long array: cells of a domain, blocks of a cell; loops over them, and their entries."""
+"""Segments of one long array (a ragged array): their indices, a search in each, and the order in each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 
 
-def entries_of(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of all entries of some stretches, one stretch after the other.
+def segment_indices(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the indices of all entries of some segments, one segment after the other.
 
     Parameters
     ----------
-    first, size : ndarray of int64, shape (n_stretches,)
-        Where each stretch begins, and how many entries it has.
+    first, size : ndarray of int64, shape (n_segments,)
+        Where each segment begins, and how many entries it has.
 
     Returns
     -------
@@ -25,21 +25,21 @@ def entries_of(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(first + size - np.cumsum(size), size) + np.arange(int(size.sum()))
 
 
-def last_at_most(
+def search_segments(
     values: NDArray[Any], wanted: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the last place of each stretch whose value is at most what is wanted.
+    """Return the last place of each segment whose value is at most what is wanted.
 
     `numpy.searchsorted` looks through all of an array every time, and misses the cache at most steps.
 
     Parameters
     ----------
     values : ndarray of int, shape (n_values,)
-        Rising inside every stretch.
+        Rising inside every segment.
     wanted : ndarray of int, shape (n,)
-        Not less than the first value of the stretch.
+        Not less than the first value of the segment.
     first, stop : ndarray of int64, shape (n,)
-        The stretch of each entry, ``first:stop``; not empty. The value at `first` is not looked at.
+        The segment of each entry, ``first:stop``; not empty. The value at `first` is not looked at.
 
     Returns
     -------
@@ -51,19 +51,19 @@ def last_at_most(
     return places
 
 
-def in_order(values: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the places of every stretch in the order of their values, the first of equal ones first.
+def segment_order(values: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the places of every segment in the order of their values, the first of equal ones first.
 
     Parameters
     ----------
     values : ndarray of uint8, shape (n,)
-    offsets : ndarray of int64, shape (n_stretches + 1,)
-        Stretch i is ``offsets[i]:offsets[i + 1]``.
+    offsets : ndarray of int64, shape (n_segments + 1,)
+        Segment i is ``offsets[i]:offsets[i + 1]``.
 
     Returns
     -------
     ndarray of int32, shape (n,)
-        Counted from the beginning of each stretch.
+        Counted from the beginning of each segment.
     """
     places = np.empty(values.shape, np.int32)
     _sort(values, offsets, places)

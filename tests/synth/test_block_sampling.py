@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from synth.decoarsening import OriginShares, cumulative_weights, draw_blocks
+from synth.block_sampling import OriginShares, cumulative_weights, draw_blocks
 from synth.plan import Domains
 from synth.randomness import RunKey
 
