@@ -9,7 +9,8 @@ UNFINISHED := $(VENV)/.unfinished
 # -qq: errors only. The versions are fixed by the lock file, so pip has nothing else to tell.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 SBOM := pipelines/sbom.cdx.json
-LIBRARY := pipelines/views/maps/vendor/LICENSES-bundled.txt
+MAPS := pipelines/views/maps
+LIBRARY := $(MAPS)/vendor/map.js
 PEERS := out/peers/bin/python
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -29,7 +30,7 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 	@$(BIN)/odsynth demo
 
 # The tests of a file go to one process: what they share, as a browser or a service, is started once.
-test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
+test: lint  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
@@ -38,11 +39,12 @@ check: lint  ## Set up, then run checks and quick tests of every room: a minute 
 deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep
 
-lint: $(STAMP)  ## Set up, then check style, formatting, import rules and types
+lint: $(STAMP) $(LIBRARY)  ## Set up, then check style, formatting, import rules and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/mypy
+	@if test -d $(MAPS)/node_modules; then cd $(MAPS) && node_modules/.bin/eslint js && node_modules/.bin/tsc; fi
 
 # Needs Coq, and nothing of Python: docs/proofs/README.md names the packages.
 proofs:  ## Check the machine-read proofs of the guarantee, with Coq (docs/proofs)
@@ -66,9 +68,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
 
-library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS), with npm
+library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS) and build their program, with npm
 
-$(LIBRARY): pipelines/views/maps/package-lock.json
+$(LIBRARY): $(MAPS)/package-lock.json $(wildcard $(MAPS)/js/*.js)
 	@$(PYTHON) building/library.py && touch -c $@
 
 # What only the site needs, beside what requirements.lock has, is installed when the site is first built.
@@ -134,5 +136,5 @@ lock: $(STAMP)  ## Write requirements.lock and the two beside it anew from pypro
 		$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock) pyproject.toml
 
 clean:  ## Remove the environment, caches and builds; keeps out/
-	@rm -rf $(VENV) $(dir $(LIBRARY)) $(SBOM) docs/site/reference/generated build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(dir $(LIBRARY)) $(MAPS)/node_modules $(SBOM) docs/site/reference/generated build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find synth geo_data pipelines tests benchmarks examples notebooks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -93,7 +93,7 @@ def parts_of_the_map() -> Iterator[tuple[str, str, str, str]]:
     """Yield name, version, licence and integrity of each package of the library that draws maps."""
     packages = json.loads((MAPS / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     for path, package in packages.items():
-        if path:
+        if path and not package.get("dev"):
             name = path.rpartition("node_modules/")[2]
             yield name, package["version"], package.get("license", "not named"), package["integrity"]
 

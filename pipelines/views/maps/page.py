@@ -31,25 +31,6 @@ PARTS = "map"
 """The folder beside the page of a site's map, as the page names it."""
 
 _HERE = files("pipelines.views.maps")
-# One module in the end: each file uses the names of those before it.
-_SCRIPTS = (
-    *(
-        "dom",
-        "data",
-        "places",
-        "later",
-        "flows",
-        "scale",
-        "charts",
-        "labels",
-        "clusters",
-        "circles",
-        "mapview",
-        "selection",
-        "draws",
-    ),
-    *("geojson", "panel", "search", "tools", "address", "download", "compare", "main"),
-)
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
 _ALONE = "This file holds all of its data and asks for nothing from anywhere."
@@ -242,7 +223,7 @@ def _page(
     """Return the page; with `names` of the parts beside it, and name and size of the map in one file."""
     library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
     library_script = _without_addresses(library["maplibre-gl.js"])
-    script = "\n" + "\n".join(_text(f"js/{name}.js") for name in _SCRIPTS)
+    script = "\n" + _library("map.js")
     library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
     title = html.escape(release.certificate.release.name)
     return Template(_text("page.html")).substitute(

@@ -1,9 +1,13 @@
 // What the reader sees, in the address after "#": a link shows it again, Back and Undo return to it.
 
+import { EVERYBODY } from "./data.js";
+import { UNITS } from "./scale.js";
+import { partKey, partOfKey, selectionOf } from "./selection.js";
+
 /** The words of a state. They are of the release, not of the page's colours. */
-function addressOf({ side, level, column, density, unit, selection, other }, camera) {
+export function addressOf({ side, level, column, density, unit, selection, other }, camera) {
   const words = new URLSearchParams({ level: level.id, side, count: column, unit: unit.id });
-  if (density !== null) words.set("density", density ? 1 : 0);
+  if (density !== null) words.set("density", density ? "1" : "0");
   for (const part of selection?.parts ?? []) words.append("chosen", partKey(part));
   for (const part of other?.parts ?? []) words.append("beside", partKey(part));
   if (camera) words.set("view", camera);
@@ -11,7 +15,7 @@ function addressOf({ side, level, column, density, unit, selection, other }, cam
 }
 
 /** Whether an address says anything that data with fewer levels do not know. */
-function needsMore(data, address) {
+export function needsMore(data, address) {
   const words = new URLSearchParams(address.replace(/^#/, ""));
   const asked = [...words.getAll("chosen"), ...words.getAll("beside")].map((key) => key.slice(0, key.indexOf(":")));
   const later = data.meta.later.map(({ id }) => id);
@@ -19,7 +23,7 @@ function needsMore(data, address) {
 }
 
 /** What an address says, as far as this map knows it; null where it says nothing of a map. */
-function readAddress(data, address) {
+export function readAddress(data, address) {
   const words = new URLSearchParams(address.replace(/^#/, ""));
   const level = data.levels.find(({ id }) => id === words.get("level"));
   if (!level) return null;

@@ -1,5 +1,10 @@
 // Rose diagram and histogram, as SVG; the table beside them says the same in numbers.
 
+import { tableRow, text } from "./dom.js";
+import { DIRECTIONS, DISTANCES } from "./flows.js";
+import { RADIANS } from "./places.js";
+import { numberWith, oneDecimal, share } from "./scale.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function svg(name, attributes, ...children) {
@@ -29,7 +34,7 @@ function sector(direction, inner, outer) {
 }
 
 /** The rose diagram: a sector's area is its share of the jobs, its colours are distances. */
-function drawRose(host, found) {
+export function drawRose(host, found) {
   const radius = 80;
   const sums = found.rose.map((jobs) => jobs.reduce((a, b) => a + b, 0));
   const largest = Math.max(...sums, 1);
@@ -57,7 +62,7 @@ function drawRose(host, found) {
 }
 
 /** Jobs by distance, one bar a class; its colours are the legend of the rose diagram. */
-function drawDistances(host, found, unit, ends) {
+export function drawDistances(host, found, unit, ends) {
   const largest = Math.max(...found.classes, 1);
   host.replaceChildren(
     ...Array.from(found.classes, (jobs, i) => bar(distanceWords(i, unit), jobs, largest, found.placed, `distance-${i}`, ends?.[i])),
@@ -65,7 +70,7 @@ function drawDistances(host, found, unit, ends) {
 }
 
 /** A number as a bar: as long as it is beside the largest, with its share of all, and the interval of that if it has one. */
-function bar(words, jobs, largest, all, className, ends = null) {
+export function bar(words, jobs, largest, all, className, ends = null) {
   const row = document.createElement("div");
   row.className = "bar";
   const drawn = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -75,7 +80,7 @@ function bar(words, jobs, largest, all, className, ends = null) {
 }
 
 /** The numbers of both charts, with their intervals where these are known. */
-function fillRoseTable(table, found, unit, ends) {
+export function fillRoseTable(table, found, unit, ends) {
   const head = ["Direction", ...Array.from(found.classes, (_, i) => distanceWords(i, unit))];
   const rows = found.rose.map((jobs, i) => {
     const row = tableRow("td", [DIRECTIONS[i], ...Array.from(jobs, () => "")]);

@@ -1,6 +1,8 @@
 // Areas without shapes, as circles. Of features the map's library makes objects, in the page and in its workers: a gigabyte
 // for 160,000 blocks. These circles are drawn from arrays, as a layer of their own.
 
+import { onSquare, placeOf } from "./places.js";
+
 const VERTEX = `#version 300 es
   uniform mat4 u_matrix; // from places to the screen
   uniform vec2 u_pixel; // of the screen
@@ -45,7 +47,7 @@ const SMALLEST = 1.5; // pixels, the radius of an area without any
 const partsOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 /** A layer of the map. */
-class Circles {
+export class Circles {
   id = "circle";
   type = "custom";
   units = new Uint32Array(0); // of the circles

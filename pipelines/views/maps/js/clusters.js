@@ -1,7 +1,9 @@
 // Many flows as fewer lines: ends that are near each other on the screen are one.
 
+import { onSquare, placeOf } from "./places.js";
+
 const NEAR = 72; // pixels: cells of a grid over the map
-const MOST_TOGETHER = 300; // lines
+export const MOST_TOGETHER = 300; // lines
 
 /**
  * `Flows` between cells of a grid, largest first: {flows: [{home, work, jobs, n: how many they are}], whose ends are numbers of cells,
@@ -10,7 +12,7 @@ const MOST_TOGETHER = 300; // lines
  * A cell is {place: the middle of its ends, weighted by their jobs, unit: the one with most, n: how many}. External zones
  * are cells of their own.
  */
-function clusteredFlows(flows, level, zoom) {
+export function clusteredFlows(flows, level, zoom) {
   const size = NEAR / (512 * 2 ** zoom); // of a cell; the world is 1 wide
   const units = level.codes.length;
   const [numbers, cellOf, jobsOf] = [new Map(), new Int32Array(units).fill(-1), new Float64Array(units)];

@@ -1,10 +1,21 @@
 // Two choices side by side, and this release beside another: the data of another map's file.
 
+import { EVERYBODY, readData } from "./data.js";
+import { byId, tableRow, text } from "./dom.js";
+import { added, balanceDraws, commuteDraws, less, partnerDraws, shareDraws } from "./draws.js";
+import { balanceOf, commutes, mapped, sumsOf } from "./flows.js";
+import { FileError } from "./geojson.js";
+import { TOP, areaButton, noIntervals } from "./panel.js";
+import { areaName, capital } from "./places.js";
+import { bracketed, oneDecimal, percent, whole } from "./scale.js";
+import { isNoise, partKey, partOfKey, selectionName, selectionOf } from "./selection.js";
+
 /** What is said of a choice, or of the whole region: numbers, and where draws tell what they are in each. */
 function factsOf(data, selection, column) {
   const whole_ = selection ?? wholeRegion(data);
   const balance = balanceOf(data, whole_, column);
   const { come, stay, live, leave } = balanceDraws(data, whole_, column);
+  /** @returns {{words: string, value: number, draws: ArrayLike<number> | null, length?: boolean, exact?: boolean}} */
   const row = (words, value, draws, more = {}) => ({ words, value, draws, ...more });
   const flow = { flow: true };
   const lengths = ["work", "home"].flatMap((side) => {
@@ -32,7 +43,7 @@ function factsOf(data, selection, column) {
 }
 
 /** All areas of the region, without external zones. */
-function wholeRegion(data) {
+export function wholeRegion(data) {
   const level = data.levels[0];
   const units = Array.from(level.codes.keys()).filter((unit) => !level.externalZones.has(unit));
   data.region ??= selectionOf(data, units.map((unit) => ({ kind: "area", level, unit })));
@@ -40,7 +51,7 @@ function wholeRegion(data) {
 }
 
 /** Two choices side by side, and the first less the second. */
-function showComparison(data, { side, column, selection, other, unit }) {
+export function showComparison(data, { side, column, selection, other, unit }) {
   byId("comparison").hidden = !other;
   if (!other) return;
   const facts = [selection, other].map((each) => factsOf(data, each, column));
@@ -87,7 +98,7 @@ function showComparison(data, { side, column, selection, other, unit }) {
 }
 
 /** The data of another map, from the text of its file. */
-async function readOtherMap(file) {
+export async function readOtherMap(file) {
   const page = new DOMParser().parseFromString(await file.text(), "text/html"); // which runs nothing of it
   if (page.querySelector("[data-address]")) {
     throw new FileError("most of its data lie beside it, on its site. Take “This map as one file” at the end of the page there.");
@@ -116,7 +127,7 @@ function sameChoice(data, other, selection) {
  * areas that are not here, intervals, known: whether draws tell of the values here}, or {problem: words}. `own` are the values
  * in each draw, where they are known.
  */
-function differencesOf(data, other, { side, selection, level, column }, values, own) {
+export function differencesOf(data, other, { side, selection, level, column }, values, own) {
   const theirs = other.levels.find(({ id }) => id === level.id);
   if (!theirs) return { problem: `It has no level “${level.one}”.` };
   if (!(column in other.counts)) return { problem: "It does not count these jobs." };
@@ -161,7 +172,7 @@ function withSign(value, format) {
 const signed = (value) => withSign(value, whole.format);
 
 /** This release beside another: totals, and where they differ most. */
-function showOther(data, other, differences, values, state, choose) {
+export function showOther(data, other, differences, values, state, choose) {
   byId("other").hidden = !other;
   if (!other) return;
   const { level } = state;
@@ -177,7 +188,7 @@ function showOther(data, other, differences, values, state, choose) {
     tableRow("th", [capital(level.one), "Here", "There", "Difference"]),
     ...shown.map((unit) => {
       const row = tableRow("td", ["", whole.format(values[unit]), whole.format(others[unit]), signed(by[unit])]);
-      row.firstChild.append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
+      row.cells[0].append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
       intervals?.of(unit).forEach((ends, at) =>
         row.children[1 + at].append(text("span", ends.map(at === 2 ? signed : whole.format).join(" to "), "code")),
       );

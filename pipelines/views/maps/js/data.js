@@ -1,15 +1,20 @@
 // What the page's data elements hold, as typed arrays. Compressed by gzip, and written as base64 because an HTML file
 // is text; of a map on a site what is large lies in files beside the page. The browser itself undoes both.
 
+import { byId } from "./dom.js";
+import { Draws } from "./draws.js";
+
+export const EVERYBODY = "S000"; // the column that counts all jobs
+
 const PIECE = 1 << 20; // characters at once: a multiple of 4, as base64 goes
 
 /** Why a file beside the page is not there whole; the message is for the reader. */
-class FetchError extends Error {}
+export class FetchError extends Error {}
 
 /** How many bytes an element holds, or the file that it names. */
-const sizeOf = (element) => Number(element.dataset.bytes ?? Math.floor((element.textContent.length * 3) / 4));
-const wholeSize = () => sizeOf(byId("whole-arrays")) + sizeOf(byId("whole-texts"));
-const isBeside = (element) => "address" in element.dataset;
+export const sizeOf = (element) => Number(element.dataset.bytes ?? Math.floor((element.textContent.length * 3) / 4));
+export const wholeSize = () => sizeOf(byId("whole-arrays")) + sizeOf(byId("whole-texts"));
+export const isBeside = (element) => "address" in element.dataset;
 
 /** The bytes in an element, piece by piece. */
 function bytesIn(text, pause) {
@@ -56,7 +61,7 @@ class Patience extends AbortController {
 }
 
 /** What an element holds, unpacked; `tell` hears how many of its bytes have been read. */
-async function unpack(page, id, tell) {
+export async function unpack(page, id, tell) {
   const element = page.getElementById(id);
   let read = 0;
   const heard = new TransformStream({
@@ -87,12 +92,12 @@ async function unpack(page, id, tell) {
   throw new FetchError(read < all ? `${megabytes(read, all)} came` : "what came is not what the page names");
 }
 
-const megabytes = (n, of) => `${(n / 1e6).toFixed(1)} of ${(of / 1e6).toFixed(1)} MB`;
+export const megabytes = (n, of) => `${(n / 1e6).toFixed(1)} of ${(of / 1e6).toFixed(1)} MB`;
 
 const readTexts = async (page, id, tell) => JSON.parse(new TextDecoder().decode(await unpack(page, id, tell)));
 
 /** Water and roads; nothing where the page has none. */
-const readBackdrop = async () => (byId("backdrop-shapes") ? readTexts(document, "backdrop-shapes") : {});
+export const readBackdrop = async () => (byId("backdrop-shapes") ? readTexts(document, "backdrop-shapes") : {});
 
 /** The arrays of a data element, by name. */
 function arraysOf(packed, where) {
@@ -109,7 +114,7 @@ const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Arra
  * `whole` asks for all of them, and `tell` hears how many bytes of these have been read. Draws of this page that are large
  * come later (`setDraws`).
  */
-async function readData(page = document, whole = false, tell = null) {
+export async function readData(page = document, whole = false, tell = null) {
   const prefix = whole && page.getElementById("whole-meta") ? "whole-" : "";
   const element = (name) => page.getElementById(prefix + name);
   const meta = JSON.parse(element("meta").textContent);
@@ -172,7 +177,7 @@ async function readData(page = document, whole = false, tell = null) {
 }
 
 /** Draws of fewer levels are draws of more. */
-function setDraws(data, packed) {
+export function setDraws(data, packed) {
   data.packedDraws = packed;
   data.draws = new Draws(data.levels, data.meta.draws, arraysOf(packed, data.meta.draws.arrays));
 }

@@ -1,7 +1,13 @@
 // What is seen, as files: tables, shapes and a picture. Each says that it is synthetic, and of which release.
 
+import { byId } from "./dom.js";
+import { flowIntervals } from "./draws.js";
+import { NOTE, pointFeature } from "./mapview.js";
+import { colour } from "./scale.js";
+import { isArea, partKey, partName } from "./selection.js";
+
 /** What every file says of itself. */
-function sourceOf(data, { selection, column }, other = null) {
+export function sourceOf(data, { selection, column }, other = null) {
   const { name, version, certificate_sha256 } = data.meta.release;
   return {
     synthetic: NOTE,
@@ -35,7 +41,7 @@ function endsOf({ intervals, compared }, units) {
 }
 
 /** A row for each area of the level: code, name, numbers, and their intervals where they have any. */
-function areaRows(state, shown) {
+export function areaRows(state, shown) {
   const { level } = state;
   const columns = Object.entries(columnsOf(state, shown));
   const ends = Object.entries(endsOf(shown, Array.from(level.codes.keys())));
@@ -50,17 +56,17 @@ function areaRows(state, shown) {
   });
 }
 
-const FLOW_COLUMNS = ["home_code", "home_name", "work_code", "work_name", "jobs", "low", "high"];
+export const FLOW_COLUMNS = ["home_code", "home_name", "work_code", "work_name", "jobs", "low", "high"];
 
 /** Intervals of flows, in their order: between units of the level, or of which one end is the selection; null where unknown. */
-function endsOfFlows(data, { level, selection, column }, { intervals }, flows) {
+export function endsOfFlows(data, { level, selection, column }, { intervals }, flows) {
   if (!selection) return flowIntervals(data, level, column, flows);
   const { values, come = values, leave = values } = intervals;
   return come ? flows.map(({ home, work }) => (work === null ? come(home) : leave(work))) : null;
 }
 
 /** A row for each line that is drawn; without its interval where that is not known. */
-function flowRows({ level, selection }, flows, ends) {
+export function flowRows({ level, selection }, flows, ends) {
   const end = (word, unit) =>
     unit === null
       ? { [`${word}_code`]: "", [`${word}_name`]: `chosen: ${selection.parts.map(partName).join("; ")}` }
@@ -75,7 +81,7 @@ function flowRows({ level, selection }, flows, ends) {
 }
 
 /** CSV as RFC 4180 has it; the columns of `source` come last and are the same in every row. */
-function csvOf(rows, source, columns = Object.keys(rows[0])) {
+export function csvOf(rows, source, columns = Object.keys(rows[0])) {
   const quoted = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
   const names = [...columns, ...Object.keys(source)];
   const tail = Object.values(source).map(quoted).join(",");
@@ -84,7 +90,7 @@ function csvOf(rows, source, columns = Object.keys(rows[0])) {
 }
 
 /** The areas of the level with their numbers, those without a shape as points; what all share is in `odsynth`. */
-function geojsonOf(state, shown, source) {
+export function geojsonOf(state, shown, source) {
   const { level } = state;
   const shapes = new Map(level.shapes?.features.map(({ id, geometry }) => [id, geometry]));
   const features = areaRows(state, shown).flatMap((properties, id) => {
@@ -95,7 +101,7 @@ function geojsonOf(state, shown, source) {
 }
 
 /** The map as it is drawn, with its legend above and what it is of below. */
-function pictureOf(map, source, attribution) {
+export function pictureOf(map, source, attribution) {
   map.redraw();
   const drawn = map.getCanvas();
   const scale = drawn.width / map.getContainer().clientWidth;
@@ -112,7 +118,8 @@ function pictureOf(map, source, attribution) {
   const notes = [NOTE, source.release, source.version, `certificate SHA-256 ${source.certificate_sha256}`];
   if (attribution) notes.push(attribution);
   const rows = [[]];
-  for (const group of [titles.map((words) => ({ words })), pieces, notes.map((words) => ({ words }))]) {
+  const plain = (lines) => lines.map((words) => ({ words, fill: null }));
+  for (const group of [plain(titles), pieces, plain(notes)]) {
     let x = margin;
     for (const piece of group) {
       const width = context.measureText(piece.words).width + (piece.fill ? 22 : 0) * scale;
@@ -149,7 +156,7 @@ function pictureOf(map, source, attribution) {
 }
 
 /** Have the browser save a file that the page made. */
-function save(name, content, type) {
+export function save(name, content, type) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([content], { type }));
   link.download = name;

@@ -2,9 +2,16 @@
 // draw; its interval goes between two of these values, in their order. Jobs by place of work are public totals, which all
 // draws have: their intervals would be single numbers.
 
-class Draws {
+import { DIRECTIONS, DISTANCES, MEDIAN_STEP_KM, directionOf, distanceOf, kmOfRows, orderBy, stepOf } from "./flows.js";
+import { distanceKm, rangeOf } from "./places.js";
+import { Selection } from "./selection.js";
+
+export class Draws {
   constructor(levels, { n, low, high, tables }, array) {
-    Object.assign(this, { levels, n, low, high });
+    this.levels = levels;
+    this.n = n;
+    this.low = low;
+    this.high = high;
     const levelOf = (id) => levels.find((level) => level.id === id) ?? null;
     this.tables = tables.map((table, at) => {
       const [home, counts, work] = [array(`home:${at}`), array(`counts:${at}`), new Uint32Array(array(`home:${at}`).length)];
@@ -45,15 +52,15 @@ class Draws {
 }
 
 /** Number by number of two lists. */
-const added = (a, b) => a.map((value, at) => value + b[at]);
+export const added = (a, b) => a.map((value, at) => value + b[at]);
 /** As many as both have. */
-const less = (a, b) => Float64Array.from({ length: Math.min(a.length, b.length) }, (_, at) => a[at] - b[at]);
+export const less = (a, b) => Float64Array.from({ length: Math.min(a.length, b.length) }, (_, at) => a[at] - b[at]);
 const quotients = (a, b) => a.map((value, at) => (b[at] ? value / b[at] : 0));
 /** The unit of a coarser level, or the same, that each unit of a level is in. */
 const unitsIn = (level, coarser) => Int32Array.from(level.starts, (start) => coarser.unitOf[start]);
 
 /** In each draw: who comes to a selection, stays, leaves, lives in it, and all of them; null where draws do not tell. */
-function balanceDraws(data, selection, column) {
+export function balanceDraws(data, selection, column) {
   const { draws } = data;
   const none = { come: null, stay: null, leave: null, live: null, all: null };
   if (!draws) return none;
@@ -76,7 +83,7 @@ function balanceDraws(data, selection, column) {
  * What the map colours in each draw, by unit of a level: {values: lists by unit}, with side "both" {come, leave} of them too;
  * {} where draws do not tell.
  */
-function partnerDraws(data, side, selection, level, column) {
+export function partnerDraws(data, side, selection, level, column) {
   const { draws } = data;
   if (!draws || (!selection && side === "work")) return {};
   const [homes, works] = {
@@ -102,7 +109,7 @@ function partnerDraws(data, side, selection, level, column) {
 }
 
 /** Intervals of those of an external zone, a unit of the coarsest level, who are in the totals of a state: unit -> ends or null. */
-function zoneIntervals(data, { side, selection, column }) {
+export function zoneIntervals(data, { side, selection, column }) {
   const [level] = data.levels;
   const residents = partnerDraws(data, "home", null, level, column).values;
   const { over } = selection ? selection.cover(level) : {};
@@ -113,7 +120,7 @@ function zoneIntervals(data, { side, selection, column }) {
 }
 
 /** Intervals of flows between units of a level, in their order; null where draws do not tell. */
-function flowIntervals(data, level, column, flows) {
+export function flowIntervals(data, level, column, flows) {
   const table = data.draws?.table(column, [level], [level]);
   if (!table) return null;
   const units = unitsIn(table.homes, level);
@@ -123,7 +130,7 @@ function flowIntervals(data, level, column, flows) {
 }
 
 /** Shares of the residents, or commuters, of a selection in each draw, by column; of workers they are exact. */
-function shareDraws(data, side, selection) {
+export function shareDraws(data, side, selection) {
   const { draws } = data;
   if (!draws || !selection || side === "work") return {};
   const found = {};
@@ -145,7 +152,7 @@ const SAME_PLACE = DIRECTIONS.length; // instead of a direction: home and work i
 const ONE_CENTROID = SAME_PLACE + 1;
 
 /** The table of flows from which distances of a selection are; null where draws do not tell. */
-function commuteTable({ draws, levels }, side, selection, column) {
+export function commuteTable({ draws, levels }, side, selection, column) {
   const own = selection ? [selection] : [];
   const [home, work] = { work: [[], own], home: [own, []], both: [own, own] }[side];
   return draws?.table(column, home, [levels[0], ...work]) ?? null; // of homes and workplaces
@@ -156,7 +163,7 @@ function commuteTable({ draws, levels }, side, selection, column) {
  * which jobs are as the released ones, jobs: those with a distance, mean, median (km), classes: shares by distance, rose:
  * jobs by direction and distance, inOne, sameCentroid: jobs without a direction}. Null where draws do not tell.
  */
-function commuteDraws(data, side, selection, column, kmPerUnit) {
+export function commuteDraws(data, side, selection, column, kmPerUnit) {
   if (selection || !data.draws) return commuteDrawsOf(data, side, selection, column, kmPerUnit);
   const [known, key] = [(data.draws.ofRegion ??= new Map()), [side, column, kmPerUnit].join()];
   if (!known.has(key)) known.set(key, commuteDrawsOf(data, side, null, column, kmPerUnit));

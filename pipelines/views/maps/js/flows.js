@@ -4,6 +4,8 @@
 // `side` says what the reader picks: "work" (where do its workers live?), "home" (where do its people work?) or, of a
 // selection, "both". A selection is a `Selection`, or null for the whole region.
 
+import { bearing, distanceKm, rangeOf } from "./places.js";
+
 /** Call visit(row) for each row of a selection. */
 function eachRow(data, side, selection, visit) {
   if (side === "work" || !selection) {
@@ -20,7 +22,7 @@ function eachRow(data, side, selection, visit) {
 }
 
 /** Jobs of a selection: whose workers come from elsewhere, who live and work in it, who leave it for work. */
-function balanceOf(data, selection, column) {
+export function balanceOf(data, selection, column) {
   const count = data.counts[column];
   const { has } = selection;
   const { home, work } = data;
@@ -35,7 +37,7 @@ function balanceOf(data, selection, column) {
 }
 
 /** All jobs of a selection, by column. */
-function sumsOf(data, side, selection) {
+export function sumsOf(data, side, selection) {
   const sums = Object.entries(data.counts).map(([id, count]) => {
     let sum = 0;
     eachRow(data, side, selection, (row) => (sum += count[row]));
@@ -45,7 +47,7 @@ function sumsOf(data, side, selection) {
 }
 
 /** Jobs between a selection and each unit of a level beyond it, who stays left out: {come: from there, leave: there}. */
-function partnersOf(data, selection, level, column) {
+export function partnersOf(data, selection, level, column) {
   const count = data.counts[column];
   const [come, leave] = [new Float64Array(level.codes.length), new Float64Array(level.codes.length)];
   eachRow(data, "both", selection, (row) => {
@@ -57,7 +59,7 @@ function partnersOf(data, selection, level, column) {
 }
 
 /** Jobs of a selection by unit of a level: by place "work" where they are, by place "home" where workers live. */
-function totalsOf(data, place, level, column, side = "work", selection = null) {
+export function totalsOf(data, place, level, column, side = "work", selection = null) {
   const count = data.counts[column];
   const units = place === "work" ? data.work : data.home;
   const sums = new Float64Array(level.codes.length);
@@ -66,7 +68,7 @@ function totalsOf(data, place, level, column, side = "work", selection = null) {
 }
 
 /** What the map colours: the selection's partners, or without one every area that could be picked. */
-function mapped(data, side, selection, level, column) {
+export function mapped(data, side, selection, level, column) {
   if (side === "both") {
     const { come, leave } = partnersOf(data, selection, level, column);
     return come.map((jobs, unit) => jobs + leave[unit]);
@@ -76,7 +78,7 @@ function mapped(data, side, selection, level, column) {
 }
 
 /** The places of whole numbers in their order, the smallest first; by counting, which is quicker than by comparing. */
-function orderBy(numbers) {
+export function orderBy(numbers) {
   const next = new Uint32Array(numbers.reduce((most, n) => Math.max(most, n), 0) + 2); // place of the next of each number
   for (const n of numbers) next[n + 1]++;
   for (let n = 1; n < next.length; n++) next[n] += next[n - 1];
@@ -89,7 +91,9 @@ function orderBy(numbers) {
 class Flows {
   /** Typed arrays as long as each other; an end is -1 where it is the selection's. */
   constructor(home, work, jobs) {
-    Object.assign(this, { home, work, jobs });
+    this.home = home;
+    this.work = work;
+    this.jobs = jobs;
   }
 
   static sorted(home, work, jobs) {
@@ -118,7 +122,7 @@ class Flows {
 
   /** The strongest of them. */
   first(n) {
-    return new Flows(...[this.home, this.work, this.jobs].map((values) => values.subarray(0, n)));
+    return new Flows(this.home.subarray(0, n), this.work.subarray(0, n), this.jobs.subarray(0, n));
   }
 
   /** Those with so many jobs or more. */
@@ -134,7 +138,7 @@ class Flows {
  * With a selection its own end may be of another level than the areas at the other ends. Jobs whose other
  * end is an area that overlaps the selection are inside; without a selection, those with both ends in one area.
  */
-function flowsOf(data, side, selection, level, column) {
+export function flowsOf(data, side, selection, level, column) {
   return selection ? selectedFlows(data, side, selection, level, column) : allFlows(data, level, column);
 }
 
@@ -183,21 +187,21 @@ function allFlows(data, level, column) {
   return { flows: Flows.sorted(...[homes, works, jobs].map((values) => values.subarray(0, found))), inside };
 }
 
-const DIRECTIONS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
-const DISTANCES = [5, 10, 20, 50]; // upper ends of the classes but the last, in the reader's unit
-const MEDIAN_STEP_KM = 0.01;
+export const DIRECTIONS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
+export const DISTANCES = [5, 10, 20, 50]; // upper ends of the classes but the last, in the reader's unit
+export const MEDIAN_STEP_KM = 0.01;
 const FARTHEST_KM = 20_040; // half way round the earth
-const stepOf = (km) => Math.round(km / MEDIAN_STEP_KM);
+export const stepOf = (km) => Math.round(km / MEDIAN_STEP_KM);
 /** Which of the classes between bounds a distance is in. */
-function distanceOf(km, bounds) {
+export function distanceOf(km, bounds) {
   const found = bounds.findIndex((bound) => km < bound);
   return found < 0 ? bounds.length : found;
 }
 /** Which of the directions place 2 is in. */
-const directionOf = (...places) => Math.round(bearing(...places) / 45) % DIRECTIONS.length;
+export const directionOf = (...places) => Math.round(bearing(...places) / 45) % DIRECTIONS.length;
 
 /** The distance of each row in km; NaN from external zones, which have no place. Made once: it takes the longest. */
-function kmOfRows(data) {
+export function kmOfRows(data) {
   const { latitude, longitude } = data.finest;
   if (data.km) return data.km;
   data.km = new Float32Array(data.home.length);
@@ -216,7 +220,7 @@ function kmOfRows(data) {
  * classes: jobs by distance, rose: jobs by direction and distance, noDirection: jobs whose ends are at one centroid, inOne: those
  * of them whose ends are in one area}.
  */
-function commutes(data, side, selection, column, kmPerUnit) {
+export function commutes(data, side, selection, column, kmPerUnit) {
   const { latitude, longitude } = data.finest;
   const count = data.counts[column];
   const far = kmOfRows(data);

@@ -1,9 +1,12 @@
 // A file of polygons that a reader opens: GeoJSON, of which only the outlines are used. It stays in the browser.
 
+import { extentOf } from "./places.js";
+import { unitsInside } from "./selection.js";
+
 const MOST_BYTES = 20_000_000;
 
 /** A file that is not what it should be; the message names the rule. */
-class FileError extends Error {}
+export class FileError extends Error {}
 
 /**
  * The rings of all polygons of a GeoJSON text.
@@ -47,7 +50,7 @@ function ringsOfGeojson(words, middle) {
 }
 
 /** The part of a selection that a file stands for. */
-async function partOfFile(data, file) {
+export async function partOfFile(data, file) {
   if (file.size > MOST_BYTES) throw new FileError("it is larger than 20 MB. Simplify its outlines.");
   const [[west], [east]] = extentOf(data);
   const rings = ringsOfGeojson(await file.text(), (west + east) / 2);

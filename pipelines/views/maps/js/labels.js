@@ -1,5 +1,8 @@
 // Names on the map, for orientation: of counties and towns, as far as the release has them.
 
+import { EVERYBODY } from "./data.js";
+import { placeOf } from "./places.js";
+
 const MOST_LABELS = 400; // areas of a level; of more, names would be of no use
 
 /** A name without what stands behind it: "Warwick" of "Warwick city (Kent, RI)". */
@@ -7,7 +10,7 @@ const shortName = (name) =>
   name.replace(/ \(.*\)$/, "").replace(/, [A-Z]{2}$/, "").replace(/ (city|town|village|borough|CDP)$/, "");
 
 /** Points with names: of levels below the coarsest and of layers that cut across them, the largest first. */
-function labelFeatures(data) {
+export function labelFeatures(data) {
   const labels = new Map();
   const add = (level, unitOf, places) => {
     if (!level.names.length || level.codes.length - level.externalZones.size > MOST_LABELS) return;

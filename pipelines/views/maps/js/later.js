@@ -1,7 +1,11 @@
 // What the page does not begin with: read when the reader first wants it, with a bar that shows how far that is. What could
 // not be fetched whole is not there at all; the page says so, and tries again when the reader asks.
 
-class Later {
+import { FetchError, megabytes } from "./data.js";
+import { byId, text } from "./dom.js";
+import { capital } from "./places.js";
+
+export class Later {
   #what;
   #all;
   #read;

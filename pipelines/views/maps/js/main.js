@@ -1,8 +1,51 @@
 // What the reader has chosen, and everything that follows from it.
 
+import { addressOf, needsMore, readAddress } from "./address.js";
+import { MOST_TOGETHER, clusteredFlows } from "./clusters.js";
+import { differencesOf, readOtherMap, showComparison, showOther, wholeRegion } from "./compare.js";
+import { EVERYBODY, isBeside, readBackdrop, readData, setDraws, sizeOf, unpack, wholeSize } from "./data.js";
+import { byId, text, wantsMore } from "./dom.js";
+import {
+  FLOW_COLUMNS,
+  areaRows,
+  csvOf,
+  endsOfFlows,
+  flowRows,
+  geojsonOf,
+  pictureOf,
+  save,
+  sourceOf,
+} from "./download.js";
+import { balanceDraws, commuteDraws, partnerDraws, shareDraws, zoneIntervals } from "./draws.js";
+import { balanceOf, commutes, flowsOf, mapped, partnersOf, sumsOf, totalsOf } from "./flows.js";
+import { FileError } from "./geojson.js";
+import { Later } from "./later.js";
+import { MapView } from "./mapview.js";
+import {
+  countedWords,
+  fillChoices,
+  fillWarning,
+  showBalance,
+  showCommutes,
+  showCounted,
+  showExternalZones,
+  showFlowLegend,
+  showFlowWords,
+  showLegend,
+  showNoise,
+  showProfile,
+  showSides,
+  showSummary,
+  showTop,
+} from "./panel.js";
+import { areaCode, areaName, capital } from "./places.js";
+import { UNITS, bracketed, classBreaks, differenceBreaks, fromSlider, isUneven, toSlider, whole } from "./scale.js";
+import { SearchField } from "./search.js";
+import { partKey, partOfKey, selectionCode, selectionName, selectionOf } from "./selection.js";
+import { Tools } from "./tools.js";
+
 const MOST_LINES = 1000; // more are drawn as fewer
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
-const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
 let data = await readData();
 const backdrop = await readBackdrop();
@@ -14,8 +57,7 @@ function firstLevel() {
   return (sound.length ? sound : data.levels).reduce((best, level) => (off(level) < off(best) ? level : best));
 }
 
-const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: null, unit: UNITS.km, selection: null };
-state.other = null; // a choice that is set beside the one that is looked at
+const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: null, unit: UNITS.km, selection: null, other: null }; // the other is set beside it
 let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
 let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
@@ -135,9 +177,12 @@ async function follow(address) {
   return true;
 }
 
+/** @returns {HTMLInputElement} */
+const sideButton = (side) => document.querySelector(`input[name=side][value=${side}]`);
+
 function setSide(side) {
   state.side = side;
-  document.querySelector(`input[name=side][value=${side}]`).checked = true;
+  sideButton(side).checked = true;
 }
 
 function counted(box) {
@@ -176,7 +221,7 @@ const tell = {
     const { level, selection } = state;
     const { cells } = shown;
     const end = (word, unit) => {
-      const own = unit == null;
+      const own = unit === null || unit === undefined;
       if (!own && cells) {
         const { unit: largest, n: all } = cells[unit];
         return text("div", `${word} ${areaName(level, largest)}${all > 1 ? ` and ${all - 1} near it` : ""}`);
@@ -226,8 +271,8 @@ function render() {
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
   const { values: own, ...ways } = partners;
   const endsBy = ([name, lists]) => [name, (at) => data.draws.ends(lists[at])];
-  const intervals = Object.fromEntries(Object.entries(between || !own ? ways : { values: own }).map(endsBy));
-  shown = { values, intervals, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  const ends = Object.fromEntries(Object.entries(between || !own ? ways : { values: own }).map(endsBy));
+  shown = { values, intervals: ends, between, compared, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) {
@@ -310,9 +355,9 @@ function setTheme(theme) {
 }
 
 function listen() {
-  document.querySelectorAll("input[name=side]").forEach((radio) =>
-    radio.addEventListener("change", () => {
-      state.side = radio.value;
+  ["work", "home", "both"].forEach((side) =>
+    sideButton(side).addEventListener("change", () => {
+      state.side = side;
       render();
     }),
   );
@@ -437,7 +482,7 @@ function listen() {
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && state.selection && !byId("warning").open) choose(null);
-    const writes = event.target.matches?.("input:not([type=radio], [type=checkbox], [type=range])");
+    const writes = /** @type {Element} */ (event.target).matches?.("input:not([type=radio], [type=checkbox], [type=range])");
     if (event.key === "z" && (event.ctrlKey || event.metaKey) && !writes && history.state?.steps) history.back();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
@@ -463,7 +508,7 @@ if (more || !(await follow(link))) {
 if (more) clearTimeout(waitingToKeep); // the link stays in the address until it is followed
 await view?.whenDrawn();
 // For whoever waits for the page: milliseconds from its opening until it is drawn, and answers.
-document.documentElement.dataset.ready = Math.round(performance.now());
+document.documentElement.dataset.ready = String(Math.round(performance.now()));
 if (more) await follow(link);
 if (intervals && !isBeside(byId("draws"))) openIntervals();
 else if (intervals) {

@@ -1,40 +1,24 @@
 // The map itself: MapLibre GL JS draws areas, flows and the selection; there is no background map, which would have
 // to be fetched.
 
+import { Circles } from "./circles.js";
+import { EVERYBODY } from "./data.js";
+import { byId, text } from "./dom.js";
+import { totalsOf } from "./flows.js";
+import { labelFeatures } from "./labels.js";
+import { RADIANS, areaName, extentOf, placeOf } from "./places.js";
+import { classOf, colour, differenceColour, largestInside, lineWidth, rampColours } from "./scale.js";
+
 const NOTHING = { type: "FeatureCollection", features: [] };
-const NOTE = "Synthetic workers, not real people";
+export const NOTE = "Synthetic workers, not real people";
 
 const READ = { willReadFrequently: true }; // not drawn by the graphics card, from which reading takes a while
 
-const placeOf = (level, unit) => [level.longitude[unit], level.latitude[unit]];
-
-function pointFeature(level, unit, properties = {}) {
+export function pointFeature(level, unit, properties = {}) {
   return { type: "Feature", id: unit, properties, geometry: { type: "Point", coordinates: placeOf(level, unit) } };
 }
 
 const hasShape = (level, unit) => level.shapes?.features.some(({ id }) => id === unit) ?? false;
-
-const emptyBox = () => [[Infinity, Infinity], [-Infinity, -Infinity]];
-
-/** Make a box of [west, south] and [east, north] hold the places of a geometry. */
-function addToBox(box, coordinates) {
-  if (typeof coordinates[0] !== "number") return coordinates.forEach((part) => addToBox(box, part));
-  const [x, y] = coordinates;
-  box[0] = [Math.min(box[0][0], x), Math.min(box[0][1], y)];
-  box[1] = [Math.max(box[1][0], x), Math.max(box[1][1], y)];
-}
-
-/** [[west, south], [east, north]] of everything that can be drawn. */
-function extentOf(data) {
-  const box = emptyBox();
-  const { finest } = data;
-  const drawn = data.levels.find((level) => level.shapes);
-  drawn?.shapes.features.forEach((feature) => addToBox(box, feature.geometry.coordinates));
-  // External zones are on a ring around the region.
-  const points = drawn ? finest.externalZones : finest.codes;
-  for (const unit of points.keys()) addToBox(box, placeOf(finest, unit));
-  return box;
-}
 
 /** External zones of a level as points on their ring, each with the side on which its name has room. */
 function zoneFeatures(data, level) {
@@ -54,7 +38,7 @@ function zoneFeatures(data, level) {
 /** A name as an image: fonts of the map's library would have to be fetched. */
 function nameImage(name, size = 24) {
   const canvas = document.createElement("canvas");
-  const context = canvas.getContext("2d", READ);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", READ));
   const font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
   context.font = font;
   [canvas.width, canvas.height] = [Math.ceil(context.measureText(name).width) + 12, 36];
@@ -88,7 +72,7 @@ function arrowOn(line, properties) {
 function arrowImage() {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [32, 32];
-  const context = canvas.getContext("2d", READ);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", READ));
   context.fill(new Path2D("M 16 2 L 29 29 L 16 23 L 3 29 Z"));
   return context.getImageData(0, 0, 32, 32);
 }
@@ -106,10 +90,11 @@ function attributions({ meta: { attribution } }) {
   return [NOTE, ...(attribution ? [text("span", attribution).innerHTML] : [])];
 }
 
-class MapView {
+export class MapView {
   /** `pick` is called with the unit and the event of a click, `tell` with what is under the pointer; it returns words. */
   constructor(data, backdrop, pick, tell) {
-    Object.assign(this, { data, backdrop });
+    this.data = data;
+    this.backdrop = backdrop;
     this.drawn = null; // the level whose areas are in the map
     this.noise = false; // whether the flows in it are
     this.tool = null; // what a click does instead of choosing an area
@@ -263,7 +248,7 @@ class MapView {
   /** Wait until everything that was shown is drawn. */
   whenDrawn() {
     return new Promise((done) => {
-      this.map.once("idle", () => done());
+      this.map.once("idle", done);
       this.map.triggerRepaint();
     });
   }
@@ -312,13 +297,14 @@ class MapView {
       map.getSource("zones").setData(zoneFeatures(this.data, level));
       this.drawn = level;
     }
-    Object.assign(this, { values, breaks, dense, differences });
+    this.areas = { values, breaks, dense, differences };
     this.paint();
   }
 
   /** Colours are states of the areas and not of their layer, which would need a while to change them. */
   #paintAreas() {
-    const { drawn, values, breaks, dense } = this;
+    const { drawn } = this;
+    const { values, breaks, dense, differences } = this.areas;
     const largest = Math.max(1, largestInside(drawn, values.map(Math.abs)));
     const [ramp, land] = [rampColours(breaks.length + 1), colour("land")];
     const known = new Map(); // reading a colour from the style sheet takes a while
@@ -328,7 +314,7 @@ class MapView {
       if (!known.has(key)) known.set(key, differenceColour(value, breaks));
       return known.get(key);
     };
-    const fillOf = this.differences ? differing : inClass;
+    const fillOf = differences ? differing : inClass;
     this.circles.paint((unit) => fillOf(values[unit]), (unit) => Math.sqrt(Math.abs(values[unit]) / largest), colour("border-strong"));
     for (const { id } of drawn.shapes?.features ?? []) {
       this.map.setFeatureState({ source: "areas", id }, { colour: fillOf(values[id]) });

@@ -1,10 +1,31 @@
 // The panel beside the map: what is chosen, in numbers. Its tables say what the map shows to whoever cannot see it.
 
-const TOP = 10;
-const EVERYBODY = "S000"; // the column that counts all jobs
+import { bar, drawDistances, drawRose, fillRoseTable } from "./charts.js";
+import { EVERYBODY } from "./data.js";
+import { byId, tableRow, text } from "./dom.js";
+import { commuteTable } from "./draws.js";
+import { areaName, capital, readable } from "./places.js";
+import {
+  bracketed,
+  classWords,
+  colour,
+  densityWords,
+  differenceColour,
+  differenceWords,
+  intervalWords,
+  lineWidth,
+  numberWith,
+  oneDecimal,
+  rampColours,
+  share,
+  twoDecimals,
+  whole,
+} from "./scale.js";
+import { countsWords, isNoise, selectionCode, selectionName } from "./selection.js";
 
+export const TOP = 10;
 /** Fill the lists from which a reader chooses. */
-function fillChoices(data) {
+export function fillChoices(data) {
   const levels = [...data.levels, ...data.meta.later].map((level) => new Option(capital(level.one) + (level.noise ? " (noise)" : ""), level.id));
   byId("level").append(...levels);
   for (const { attribute, columns } of data.meta.counts) {
@@ -36,7 +57,7 @@ function noiseWords({ many, noise }) {
   );
 }
 
-function fillWarning(data, level) {
+export function fillWarning(data, level) {
   const others = data.levels.filter(({ noise }) => !noise).map(({ many }) => many);
   byId("warning-title").textContent = `Flows between ${level.many} are noise`;
   byId("warning-words").textContent =
@@ -44,20 +65,20 @@ function fillWarning(data, level) {
 }
 
 /** While a level is noise, say so beside its numbers and in the legend. */
-function showNoise(level) {
+export function showNoise(level) {
   byId("noise").hidden = byId("legend-noise").hidden = !level.noise;
   byId("noise").textContent = level.noise ? `Flows between ${level.many} are noise. ${noiseWords(level)}` : "";
   byId("legend").classList.toggle("of-noise", Boolean(level.noise));
 }
 
 /** Who is counted, in words; nothing where it is everybody. */
-const countedWords = (data, column) => (column === EVERYBODY ? "" : `only: ${data.meanings[column]}`);
+export const countedWords = (data, column) => (column === EVERYBODY ? "" : `only: ${data.meanings[column]}`);
 
 /** Say beside every number who is counted: on paper there is no list to look at. */
-function showCounted(words) {
+export function showCounted(words) {
   document.querySelectorAll(".counted").forEach((element) => {
     element.textContent = capital(words);
-    element.hidden = !words;
+    /** @type {HTMLElement} */ (element).hidden = !words;
   });
 }
 
@@ -68,7 +89,7 @@ const countsHomes = ({ side, selection }) => (selection ? side === "work" : side
 const countedThing = (state) => (state.side === "both" ? "Commuters" : countsHomes(state) ? "Residents" : "Jobs");
 
 /** What each side of the switch shows, with a choice and without. */
-function showSides({ selection }) {
+export function showSides({ selection }) {
   const words = selection
     ? { work: "Where its workers live", home: "Where its residents work", both: "Both" }
     : { work: "Where people work", home: "Where people live", both: "Both" };
@@ -77,7 +98,7 @@ function showSides({ selection }) {
 }
 
 /** Of a selection: who comes, who stays, who leaves. */
-function showBalance(data, { selection, column }, balance) {
+export function showBalance(data, { selection, column }, balance) {
   byId("balance").hidden = !selection;
   if (!selection) return;
   const of = (name) => data.draws?.ends(balance.draws[name]);
@@ -104,7 +125,7 @@ function showBalance(data, { selection, column }, balance) {
 }
 
 /** Who the workers are, attribute by attribute. */
-function showProfile(data, { side, selection, column }, sums, draws) {
+export function showProfile(data, { side, selection, column }, sums, draws) {
   const jobs = sums[EVERYBODY];
   const groups = data.meta.counts.filter(({ attribute }) => attribute);
   byId("profile").hidden = !groups.length;
@@ -122,8 +143,8 @@ function showProfile(data, { side, selection, column }, sums, draws) {
   byId("profile-bars").replaceChildren(...bars);
 }
 
-function showSummary(state, found, unit, data, draws) {
-  const { side, selection, column } = state;
+export function showSummary(state, found, unit, data, draws) {
+  const { side, selection } = state;
   const kind = { work: "Workplace", home: "Residence", both: "Workplace and residence" }[side];
   byId("chosen").textContent = selection ? selectionName(selection, data.finest) : "The whole region";
   byId("chosen-kind").textContent = selection ? kind : "";
@@ -163,7 +184,7 @@ function boundWords(data, { side, selection, column }, { live, all }) {
 }
 
 /** Why numbers have no interval, though the page has draws, as a sentence after others. Commuters are in tables of flows. */
-function noIntervals({ draws }, column, flows, of = "", where = "this page") {
+export function noIntervals({ draws }, column, flows, of = "", where = "this page") {
   if (!draws) return "";
   const [table] = draws.tables.filter((each) => each.column === column && (!flows || each.works));
   const why = table ? `are of whole ${table.homes.many}` : "do not tell these jobs apart";
@@ -185,15 +206,8 @@ function commuteWords({ draws }, { mean, median, level }, unit) {
   );
 }
 
-/** A number, and below it its interval where it has one. */
-const numberWith = (number, ends) => [whole.format(number), ...(ends ? [text("span", intervalWords(ends), "code")] : [])];
-
-const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
-
-const bracketed = (ends) => (ends ? ` (${intervalWords(ends)})` : "");
-
 /** A button that chooses an area. */
-function areaButton(level, unit, words, choose) {
+export function areaButton(level, unit, words, choose) {
   const button = text("button", words);
   button.type = "button";
   button.dataset.code = level.codes[unit];
@@ -203,7 +217,7 @@ function areaButton(level, unit, words, choose) {
 }
 
 /** The strongest partners, or without a selection the largest areas; each can be chosen. */
-function showTop(data, state, { values, between, intervals }, jobs, choose) {
+export function showTop(data, state, { values, between, intervals }, jobs, choose) {
   const { selection, level, side, column } = state;
   const homes = countsHomes(state);
   const titles = { work: "Where its workers live", home: "Where its residents work", both: "Between it and elsewhere" };
@@ -240,15 +254,15 @@ function showTop(data, state, { values, between, intervals }, jobs, choose) {
       const row = tableRow("td", cells);
       counts.forEach((count, at) => row.children[1 + at].append(...numberWith(count, ends[at])));
       const code = readable(level, level.codes[unit]);
-      row.firstChild.append(areaButton(level, unit, level.names[unit] ?? code, (event) => choose(unit, event)));
-      if (level.names[unit]) row.firstChild.append(text("span", code, "code"));
+      row.cells[0].append(areaButton(level, unit, level.names[unit] ?? code, (event) => choose(unit, event)));
+      if (level.names[unit]) row.cells[0].append(text("span", code, "code"));
       row.style.setProperty("--part", `${(100 * values[unit]) / values[shown[0]]}%`);
       return row;
     }),
   );
 }
 
-function showCommutes(found, unit, data) {
+export function showCommutes(found, unit, data) {
   const { draws } = found;
   const of = (values) => data.draws?.ends(values);
   drawRose(byId("rose"), found);
@@ -273,7 +287,7 @@ function showCommutes(found, unit, data) {
 }
 
 /** Who lives in external zones; each can be chosen. */
-function showExternalZones(found, data, intervalOf, choose) {
+export function showExternalZones(found, data, intervalOf, choose) {
   const level = data.levels[0];
   const beyond = [...found.externalZones].sort((a, b) => b[1] - a[1]);
   byId("external-zones").hidden = beyond.length === 0;
@@ -283,7 +297,7 @@ function showExternalZones(found, data, intervalOf, choose) {
       const unit = level.unitOf[finest];
       const row = tableRow("td", ["", "", share(jobs, found.jobs)]);
       row.children[1].append(...numberWith(jobs, intervalOf(unit)));
-      row.firstChild.append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
+      row.cells[0].append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
       return row;
     }),
   );
@@ -298,7 +312,7 @@ function ownWords(level, selection) {
   return `${level.many} that the chosen area${one ? " overlaps" : "s overlap"}`;
 }
 
-function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, { chosen, together }) {
+export function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, { chosen, together }) {
   const between = flows.jobs.reduce((a, b) => a + b, 0);
   const seen = shown.reduce((total, { jobs }) => total + jobs, 0);
   byId("threshold-words").textContent =
@@ -328,7 +342,7 @@ function legendEntry(label, style, className = "") {
 }
 
 /** Which way the lines go, and how wide the largest and the smallest are. */
-function showFlowLegend({ side, selection }, drawn, largest) {
+export function showFlowLegend({ side, selection }, drawn, largest) {
   const jobs = [...new Set([drawn[0]?.jobs, drawn.at(-1)?.jobs])].filter(Boolean);
   const lines = jobs.map((n) => {
     const height = `${lineWidth(n / largest)}px`;
@@ -340,7 +354,7 @@ function showFlowLegend({ side, selection }, drawn, largest) {
   byId("legend-flows").hidden = !jobs.length;
 }
 
-function showLegend(state, { coloured, dense, breaks, differences }, drawnAround) {
+export function showLegend(state, { coloured, dense, breaks, differences }, drawnAround) {
   const { selection, level } = state;
   byId("legend-title").textContent = `${countedThing(state)}${dense ? " per km²" : ""} by ${level.one}`;
   const words = (dense ? densityWords : classWords)(breaks, coloured.reduce((most, value) => Math.max(most, value), 0));

@@ -1,36 +1,36 @@
 // Areas and the way between two of them.
 
 /** Units of the finest level that a unit of a level holds: [first, end). */
-function rangeOf(level, unit) {
+export function rangeOf(level, unit) {
   return [level.starts[unit], level.starts[unit + 1] ?? level.unitOf.length];
 }
 
 /** A code with its parts set apart: 44 007 000100. The gaps do not break a line. */
-function readable(level, code) {
+export function readable(level, code) {
   if (level.groups.reduce((a, b) => a + b, 0) !== code.length) return code;
   let at = 0;
   return level.groups.map((length) => code.slice(at, (at += length))).join("\u00a0");
 }
 
-const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+export const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 const codeWords = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
 const zoneWords = ({ code }) => `External zone ${code}`;
 /** What an area is called: its name, or else its code. */
-function areaName(level, unit) {
+export function areaName(level, unit) {
   const zone = level.externalZones.get(unit);
   if (zone) return zone.name === zone.code ? zoneWords(zone) : zone.name;
   return level.names[unit] ?? codeWords(level, unit);
 }
 /** The code that stands beside a name. */
-function areaCode(level, unit) {
+export function areaCode(level, unit) {
   const zone = level.externalZones.get(unit);
   if (zone) return zone.name === zone.code ? "" : zoneWords(zone);
   return level.names[unit] ? codeWords(level, unit) : "";
 }
 
-const RADIANS = Math.PI / 180;
+export const RADIANS = Math.PI / 180;
 // WGS84
-const EQUATOR_KM = 6378.137;
+export const EQUATOR_KM = 6378.137;
 const FLATTENING = 1 / 298.257223563;
 
 /**
@@ -38,7 +38,7 @@ const FLATTENING = 1 / 298.257223563;
  *
  * The great circle with Lambert's correction for the flattening, right to some metres over any commute.
  */
-function distanceKm(latitude1, longitude1, latitude2, longitude2) {
+export function distanceKm(latitude1, longitude1, latitude2, longitude2) {
   const b1 = Math.atan((1 - FLATTENING) * Math.tan(latitude1 * RADIANS));
   const b2 = Math.atan((1 - FLATTENING) * Math.tan(latitude2 * RADIANS));
   const half = Math.sin(((longitude2 - longitude1) * RADIANS) / 2) ** 2 * Math.cos(b1) * Math.cos(b2);
@@ -52,7 +52,7 @@ function distanceKm(latitude1, longitude1, latitude2, longitude2) {
 }
 
 /** Compass direction in degrees, 0 is north and 90 east, in which the great circle to place 2 begins. */
-function bearing(latitude1, longitude1, latitude2, longitude2) {
+export function bearing(latitude1, longitude1, latitude2, longitude2) {
   const [a, b] = [latitude1 * RADIANS, latitude2 * RADIANS];
   const turn = (longitude2 - longitude1) * RADIANS;
   const east = Math.sin(turn) * Math.cos(b);
@@ -61,7 +61,32 @@ function bearing(latitude1, longitude1, latitude2, longitude2) {
 }
 
 /** Where a place is on the map's square world, which is 1 wide. */
-function onSquare([longitude, latitude]) {
+export function onSquare([longitude, latitude]) {
   const sine = Math.sin(latitude * RADIANS);
   return [(longitude + 180) / 360, 0.5 - Math.log((1 + sine) / (1 - sine)) / (4 * Math.PI)];
+}
+
+/** @returns {[number, number]} */
+export const placeOf = (level, unit) => [level.longitude[unit], level.latitude[unit]];
+
+export const emptyBox = () => [[Infinity, Infinity], [-Infinity, -Infinity]];
+
+/** Make a box of [west, south] and [east, north] hold the places of a geometry. */
+export function addToBox(box, coordinates) {
+  if (typeof coordinates[0] !== "number") return coordinates.forEach((part) => addToBox(box, part));
+  const [x, y] = coordinates;
+  box[0] = [Math.min(box[0][0], x), Math.min(box[0][1], y)];
+  box[1] = [Math.max(box[1][0], x), Math.max(box[1][1], y)];
+}
+
+/** [[west, south], [east, north]] of everything that can be drawn. */
+export function extentOf(data) {
+  const box = emptyBox();
+  const { finest } = data;
+  const drawn = data.levels.find((level) => level.shapes);
+  drawn?.shapes.features.forEach((feature) => addToBox(box, feature.geometry.coordinates));
+  // External zones are on a ring around the region.
+  const points = drawn ? finest.externalZones : finest.codes;
+  for (const unit of points.keys()) addToBox(box, placeOf(finest, unit));
+  return box;
 }

@@ -1,24 +1,28 @@
 // Numbers and classes as a reader sees them.
 
+import { text } from "./dom.js";
+
+export const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
+
 // Where the classes are cut, as parts of the areas. The few largest ones get a class of their own.
 const CUTS = [0.2, 0.4, 0.6, 0.8, 0.95];
 
 const LINE_WIDTHS = [0.7, 6]; // of the smallest conceivable flow and of the largest
 
-const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-const twoDecimals = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+export const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+export const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+export const twoDecimals = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** A part of one, without its sign. */
-const percent = (part) => (part > 0 && part < 0.001 ? "<0.1" : oneDecimal.format(100 * part));
-const share = (part, all) => `${percent(all > 0 ? part / all : 0)}\u00a0%`;
+export const percent = (part) => (part > 0 && part < 0.001 ? "<0.1" : oneDecimal.format(100 * part));
+export const share = (part, all) => `${percent(all > 0 ? part / all : 0)}\u00a0%`;
 
 /**
  * Upper ends of the classes but the last: at CUTS, rounded down, so that every class has a value.
  *
  * Counts of jobs are spread too unevenly for classes of equal width.
  */
-function classBreaks(values, smallestUnit = 1) {
+export function classBreaks(values, smallestUnit = 1) {
   const sorted = Float64Array.from(values).filter((value) => value > 0).sort();
   const breaks = [];
   for (const cut of CUTS) {
@@ -32,26 +36,26 @@ function classBreaks(values, smallestUnit = 1) {
 }
 
 /** Whether areas of a level, without the largest and the smallest tenth, differ more than tenfold in size. */
-function isUneven({ area }) {
+export function isUneven({ area }) {
   const sorted = Float64Array.from(area.filter((size) => size > 0)).sort();
   const at = (part) => sorted[Math.floor(part * (sorted.length - 1))];
   return at(0.9) > 10 * at(0.1);
 }
 
 /** The largest value of an area that is on the map. */
-function largestInside(level, values) {
+export function largestInside(level, values) {
   return values.reduce((most, value, unit) => (level.externalZones.has(unit) ? most : Math.max(most, value)), 0);
 }
 
 /** Class of a value: -1 for nothing, else 0 .. breaks.length. */
-function classOf(value, breaks) {
+export function classOf(value, breaks) {
   if (value <= 0) return -1;
   const found = breaks.findIndex((end) => value < end);
   return found < 0 ? breaks.length : found;
 }
 
 /** Words of each class of numbers of jobs, lowest first; none where all values are 0. */
-function classWords(breaks, largest) {
+export function classWords(breaks, largest) {
   const starts = largest > 0 ? [1, ...breaks] : [];
   return starts.map((start, i) => {
     const end = i < breaks.length ? breaks[i] - 1 : largest;
@@ -60,7 +64,7 @@ function classWords(breaks, largest) {
 }
 
 /** The same of densities, whose classes have their ends in common. The last end is rounded up: it holds the largest. */
-function densityWords(breaks, largest) {
+export function densityWords(breaks, largest) {
   const number = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
   const unit = 10 ** (Math.floor(Math.log10(largest)) - 1);
   const ends = largest > 0 ? [...breaks, Math.ceil(largest / unit) * unit] : [];
@@ -68,12 +72,12 @@ function densityWords(breaks, largest) {
 }
 
 /** The page's colours are in its style sheet, once, for both themes. */
-function colour(name) {
+export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
 /** Colours of n classes, spread over the whole ramp. */
-function rampColours(n) {
+export function rampColours(n) {
   const last = CUTS.length;
   return Array.from({ length: n }, (_, i) => colour(`ramp-${n === 1 ? last : Math.round((i * last) / (n - 1))}`));
 }
@@ -83,19 +87,19 @@ const MORE = ["ramp-2", "ramp-4", "ramp-5"];
 const LESS = ["distance-1", "distance-2", "distance-4"];
 
 /** Upper ends of the classes of differences but the last, of either sign. */
-const differenceBreaks = (values) => {
+export const differenceBreaks = (values) => {
   const breaks = classBreaks(values.map(Math.abs));
   return [breaks[1], breaks[3]].filter((end, at, all) => end !== undefined && end !== all[at - 1]);
 };
 
 /** The colour of a difference. */
-function differenceColour(value, breaks) {
+export function differenceColour(value, breaks) {
   if (value === 0) return colour("land");
   return colour((value > 0 ? MORE : LESS)[Math.max(0, classOf(Math.abs(value), breaks))]);
 }
 
 /** [a value, words] of each class that has an area, from the most that is less to the most that is more. */
-function differenceWords(breaks, values) {
+export function differenceWords(breaks, values) {
   return [-1, 1].flatMap((sign) => {
     const own = values.filter((value) => value * sign > 0).map(Math.abs);
     const largest = own.reduce((most, value) => Math.max(most, value), 0);
@@ -110,8 +114,15 @@ function differenceWords(breaks, values) {
 }
 
 /** Width in pixels of the line of a flow, by its share of the largest. */
-const lineWidth = (share) => LINE_WIDTHS[0] + (LINE_WIDTHS[1] - LINE_WIDTHS[0]) * share;
+export const lineWidth = (share) => LINE_WIDTHS[0] + (LINE_WIDTHS[1] - LINE_WIDTHS[0]) * share;
 
 // Sliders move evenly through orders of magnitude: position 0 is 1, position 100 the largest flow.
-const fromSlider = (position, largest) => Math.max(1, Math.round(largest ** (position / 100)));
-const toSlider = (value, largest) => (largest > 1 ? (100 * Math.log(value)) / Math.log(largest) : 0);
+export const fromSlider = (position, largest) => Math.max(1, Math.round(largest ** (position / 100)));
+export const toSlider = (value, largest) => (largest > 1 ? (100 * Math.log(value)) / Math.log(largest) : 0);
+
+/** A number, and below it its interval where it has one. */
+export const numberWith = (number, ends) => [whole.format(number), ...(ends ? [text("span", intervalWords(ends), "code")] : [])];
+
+export const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
+
+export const bracketed = (ends) => (ends ? ` (${intervalWords(ends)})` : "");

@@ -1,5 +1,8 @@
 // Finding an area by its code or its name, and the list of what was found.
 
+import { byId, text, wantsMore } from "./dom.js";
+import { areaCode, areaName } from "./places.js";
+
 const MOST_FOUND = 20;
 const NOT_FOUND = "No area of this map has such a code or name.";
 const SEVERAL = "Several areas have this in their name or code: type more, or choose one of the list.";
@@ -70,7 +73,7 @@ function search(data, typed) {
  *
  * `choose(part, add)` empties it.
  */
-class SearchField {
+export class SearchField {
   #data;
   #choose;
   #whole;

@@ -5,6 +5,9 @@
 // {kind: "circle", at: [longitude, latitude], km} and {kind: "file", name, units, rings}. Rings are lists of
 // [longitude, latitude]; a place is inside where it is inside an odd number of them.
 
+import { EQUATOR_KM, RADIANS, addToBox, areaCode, areaName, distanceKm, emptyBox, placeOf, rangeOf } from "./places.js";
+import { whole } from "./scale.js";
+
 /** Whether a place is inside an odd number of rings. */
 function insideRings(rings, x, y) {
   let odd = false;
@@ -19,7 +22,7 @@ function insideRings(rings, x, y) {
 }
 
 /** The finest units whose centroid is inside; external zones have none. */
-function unitsInside(data, rings) {
+export function unitsInside(data, rings) {
   const boxed = rings.map((ring) => {
     const ends = (axis) => ring.reduce(([a, b], at) => [Math.min(a, at[axis]), Math.max(b, at[axis])], [Infinity, -Infinity]);
     const [[west, east], [south, north]] = [ends(0), ends(1)];
@@ -36,7 +39,7 @@ function unitsWhere(data, holds) {
 }
 
 /** The finest units that a part counts. */
-function unitsOf(data, part) {
+export function unitsOf(data, part) {
   if (part.kind === "area") {
     const [first, end] = rangeOf(part.level, part.unit);
     return Array.from({ length: end - first }, (_, i) => first + i);
@@ -49,11 +52,11 @@ function unitsOf(data, part) {
   return unitsWhere(data, (unit) => distanceKm(y, x, latitude[unit], longitude[unit]) <= part.km);
 }
 
-const isArea = ({ kind }) => kind === "area" || kind === "layer";
+export const isArea = ({ kind }) => kind === "area" || kind === "layer";
 const degreesWords = ([x, y]) => `${y.toFixed(4)}, ${x.toFixed(4)}`;
 
 /** What a part is called. */
-function partName(part) {
+export function partName(part) {
   if (isArea(part)) return areaName(part.level, part.unit);
   if (part.kind === "outline") return "Drawn outline";
   if (part.kind === "file") return part.name;
@@ -61,7 +64,7 @@ function partName(part) {
 }
 
 /** The same in short, and the same for the same part: what stands in the address. */
-function partKey(part) {
+export function partKey(part) {
   if (isArea(part)) return `${part.level.id}:${part.level.codes[part.unit]}`;
   const places = (ring) => ring.map(([x, y]) => `${y.toFixed(5)},${x.toFixed(5)}`).join(" ");
   if (part.kind === "outline") return `outline:${part.rings.map(places).join(";")}`;
@@ -95,7 +98,7 @@ function unitsOfRuns(data, words) {
 }
 
 /** The part that a key of `partKey` stands for; null where this map has none such. */
-function partOfKey(data, key) {
+export function partOfKey(data, key) {
   const at = key.indexOf(":");
   const [kind, rest] = [key.slice(0, at), key.slice(at + 1)];
   const places = (words) => words.split(" ").map((pair) => pair.split(",").map(Number).reverse());
@@ -121,7 +124,7 @@ function partOfKey(data, key) {
 }
 
 /** Parts together: which finest units they count, once each. */
-class Selection {
+export class Selection {
   constructor(data, parts) {
     this.data = data;
     this.parts = parts;
@@ -207,26 +210,26 @@ class Selection {
 }
 
 /** Whether one of the areas of a selection is of a level whose flows are noise. */
-const isNoise = ({ parts }) => parts.some(({ kind, level }) => kind === "area" && level.noise);
+export const isNoise = ({ parts }) => parts.some(({ kind, level }) => kind === "area" && level.noise);
 
 /** A selection of parts, none twice; null of none. */
-function selectionOf(data, parts) {
+export function selectionOf(data, parts) {
   const different = new Map(parts.map((part) => [partKey(part), part]));
   return different.size ? new Selection(data, [...different.values()]) : null;
 }
 
 /** What a selection is called. */
-function selectionName({ parts, size }, finest) {
+export function selectionName({ parts, size }, finest) {
   if (parts.length === 1) return partName(parts[0]);
   const areas = parts.every(isArea);
   return areas ? `${whole.format(parts.length)} areas` : `${whole.format(size)} ${size === 1 ? finest.one : finest.many}`;
 }
 
 /** The code that stands beside its name. */
-const selectionCode = ({ parts }) => (parts.length === 1 && isArea(parts[0]) ? areaCode(parts[0].level, parts[0].unit) : "");
+export const selectionCode = ({ parts }) => (parts.length === 1 && isArea(parts[0]) ? areaCode(parts[0].level, parts[0].unit) : "");
 
 /** Which areas a selection counts, where its name does not say it. */
-function countsWords(selection, data) {
+export function countsWords(selection, data) {
   const cut = selection.parts.filter((part) => part.kind !== "area");
   if (!cut.length) return "";
   const { one, many } = data.finest;

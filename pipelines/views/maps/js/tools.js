@@ -1,7 +1,11 @@
 // Choosing several areas: adding and removing, a drawn outline, a radius, a file; and what was chosen, as chips.
 
+import { byId, text } from "./dom.js";
+import { FileError, partOfFile } from "./geojson.js";
+import { partKey, partName, partOfKey, unitsOf } from "./selection.js";
+
 /** The buttons below the search field. `choose(part, add)` is called with what they find. */
-class Tools {
+export class Tools {
   #data;
   #view;
   #choose;
@@ -26,7 +30,7 @@ class Tools {
         event.stopImmediatePropagation(); // the chosen areas stay
         this.stop();
       }
-      const isControl = event.target.closest?.("button, input, select, summary");
+      const isControl = /** @type {Element} */ (event.target).closest?.("button, input, select, summary");
       if (event.key === "Enter" && this.#corners?.length > 2 && !isControl) this.#finish();
     });
     view?.map.on("dblclick", () => this.#corners?.length > 2 && this.#finish());
