@@ -18,6 +18,7 @@ from report import surroundings
 import geo_data
 import pipelines
 import synth
+from geo_data.pools import group_records
 from pipelines.planning.public_inputs import PublicInputs, job_source
 from synth.dirichlet.urn import Urns
 
@@ -53,7 +54,7 @@ def rhode_island() -> Planned:
         pytest.skip(f"the data of Rhode Island are not here: {error}")
     plan = pipelines.make_plan(config, inputs)
     records = job_source(config, plan.geography).records(plan.attributes)
-    homes = geo_data.group_records(plan.pools, plan.geography, records)
+    homes = group_records(plan.pools, plan.geography, records)
     numeric = plan.numeric
     cells = numeric.domains.locate(np.repeat(numeric.pools.domain, numeric.pools.n), homes)
     return Planned(config, inputs, plan, homes, cells, synth.Dirichlet().urns(numeric, slice(0, None)))

@@ -19,6 +19,8 @@ from report import table
 from workload import configuration
 
 import geo_data
+from geo_data.deviation import Deviation
+from geo_data.proxy_truth import attribute_concentrations
 from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
 
 Float64 = NDArray[np.float64]
@@ -63,7 +65,7 @@ def of_work_blocks(own: Float64, flows: Float64, unit: Int64) -> tuple[str, str]
     some = shares > 0
     # The others are a sample as well: counts vary by chance as if they were 1 + size / others times as large.
     factor = 1 / (1 + size / others)[some]
-    found = geo_data.Deviation.measured(own[chosen][some] * factor, size[some] * factor, shares[some])
+    found = Deviation.measured(own[chosen][some] * factor, size[some] * factor, shares[some])
     assert found is not None
     value = f"{found.common:.3f} + 1 / ({found.concentration:,.0f} p)"
     return "work blocks, from the rest of their unit: variance at a share of p", value
@@ -93,7 +95,7 @@ def of_homes(inputs: PublicInputs, homes: NDArray[np.int32]) -> Iterator[tuple[s
     finer = geography.unit_of(inner[inner.index(model.level) + 1], every)
     x, e, size = np.bincount(finer, lived), np.bincount(finer, expected), np.bincount(parent, lived)
     total, q = size[parent[np.unique(finer, return_index=True)[1]]], np.bincount(finer, part)
-    # The squares of Dirichlet-multinomial counts, as in `geo_data.attribute_concentrations`.
+    # The squares of Dirichlet-multinomial counts, as in `attribute_concentrations`.
     between = ((x - e) ** 2 - e * (1 - q)).sum() / (total * (total - 1) * q * (1 - q)).sum()
     yield "homes of units by next finer unit: concentration", f"{1 / between - 1:,.0f}"
     many = (np.bincount(parent)[parent] > 1) & (expected > 0)
@@ -155,7 +157,7 @@ def main() -> None:
     inputs = read_public_inputs(configuration())
     model, names = inputs.model, tuple(inputs.slots.attributes)
     records = job_source(configuration(), inputs.geography).records(names)
-    known = geo_data.attribute_concentrations(inputs.geography, model.level, inputs.slots)
+    known = attribute_concentrations(inputs.geography, model.level, inputs.slots)
     true = rows(inputs, records, records.home)
     proxy = [
         rows(inputs, records, geo_data.proxy_homes(model, records.work, seed, records.attributes, known))

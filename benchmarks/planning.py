@@ -23,6 +23,7 @@ from study_methods import draw
 
 import geo_data
 import pipelines
+from geo_data.pools import group_records
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.simulation import simulate_utility
 from pipelines.plans.utility import commutes, count_variation, destination_commute_error, mean_km
@@ -109,7 +110,7 @@ def from_neighbours(name: str, text: str) -> None:
 def truth(config: pipelines.ReleaseConfig, plan: pipelines.ReleasePlan) -> tuple[np.ndarray, np.ndarray]:
     """Return work and home block of every job, pool after pool."""
     records = job_source(config, plan.geography).records(plan.attributes)
-    homes = geo_data.group_records(plan.pools, plan.geography, records)
+    homes = group_records(plan.pools, plan.geography, records)
     return plan.pools.slots.work, homes
 
 

@@ -25,6 +25,8 @@ from processes import Usage, completed
 import geo_data
 import pipelines
 import synth
+from geo_data.distance import distance_km
+from geo_data.pools import group_records
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.layout import file_names
 from synth.dirichlet import calibration, mechanism
@@ -93,10 +95,10 @@ def compare(public: Path, figure: Path | None) -> list[list[str]]:
     guarantee = pipelines.certify(plan)
     geography, slots = plan.geography, plan.pools.slots
     truth = job_source(config, geography).records(plan.attributes)
-    homes = geo_data.group_records(plan.pools, plan.geography, truth)
+    homes = group_records(plan.pools, plan.geography, truth)
     names = file_names(plan.configuration)
     released = geo_data.LodesJobs(public / names["od_csv"], geography, public / names["aux_csv"])
-    synthetic = geo_data.group_records(plan.pools, plan.geography, released.records(plan.attributes))
+    synthetic = group_records(plan.pools, plan.geography, released.records(plan.attributes))
     share = plan.mechanism.noise_share(plan.numeric)
     rows = [
         ["epsilon; delta", f"{synth.decimal_up(guarantee.epsilon)}; {synth.decimal_up(guarantee.delta)}"],
@@ -183,7 +185,7 @@ def draw(
         )
     bins = np.arange(0, 71, 2)
     for h, label, style in ((homes, "true", "-"), (synthetic, "synthetic", "--")):
-        km = geo_data.distance_km(
+        km = distance_km(
             geography.latitude[h], geography.longitude[h], geography.latitude[work], geography.longitude[work]
         )
         label += f" ({external[h].sum():,} from other states left out)"

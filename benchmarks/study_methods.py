@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import geo_data
 import pipelines
 import synth
+from geo_data.pools import order_records
 from pipelines.config.sections import PlanSettings, WorkloadTable
 from pipelines.planning.public_inputs import PublicInputs, job_source
 from pipelines.planning.simulation import draw_public_model, draw_synthetic, draw_without_noise
@@ -98,7 +99,7 @@ class Subject:
     def true_jobs(self, plan: pipelines.ReleasePlan) -> CountedJobs:
         """Return the true jobs, slot after slot of a plan."""
         records = self.records
-        order = geo_data.order_records(plan.pools, plan.geography, records)
+        order = order_records(plan.pools, plan.geography, records)
         attributes = {name: codes[order] for name, codes in records.attributes.items()}
         return CountedJobs(records.work[order], records.home[order], attributes)
 

@@ -18,6 +18,7 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from geo_data.polygons import Polygons
 
 pytestmark = pytest.mark.quick
 
@@ -209,7 +210,7 @@ def test_what_is_printed_of_an_object_is_short(
         pipelines.UnfinishedRun(
             *(small_release.out, Path("/x"), None, True, ("plan",), False, "", "", datetime.now(UTC), "")
         ),
-        geo_data.Polygons(pd.DataFrame(), ("one is missing",)),
+        Polygons(pd.DataFrame(), ("one is missing",)),
         *(numeric.parameters.classes if isinstance(numeric.parameters, synth.DirichletParameters) else ()),
     ]
     for one in shown:

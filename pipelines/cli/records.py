@@ -10,6 +10,7 @@ import click
 
 import geo_data
 import pipelines
+from geo_data.fetching import LODES_URL
 from pipelines.cli.common import FILE, FOLDER, PATH, say
 
 _NAME = click.argument("name")
@@ -133,7 +134,7 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str | No
         8 if version == "8" else 7,
         folder,
         job_type=job_type,
-        base_url=base_url or geo_data.LODES_URL,
+        base_url=base_url or LODES_URL,
         progress=sys.stderr.isatty(),
     )
     for part, path in files.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import geo_data
 import synth
+from geo_data.pools import group_records
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import Account, PolicyError
 from pipelines.ledger.terms import Terms
@@ -134,8 +135,8 @@ def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> s
     names = file_names(plan.configuration)
     aux = public / names["aux_parquet"] if "aux_parquet" in names else None
     released = geo_data.LodesJobs(public / names["od_parquet"], geography, aux)
-    homes = geo_data.group_records(plan.pools, geography, truth)
-    synthetic = geo_data.group_records(plan.pools, geography, released.records(plan.attributes))
+    homes = group_records(plan.pools, geography, truth)
+    synthetic = group_records(plan.pools, geography, released.records(plan.attributes))
     distance = total_variation(geography, level, slots.work, homes, synthetic)
     return (
         f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "

@@ -10,6 +10,8 @@ import numpy as np
 
 import geo_data
 import synth
+from geo_data.coarsening import Rule, balanced, by_distance, by_share, by_threshold, by_units, coarsen
+from geo_data.pools import Pooling, build_pools
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import PlanSettings
@@ -52,14 +54,14 @@ def assemble(
         If pools that are measured would lie in several units of the public model.
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
-    pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
+    pooling = Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
     policy = inputs.policy
-    pools = geo_data.build_pools(slots, geography, pooling, policy)
+    pools = build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
     mechanism = synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)]
     if mechanism.measures:
         _refuse_coarse_pools(choices.pool_level, model)
-    coarse = geo_data.coarsen(
+    coarse = coarsen(
         model,
         pools.block,
         pools.n,
@@ -157,15 +159,15 @@ def _calibrated(
         raise synth.BudgetTooSmallError(what, smallest) from None
 
 
-def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> geo_data.Rule:
+def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> Rule:
     if choices.cell_level is not None:
-        return geo_data.by_units(model.geography, choices.cell_level)
+        return by_units(model.geography, choices.cell_level)
     match settings.coarsening:
         case "threshold":
-            return geo_data.by_threshold(choices.threshold)
+            return by_threshold(choices.threshold)
         case "distance":
-            return geo_data.by_distance(model, float(settings.distance_miles * _KM_PER_MILE))
+            return by_distance(model, float(settings.distance_miles * _KM_PER_MILE))
         case "share":
-            return geo_data.by_share(float(settings.share))
+            return by_share(float(settings.share))
         case _:
-            return geo_data.balanced(choices.threshold)
+            return balanced(choices.threshold)

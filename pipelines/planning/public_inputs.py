@@ -19,6 +19,8 @@ import synth
 from geo_data.arguments import expect
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
+from geo_data.od_files import OD_COLUMNS, count_columns
+from geo_data.proxy_truth import attribute_concentrations
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import MicrodataJobsSettings
@@ -74,7 +76,7 @@ class PublicInputs:
     def concentrations(self) -> dict[str, float]:
         """How much residents of units are taken to differ, by attribute (`attribute_concentrations`)."""
         model, slots = self.model, self.slots
-        return geo_data.attribute_concentrations(self.geography, model.level, slots, self.policy)
+        return attribute_concentrations(self.geography, model.level, slots, self.policy)
 
     @cached_property
     def cumulative_weights(self) -> npt.NDArray[np.int64]:
@@ -320,13 +322,13 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
                 fix="rename them; the OD file has one column for each category",
             )
     # "h_geocode" would take the place of the homes.
-    counts = itertools.chain(*geo_data.count_columns(attributes).values())
-    columns = [name.casefold() for name in (*geo_data.OD_COLUMNS, *counts)]
+    counts = itertools.chain(*count_columns(attributes).values())
+    columns = [name.casefold() for name in (*OD_COLUMNS, *counts)]
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(
             _slot_file(config),
             "categories give the same column of the OD file as another, but for capitals, or one that it has "
-            f"anyway ({', '.join(geo_data.OD_COLUMNS)})",
+            f"anyway ({', '.join(OD_COLUMNS)})",
             count=len(columns) - len(set(columns)),
             fix="rename an attribute or a category",
         )

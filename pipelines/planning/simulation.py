@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from geo_data.arguments import expect
+from geo_data.proxy_truth import attribute_concentrations, proxy_origins
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.drawing.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.counting import Parts
@@ -511,8 +512,8 @@ class _Trial:
         public = [name for name in workload.attributes if name in slots.attributes]
         self._own = own = {name: slots.attributes[name][tried] for name in public}
         if homes is None:
-            known = geo_data.attribute_concentrations(model.geography, model.level, slots, policy)
-            drawn = geo_data.proxy_origins(model, work, slots.home_part[tried], policy, seed, own, known)
+            known = attribute_concentrations(model.geography, model.level, slots, policy)
+            drawn = proxy_origins(model, work, slots.home_part[tried], policy, seed, own, known)
         else:
             drawn = np.asarray(homes)[tried]
         if attributes is not None:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
+from geo_data.pools import order_records
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.problems import problems_across
 from pipelines.config.sections import PlanSettings, PrivacySettings
@@ -307,7 +308,7 @@ def _try(
         return row | {"certified": False}
     homes, attributes = None, None
     if records is not None:
-        order = geo_data.order_records(made.pools, made.geography, records)
+        order = order_records(made.pools, made.geography, records)
         homes = records.home[order]
         attributes = {name: codes[order] for name, codes in records.attributes.items()}
     trials = pd.DataFrame(

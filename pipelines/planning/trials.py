@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from geo_data.pools import PoolTable
+from geo_data.proxy_truth import proxy_origins
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs
@@ -73,7 +75,7 @@ class Sample:
         work, part = self.slots.work, self.slots.home_part
         return np.stack(
             [
-                geo_data.proxy_origins(self.model, work, part, self.policy, seed, public, self.concentrations)
+                proxy_origins(self.model, work, part, self.policy, seed, public, self.concentrations)
                 for seed in range(self.seed, self.seed + self.draws)
             ]
         )
@@ -82,7 +84,7 @@ class Sample:
     def _ordered_homes(self) -> NDArray[np.int32]:
         return self.homes[:, _order(self.slots)]
 
-    def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
+    def homes_of(self, pools: PoolTable) -> NDArray[np.int32]:
         """Return the homes in the order of a candidate's slots, each with a job like its own."""
         if pools.slots is self.slots:  # which most pools leave as they are
             return self.homes

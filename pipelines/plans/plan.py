@@ -187,7 +187,7 @@ class ReleasePlan:
         Level of the units of the public model.
     domain_unit, domain_size : ndarray, shape (n_domains,)
         Destination unit, and pool size, for which each domain was made: the first unit, and 1, where one
-        domain serves all (`geo_data.coarsen`).
+        domain serves all (`geo_data.coarsening.coarsen`).
     numeric : synth.Plan
         The numbers of one run of the mechanism; independent implicates are several.
     choices : Choices

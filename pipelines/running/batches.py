@@ -23,6 +23,7 @@ import geo_data
 import synth
 from geo_data.errors import ChangedFileError
 from geo_data.od_files import od_rows
+from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, batches
@@ -74,7 +75,7 @@ def keep_homes(
     pools, geography = plan.pools, plan.geography
     known = plan.numeric.record_range is None
     slots = pools.slots.jobs(geography.n_blocks)
-    finder = geo_data.PoolFinder(pools, geography)
+    finder = PoolFinder(pools, geography)
     slices = batches(plan, batch_jobs)
     sizes = [part.stop - part.start for part in slices]
     sizes[-1] += 1  # for those of no pool

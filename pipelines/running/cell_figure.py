@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import geo_data
+from geo_data.distance import distance_km
 from pipelines.plans.plan import ReleasePlan
 
 _WORKPLACES = 3
@@ -101,7 +101,7 @@ def _curve(
 ) -> None:
     """Draw the median cell size of blocks in twelve distance classes of equally many blocks."""
     geography, block = plan.geography, plan.pools.block[pool]
-    km = geo_data.distance_km(
+    km = distance_km(
         geography.latitude[placed],
         geography.longitude[placed],
         geography.latitude[block],

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-import geo_data
 from geo_data.arguments import expect
+from geo_data.distance import bearing, distance_km
 from pipelines.release.reader import PublicRelease, PublicReleaseError, with_codes
 from pipelines.views.area_names import areas_like
 
@@ -169,9 +169,9 @@ def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) ->
         for side, places in (("home", homes), ("work", works))
     )
     return flows.assign(
-        km=geo_data.distance_km(*home, *work),
-        to_work=geo_data.bearing(*home, *work),
-        to_home=geo_data.bearing(*work, *home),
+        km=distance_km(*home, *work),
+        to_work=bearing(*home, *work),
+        to_home=bearing(*work, *home),
     )
 
 

@@ -14,13 +14,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from geo_data import (
+from geo_data import Geography, PublicModel, build_model
+from geo_data.coarsening import (
+    SHARE_SCALE,
     Coarsening,
-    Geography,
-    PublicModel,
     Rule,
     balanced,
-    build_model,
     by_distance,
     by_share,
     by_threshold,
@@ -28,7 +27,6 @@ from geo_data import (
     coarsen,
     retention_grid,
 )
-from geo_data.coarsening import SHARE_SCALE
 from geo_data.geography import Partition
 from synth import Domains, OriginShares
 

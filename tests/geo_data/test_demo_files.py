@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LodesJobs, distance_km, read_flows, read_polygons, read_weights, write_demo_region
+from geo_data import LodesJobs, read_flows, read_weights, write_demo_region
+from geo_data.distance import distance_km
+from geo_data.polygons import read_polygons
 
 SMALL = {"counties": 2, "tracts": 6, "blocks": 120, "jobs": 600}
 

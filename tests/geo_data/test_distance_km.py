@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geo_data import bearing, distance_km
+from geo_data.distance import bearing, distance_km
 
 
 def test_known_distances():

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from geo_data import Geography, distance_km
+from geo_data import Geography
+from geo_data.distance import distance_km
 from geo_data.gravity import Centres, Decay, centres, fit_decay
 
 from .plain import EARTH_KM, Places, geography, gravity, haversine_km

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LODES_COLUMNS, Geography, LodesJobs, read_crosswalk, read_lodes_flows
+from geo_data import Geography, LodesJobs, read_crosswalk, read_lodes_flows
+from geo_data.lodes import LODES_COLUMNS
 
 HEADER = "w_geocode,h_geocode,S000,more\n"
 LEVELS = ("st", "cty", "trct", "bgrp")

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LODES_CATEGORIES, LODES_COLUMNS, InputError, LodesJobs, read_crosswalk
+from geo_data import LODES_CATEGORIES, InputError, LodesJobs, read_crosswalk
+from geo_data.lodes import LODES_COLUMNS
 
 pytestmark = pytest.mark.quick
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from geo_data import Geography, ordered_geography, read_crosswalk, read_ctpp, read_flows
+from geo_data import Geography, read_crosswalk, read_ctpp, read_flows
+from geo_data.geography import ordered_geography
 
 # Blocks of two states, out of order; the places cut tracts, and 03's are also in two counties.
 ROWS = [

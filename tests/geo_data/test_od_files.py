@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geo_data import LODES_CATEGORIES, LODES_COLUMNS, Geography, LodesJobs, od_table, write_od_csv
+from geo_data import LODES_CATEGORIES, Geography, LodesJobs, od_table, write_od_csv
+from geo_data.lodes import LODES_COLUMNS
 
 GOLDEN = """\
 w_geocode,h_geocode,S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03,createdate

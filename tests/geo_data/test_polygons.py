@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 import shapely
 
-from geo_data import Geography, Polygons, read_crosswalk, read_polygons
+from geo_data import Geography, read_crosswalk
+from geo_data.polygons import Polygons, read_polygons
 
 Refused = Callable[..., AbstractContextManager[None]]
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from geo_data import Geography, JobRecords, Pooling, PoolTable, Slots, build_pools, group_records
+from geo_data import Geography, JobRecords, Slots
+from geo_data.pools import Pooling, PoolTable, build_pools, group_records
 
 from .plain import geography
 

@@ -18,17 +18,10 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.stats import chisquare
 
-from geo_data import (
-    Assumptions,
-    Deviation,
-    PublicModel,
-    Slots,
-    attribute_concentrations,
-    build_model,
-    inside_share,
-    proxy_homes,
-)
-from geo_data.proxy_truth import _draw_alike, _factors, _neighbourhoods
+from geo_data import PublicModel, Slots, build_model, proxy_homes
+from geo_data.category_counts import inside_share
+from geo_data.deviation import Deviation
+from geo_data.proxy_truth import Assumptions, _draw_alike, _factors, _neighbourhoods, attribute_concentrations
 
 from .plain import flows, geography
 

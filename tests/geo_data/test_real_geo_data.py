@@ -12,13 +12,13 @@ import pytest
 from geo_data import (
     LODES_CATEGORIES,
     LodesJobs,
-    distance_km,
     od_table,
     read_crosswalk,
     read_flows,
     read_weights,
     write_od_csv,
 )
+from geo_data.distance import distance_km
 
 pytestmark = pytest.mark.slow
 

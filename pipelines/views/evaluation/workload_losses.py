@@ -11,6 +11,8 @@ import numpy as np
 
 import geo_data
 from geo_data.jobs import join_records
+from geo_data.od_files import count_columns
+from geo_data.pools import order_records
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
@@ -49,7 +51,7 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
         records = read(pooled_by)
         order = None
         with suppress(ValueError):  # other jobs have no place in the pools
-            order = geo_data.order_records(plan.pools, plan.geography, records)
+            order = order_records(plan.pools, plan.geography, records)
         if order is not None:
             drawn["no_privacy"] = draw_without_noise(plan, records.home[order], _SEED)
     rows: list[Row] = []
@@ -104,7 +106,7 @@ def _released(release: PublicRelease, table: Table) -> CountedJobs:
         return CountedJobs(jobs.work, jobs.home, jobs.attributes)
     columns: Iterator[str] | tuple[str, ...] = ("S000",)
     for name in table.attributes:
-        columns = geo_data.count_columns(release.categories)[name]
+        columns = count_columns(release.categories)[name]
     columns = tuple(columns)
     block = release.levels[-1]
     flows = release.unit_flows(block, block, columns)

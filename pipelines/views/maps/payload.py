@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pyproj import CRS
 
-import geo_data
+from geo_data.od_files import count_columns
 from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
@@ -295,7 +295,7 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
 def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:
     """The counts as a reader chooses among them: all jobs, then attribute by attribute."""
     words = release.counts
-    groups = {"": ["S000"], **geo_data.count_columns(release.categories)}
+    groups = {"": ["S000"], **count_columns(release.categories)}
     return [
         {
             "attribute": _ATTRIBUTES.get(attribute, attribute),

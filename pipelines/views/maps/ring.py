@@ -6,7 +6,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-import geo_data
+from geo_data.distance import bearing
 
 Float64 = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def ring_places(
     ring = shapely.LineString(box.buffer(margin).exterior.coords)
     if np.isfinite(latitude).all():
         centre = np.array([middle[1] * squeeze, middle[0]])
-        turn = np.radians(geo_data.bearing(*middle, latitude, longitude))
+        turn = np.radians(bearing(*middle, latitude, longitude))
         ends = centre + 10 * ring.length * np.column_stack([np.sin(turn), np.cos(turn)])
         rays = shapely.linestrings([[centre, end] for end in ends])
         at = _apart(shapely.line_locate_point(ring, shapely.intersection(rays, ring)), weight, ring.length)

@@ -18,6 +18,8 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from geo_data.pools import Pooling, build_pools
+from geo_data.proxy_truth import attribute_concentrations
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
 from pipelines.planning import search, side_by_side, trials
 from pipelines.planning.assembling import assemble
@@ -129,11 +131,11 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     """Each job keeps its home, in whichever pool it is."""
     inputs = read_public_inputs(config_of())
     slots = inputs.slots
-    concentrations = geo_data.attribute_concentrations(inputs.geography, inputs.model.level, slots)
+    concentrations = attribute_concentrations(inputs.geography, inputs.model.level, slots)
     workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
     sample = Sample(slots, inputs.model, workload, inputs.policy, concentrations, len(slots))
-    pooling = geo_data.Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
-    pools = geo_data.build_pools(slots, inputs.geography, pooling)
+    pooling = Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
+    pools = build_pools(slots, inputs.geography, pooling)
     (homes,) = sample.homes_of(pools)
     keys = [
         sorted(zip(s.work.tolist(), s.attributes["SE"].tolist(), s.attributes["SI"].tolist(), h, strict=True))

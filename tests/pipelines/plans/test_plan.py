@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import geo_data
+from geo_data.geography import ordered_geography
 from helpers import edit_json
 from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
 from pipelines.planning.public_inputs import job_source
@@ -450,7 +451,7 @@ def partition(blocks: str, former: bool = False, **units: str) -> str:
     """The name of the partition by the last of some levels; a block and a unit have a letter each."""
     places = np.zeros(len(blocks))
     columns = {level: pa.chunked_array([[*codes]]).dictionary_encode() for level, codes in units.items()}
-    geography = geo_data.ordered_geography("block", pa.chunked_array([[*blocks]]), columns, places, places)
+    geography = ordered_geography("block", pa.chunked_array([[*blocks]]), columns, places, places)
     return partition_name([*units][-1], geography, former=former)
 
 

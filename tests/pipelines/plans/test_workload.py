@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import geo_data
+from geo_data.category_counts import inside_share
 from geo_data.geography import Partition
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
 from pipelines.planning.assembling import assemble
@@ -128,8 +129,8 @@ def test_the_default_is_what_is_there() -> None:
 
 
 def test_the_most_telling_attribute_is_not_that_of_whole_blocks() -> None:
-    assert geo_data.inside_share(slots(3), "c") == 0
-    assert geo_data.inside_share(slots(3), "a") == 1
+    assert inside_share(slots(3), "c") == 0
+    assert inside_share(slots(3), "a") == 1
     assert most_telling(places(1), "tract", slots(3)) == "b"
     assert most_telling(places(1), "tract", slots(0)) is None
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import geo_data
 import synth
+from geo_data.pools import group_records
 from pipelines import ReleasePlan, make_plan, parse_config
 from pipelines.drawing.sampling import sample_batch
 from pipelines.planning.public_inputs import job_source
@@ -77,7 +77,7 @@ def planned(
     config = parse_config(config_text(), tmp_path_factory.mktemp("sampling"), "small.toml")
     plan = make_plan(config)
     records = job_source(config, plan.geography).records()
-    return plan, geo_data.group_records(plan.pools, plan.geography, records)
+    return plan, group_records(plan.pools, plan.geography, records)
 
 
 def test_a_batch_does_not_depend_on_what_other_batches_hold(planned: tuple[ReleasePlan, np.ndarray]) -> None:

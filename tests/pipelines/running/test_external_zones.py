@@ -13,6 +13,7 @@ import pytest
 
 import geo_data
 from geo_data.external_zones import US_STATES
+from geo_data.lodes import LODES_COLUMNS
 from geo_data.od_files import write_od_csv
 from helpers import alone, refused, seal_again
 from pipelines import ConfigError, Release, make_plan, plan_hash, run, verify
@@ -194,7 +195,7 @@ def test_the_main_file_in_another_form_is_no_aux_file(
     zones: Table, outside_config: Configs, tmp_path: Path
 ) -> None:
     path = tmp_path / "again.parquet"
-    counts = dict.fromkeys(geo_data.LODES_COLUMNS[2:-1], "int64")
+    counts = dict.fromkeys(LODES_COLUMNS[2:-1], "int64")
     pd.read_csv(zones["jobs.file"], dtype="str").astype(counts).to_parquet(path)
     path.chmod(0o600)
     with pytest.raises(geo_data.InputError, match="aux file have homes in the geography"):

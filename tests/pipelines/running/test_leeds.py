@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import geo_data
 import pipelines
+from geo_data.pools import group_records
 from pipelines import Release, mean_commute, run, total_variation, verify
 from pipelines.planning.public_inputs import job_source
 
@@ -43,7 +43,7 @@ def test_it_is_useful(release: Release) -> None:
     plan, geography = release.plan, release.plan.geography
     work = plan.pools.slots.work
     source = job_source(pipelines.load_config(CONFIG), geography)
-    true = geo_data.group_records(plan.pools, geography, source.records())
+    true = group_records(plan.pools, geography, source.records())
     found = synthetic_homes(release)
     zones = total_variation(geography, "geo_code", work, true, found)
     assert 0.01 < zones < 0.12

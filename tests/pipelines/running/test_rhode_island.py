@@ -11,6 +11,7 @@ import pytest
 
 import geo_data
 import pipelines
+from geo_data.pools import group_records
 from helpers import with_values
 from pipelines import Release, mean_commute, run, total_variation, verify
 from pipelines.config.loading import check_config
@@ -71,9 +72,7 @@ def homes(release: Release, shared_data: Path) -> tuple[np.ndarray, np.ndarray]:
     geography, by = release.plan.geography, release.plan.pools.pooling.by
     sources = [[folder / name for name in TRUTH] for folder in (shared_data / "ri_2019", release.public)]
     true, synthetic = (
-        geo_data.group_records(
-            release.plan.pools, geography, geo_data.LodesJobs(main, geography, aux).records(by)
-        )
+        group_records(release.plan.pools, geography, geo_data.LodesJobs(main, geography, aux).records(by))
         for main, aux in sources
     )
     return true, synthetic

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 import geo_data
 import pipelines
 import synth
+from geo_data.pools import PoolFinder
 from helpers import forge, plan_again, refused, seal_again
 from pipelines import Release, ReleaseConfig, plan, resume, run, verify
 from pipelines.drawing.sampling import _brought_into_range
@@ -267,7 +268,7 @@ def test_a_job_of_another_category_is_in_no_other_pool(
     microdata_protected: Callable[..., ReleaseConfig], small_geography: geo_data.Geography
 ) -> None:
     made = make_plan(config := microdata_protected({"plan.pool_by": ["age"]}))
-    finder = geo_data.PoolFinder(made.pools, made.geography)
+    finder = PoolFinder(made.pools, made.geography)
     source = pipelines.planning.public_inputs.job_source(config, made.geography)
     for part in source.parts(("age",), made.pools.slots.categories, others=True):
         old = part.attributes["age"] == len(made.pools.slots.categories["age"])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import geo_data
+from geo_data.distance import distance_km
 from pipelines import PublicRelease, PublicReleaseError
 from pipelines.views.commutes import add_travel, area_block_flows, find_area
 from pipelines.views.labels import unit_names
@@ -67,7 +67,7 @@ def test_distance_and_directions() -> None:
     flows = pd.DataFrame({"work": [0, 1, 0, 0], "home": [1, 0, 0, 2], "jobs": [4, 3, 2, 1]}, dtype="int32")
     travel = add_travel(flows, places, places)
     assert travel["jobs"].tolist() == [4, 3, 2, 1]
-    tenth = geo_data.distance_km(53.8, -1.5, 53.9, -1.5)
+    tenth = distance_km(53.8, -1.5, 53.9, -1.5)
     np.testing.assert_allclose(travel["km"], [tenth, tenth, 0, np.nan])
     np.testing.assert_allclose(travel["to_home"], [0, 180, np.nan, np.nan])
     np.testing.assert_allclose(travel["to_work"], [180, 0, np.nan, np.nan])
@@ -79,5 +79,5 @@ def test_homes_and_workplaces_may_be_of_different_levels(release: PublicRelease)
     travel = add_travel(flows, homes, works)
     row = travel.iloc[-1]
     home, work = homes.iloc[int(row["home"])], works.iloc[int(row["work"])]
-    km = geo_data.distance_km(home["latitude"], home["longitude"], work["latitude"], work["longitude"])
+    km = distance_km(home["latitude"], home["longitude"], work["latitude"], work["longitude"])
     assert row["km"] == pytest.approx(km)

@@ -21,6 +21,7 @@ from pyproj import Geod
 
 import geo_data
 import pipelines
+from geo_data.pools import group_records
 from pipelines.cli.main import main
 from pipelines.storage.durable import whole_folder
 from pipelines.views import evaluation
@@ -54,8 +55,7 @@ def test_measures_of_the_small_release(
     geography, pools = small_release.plan.geography, small_release.plan.pools
     sources = [small_region["od"], small_release.public / "demo_od_main_JT00_2019.parquet"]
     true, synthetic = (
-        geo_data.group_records(pools, geography, geo_data.LodesJobs(path, geography).records())
-        for path in sources
+        group_records(pools, geography, geo_data.LodesJobs(path, geography).records()) for path in sources
     )
     work = pools.slots.work
     for level in LEVELS:

@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-import geo_data
 import pipelines
+from geo_data.lodes import LODES_COLUMNS
 from pipelines.views.exports import Source, export
 from pipelines.views.exports.lodes import _remarks, write_lodes
 
@@ -64,7 +64,7 @@ def test_an_empty_aux_file_has_its_header(public: Path, tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     export(copy, ["lodes"], tmp_path)
     text = gzip.decompress((tmp_path / "lodes" / "demo_od_aux_JT00_2019.csv.gz").read_bytes()).decode()
-    assert text == ",".join(geo_data.LODES_COLUMNS) + "\n"
+    assert text == ",".join(LODES_COLUMNS) + "\n"
 
 
 def test_wac_counts_every_job(exported: Exporter, rows: pd.DataFrame) -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import geo_data
 import pipelines
 import synth
+from geo_data.od_files import count_columns
 from helpers import load, seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
@@ -292,7 +293,7 @@ def test_exports_have_the_intervals_of_their_flows(
     own = flows.set_index(["work", "home"])[["low", "high"]]
     pd.testing.assert_frame_equal(own, said.reindex(own.index, fill_value=0))
     assert (own["high"] > 0).any()
-    for name, columns in geo_data.count_columns(opened.release.categories).items():
+    for name, columns in count_columns(opened.release.categories).items():
         assert name in opened.attributes
         by = opened.flows("trct", "trct", name).set_index(["work", "home", name])[["low", "high"]]
         for category, column in zip(opened.release.categories[name], columns, strict=True):

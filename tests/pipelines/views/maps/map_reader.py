@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pandas as pd
 
-import geo_data
+from geo_data.distance import distance_km
 from pipelines.release.reader import PublicRelease
 
 LAPTOP, PHONE = (1366, 768), (390, 844)
@@ -186,7 +186,7 @@ def expected(
     ]
     placed = np.isfinite(ends).all(axis=0)
     km = np.full(len(rows), np.nan)
-    km[placed] = geo_data.distance_km(*(values[placed] for values in ends))
+    km[placed] = distance_km(*(values[placed] for values in ends))
     return rows.assign(km=km)[rows["jobs"] > 0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import geo_data
+from geo_data.distance import bearing
 from geo_data.states import STATES
 from pipelines.views.maps.ring import ring_places
 
@@ -30,9 +30,7 @@ def test_zones_stand_around_the_region_in_the_order_of_their_directions(n: int) 
     assert ((x < west) | (x > east) | (y < south) | (y > north)).all()
     apart = np.abs(places[:, None] - places[None]).max(axis=2) + np.eye(n)
     assert apart.min() > 0.01
-    shown, true = (
-        np.argsort(angles) for angles in (turns(places), geo_data.bearing(*MIDDLE, latitude, longitude))
-    )
+    shown, true = (np.argsort(angles) for angles in (turns(places), bearing(*MIDDLE, latitude, longitude)))
     start = shown.tolist().index(true[0])
     assert np.roll(shown, -start).tolist() == true.tolist()
 
@@ -40,12 +38,12 @@ def test_zones_stand_around_the_region_in_the_order_of_their_directions(n: int) 
 def test_few_zones_stand_in_their_directions() -> None:
     latitude, longitude = np.array([42.3, 41.5]), np.array([-71.4, -72.9])
     places = ring_places(latitude, longitude, np.ones(2), BOUNDS)
-    assert turns(places) == pytest.approx(geo_data.bearing(*MIDDLE, latitude, longitude), abs=1)
+    assert turns(places) == pytest.approx(bearing(*MIDDLE, latitude, longitude), abs=1)
 
 
 def test_the_heaviest_zone_comes_nearest_to_its_direction() -> None:
     latitude, longitude = (np.array([getattr(s, axis) for s in OTHERS]) for axis in ("latitude", "longitude"))
-    true = geo_data.bearing(*MIDDLE, latitude, longitude)
+    true = bearing(*MIDDLE, latitude, longitude)
     for heavy, state in enumerate(OTHERS):
         if state.name in ("Connecticut", "Massachusetts", "New York"):
             weight = np.where(np.arange(len(OTHERS)) == heavy, 1e6, 1.0)
