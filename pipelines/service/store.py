@@ -16,28 +16,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, Row, Table, create_engine, event, insert, select, text
+from sqlalchemy import Connection, Engine, Row, Table, create_engine, event, insert, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
-from pipelines.service.migrations.versions import first, operators_outbox, second
-from pipelines.service.migrations.versions.attempts import attempts as _attempts
+from pipelines.service.migrations.versions.first import metadata
 from synth.errors import ShownError
 
 _PATIENCE = 30  # seconds for which SQLite waits for others
 _LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed
-metadata = MetaData()
-# As the first revision made them, with what later ones added.
-for _table in first.metadata.sorted_tables:
-    _table.to_metadata(metadata)
-metadata.tables["approvals"].append_column(second.decided_version(primary_key=True))
-for _column in operators_outbox.run_columns():
-    metadata.tables["runs"].append_column(_column)
-outbox = operators_outbox.add_outbox(metadata)
-attempts = _attempts(metadata)
-tokens, runs, approvals, events, audit, sessions = (
-    metadata.tables[name] for name in ("tokens", "runs", "approvals", "events", "audit", "sessions")
+tokens, runs, approvals, events, audit, sessions, outbox, attempts = (
+    metadata.tables[name]
+    for name in ("tokens", "runs", "approvals", "events", "audit", "sessions", "outbox", "attempts")
 )
 
 

@@ -1,8 +1,7 @@
 """From the tables of one version of the service to those of the next, by alembic.
 
-`versions` has a module for each step, with ``revision``, ``down_revision`` and ``upgrade`` as the first.
-`pipelines.service.store` takes the tables that the program uses from the first and adds what later ones
-changed; a test compares them with where the last one leads. There is no way back but a backup.
+`versions` has a module for each step, with ``revision``, ``down_revision`` and ``upgrade`` as the first. The
+tables of the first are those that `pipelines.service.store` uses. There is no way back but a backup.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect
 
 from pipelines.service.migrations.versions import first
 from synth import ShownError
@@ -30,42 +29,21 @@ def is_current(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Give a database the tables of this version.
-
-    Parameters
-    ----------
-    connection : Connection
-        Everything is done in its transaction.
+    """Give a database the tables of this version, in the transaction of the connection.
 
     Raises
     ------
     ForeignDatabaseError
-        If its tables are those of a later version, or somebody else's.
+        If its tables are those of another version, or somebody else's.
     """
     if is_current(connection):
         return
     revision = _revision(connection)
-    if revision is None and _tables(connection).keys() & first.metadata.tables.keys():
-        _check_first(connection)  # version 0.1.0 did not write down a revision
-        command.stamp(_config(connection), first.revision)
-    elif revision not in (None, *(step.revision for step in _scripts().walk_revisions())):
+    if revision not in (None, *(step.revision for step in _scripts().walk_revisions())):
         raise ForeignDatabaseError("was made by another version of odsynth; start that one")
-    command.upgrade(_config(connection), "head")
-
-
-def _check_first(connection: Connection) -> None:
-    found = _tables(connection)
-    if any(found.get(name) != set(table.c.keys()) for name, table in first.metadata.tables.items()):
+    if revision is None and first.metadata.tables.keys() & set(inspect(connection).get_table_names()):
         raise ForeignDatabaseError("has tables that are not those of odsynth; name an empty one")
-    if connection.execute(text("SELECT version FROM odsynth_schema")).scalars().all() != [1]:
-        raise ForeignDatabaseError("was made by another version of odsynth; start that one")
-
-
-def _tables(connection: Connection) -> dict[str, set[str]]:
-    """The columns of every table."""
-    inspector = inspect(connection)
-    names = inspector.get_table_names()
-    return {name: {column["name"] for column in inspector.get_columns(name)} for name in names}
+    command.upgrade(_config(connection), "head")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,7 @@ from pipelines.views.area_names import find_areas, names_with
 
 _WHOLE_BYTES = 500_000  # up to which an answer is sent at once
 _AREAS_AT_ONCE = 5_000
+_NUMBER = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
@@ -48,17 +50,28 @@ class Paging:
     limit : int or None
         How many at most; None is all.
     after : str or None
-        The last row of the page before.
+        The last row of the page before, as `next` wrote it: nobody else reads it.
     """
 
     request: Request
     limit: int | None = None
     after: str | None = None
 
-    def next(self, after: str) -> str:
-        """Return the address of the page after a row."""
-        url = self.request.url.include_query_params(after=after)
+    def next(self, *units: int) -> str:
+        """Return the address of the page after a row, which the numbers of its areas stand for."""
+        url = self.request.url.include_query_params(after=".".join(map(str, units)))
         return f"{url.path}?{url.query}"
+
+    def units(self, *sizes: int) -> tuple[int, ...] | None:
+        """Return the numbers that `next` was given, each below a size; None on the first page."""
+        if self.after is None:
+            return None
+        numbers = self.after.split(".")
+        if len(numbers) == len(sizes) and all(_NUMBER.fullmatch(number) for number in numbers):
+            units = tuple(map(int, numbers))
+            if all(unit < size for unit, size in zip(units, sizes, strict=True)):
+                return units
+        raise invalid("after: this is no row of this table. Take it from `next` of the page before.")
 
 
 @dataclass(frozen=True)
@@ -192,7 +205,6 @@ def area_table(
     within : str or None
         Code or name of an area of another level: only areas that lie in it.
     paging : Paging
-        ``after`` is a code.
     box : Polygon, optional
         Only areas that have a place, and a point in common with it.
     name : str, optional
@@ -220,11 +232,11 @@ def area_table(
     if within is not None:
         units = units[np.isin(units, _units_in(release, level, within))]
     matched, further = len(units), None
-    if paging.after is not None:
-        units = units[units > _after(release, level, paging.after)]
+    if (after := paging.units(len(areas.codes))) is not None:
+        units = units[units > after[0]]
     if paging.limit is not None and len(units) > paging.limit:
         units = units[: paging.limit]
-        further = paging.next(areas.codes[int(units[-1])].as_py())
+        further = paging.next(int(units[-1]))
     split = np.split(units, range(_AREAS_AT_ONCE, len(units), _AREAS_AT_ONCE))
     parts = (area_part(areas, shapes, some, jobs) for some in split)
     schema = area_part(areas, shapes, units[:0], jobs).table.schema
@@ -250,7 +262,6 @@ def flow_table(
         A usable version.
     selection : Selection
     paging : Paging
-        ``after`` are the codes of the work and the home area, with a comma between them.
     top : int, optional
         Only so many, the largest first.
     places : bool
@@ -271,7 +282,10 @@ def flow_table(
         table.parts = [rows.part(largest.flows)]
         table.tail = {"returned": largest.flows.size, "matched": largest.number, "jobs": jobs}
         return table
-    after = None if paging.after is None else rows.units(paging.after)
+    own, other = selection.own, selection.other
+    after = paging.units(
+        *(selection.release.geography.n_units(selection.levels[side]) for side in (own, other))
+    )
     batches = catalog.flows(version, selection, after)
     if box is not None:
         batches = (flows.take(np.flatnonzero(rows.crosses(flows, box))) for flows in batches)
@@ -279,7 +293,7 @@ def flow_table(
         flows, more = _page(batches, paging.limit)
         table.parts = [rows.part(rows.bounded(each)) for each in flows]
         table.tail = {"returned": sum(each.size for each in flows)}
-        table.next = paging.next(",".join(rows.codes(flows[-1], -1))) if more else None
+        table.next = paging.next(*(int(flows[-1].units[side][-1]) for side in (own, other))) if more else None
         return table
     table.parts = _all(batches, rows, table.tail, selection.question.attributes)
     return table
@@ -362,7 +376,7 @@ class _FlowRows:
             codes = [
                 table.column(side).to_pylist() if side in self._sides else [""] * flows.size for side in SIDES
             ]
-            return [f"{work}:{home}" for work, home in zip(*codes, strict=True)]
+            return list(map(flow_id, *codes))
 
         return Part(table, ids, lambda: self.lines(flows))
 
@@ -385,29 +399,15 @@ class _FlowRows:
         shapely.prepare(box)
         return np.asarray(shapely.intersects(self.lines(flows), box), bool)
 
-    def codes(self, flows: Flows, row: int) -> list[str]:
-        """Return the codes of the work and the home area of a flow."""
-        return [self._areas[side].codes[int(flows.units[side][row])].as_py() for side in SIDES]
 
-    def units(self, after: str) -> tuple[int, int]:
-        """Return the units of the own and the other side that two codes name."""
-        release, levels = self._selection.release, self._selection.levels
-        codes = after.split(",")
-        if len(codes) != 2:
-            raise _not_of_a_page("the codes of a work and a home area, with a comma between them")
-        units = {side: _after(release, levels[side], code) for side, code in zip(SIDES, codes, strict=True)}
-        return units[self._selection.own], units[self._selection.other]
+def flow_id(work: str, home: str) -> str:
+    """Return the id of a flow: codes may hold what stands between them."""
+    return ":".join(code.replace("%", "%25").replace(":", "%3A") for code in (work, home))
 
 
-def _after(release: Any, level: str, code: str) -> int:
-    unit = release.geography.find_unit(level, code)
-    if unit < 0:
-        raise _not_of_a_page(f"a code of the level {level}")
-    return unit
-
-
-def _not_of_a_page(rule: str) -> ServiceError:
-    return invalid(f"after: this is not {rule}. Take it from `next` of the page before.")
+def flow_ends(identity: str) -> list[str]:
+    """Return the codes of the work and the home area that an id was made of."""
+    return [part.replace("%3A", ":").replace("%25", "%") for part in identity.split(":")]
 
 
 def _units_in(release: PublicRelease, level: str, within: str) -> NDArray[np.integer]:

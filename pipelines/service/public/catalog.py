@@ -47,7 +47,7 @@ from pipelines.views.maps import Backdrop
 _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
 _LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
 _SETTLED_NS = 2_000_000_000
-_AGAIN_SECONDS = 0.1  # after which a version that is not known is looked for once more
+_AGAIN_SECONDS = 0.1  # after which folders of a version that is not known are looked at once more
 _OPEN_RELEASES = 8
 _OPEN_LEVELS = 16
 _log = logging.getLogger(__name__)
@@ -202,8 +202,8 @@ class Catalog:
             404 if nothing was published under these names.
         """
         found = self._current().get((name, version))
-        if found is None and time.monotonic() - self._looked_at > _AGAIN_SECONDS:
-            self.refresh()  # perhaps published just now, by another process
+        if found is None and self._may_be_new(name, version):
+            self.refresh()
             found = self._current().get((name, version))
         if found is None:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
@@ -377,6 +377,16 @@ class Catalog:
         # A change within the same tick of the clock as the reading leaves no trace, so that what was new
         # then is read again.
         return self._newest > self._read_at - _SETTLED_NS or _marks(self._marks) != self._marks
+
+    def _may_be_new(self, name: str, version: str) -> bool:
+        """Whether another process may have published it just now; looks at three folders, and reads none."""
+        if time.monotonic() - self._looked_at <= _AGAIN_SECONDS:
+            return False
+        marks, folder = self._marks, self.place / name
+        # Of folders that were read already: what somebody asks for names no other.
+        near = {path: marks[path] for path in (self.place, folder, folder / version) if path in marks}
+        unsettled = any(mark is not None and mark[0] > self._read_at - _SETTLED_NS for mark in near.values())
+        return unsettled or _marks(near) != near
 
     def _read(self) -> None:
         begun = time.time_ns()

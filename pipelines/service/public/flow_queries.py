@@ -209,11 +209,11 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
 
 
 def _split_areas(release: PublicRelease, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the codes and names that texts have: what is between commas, but for a name with commas."""
+    """Return the codes and names that texts have: what is between commas, but for one with commas."""
     parts: list[str] = []
     for text in texts:
-        is_name = "," in text and any(areas_named(release, kind, text) for kind in release.kinds_of_areas)
-        parts += [text] if is_name else separated([text])
+        is_one = "," in text and any(find_areas(release, kind, text) for kind in release.kinds_of_areas)
+        parts += [text] if is_one else separated([text])
     return tuple(dict.fromkeys(parts))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import numpy as np
 import shapely
 from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel
@@ -30,10 +31,11 @@ from pipelines.service.public.answers import (
     answered,
     area_part,
     area_table,
+    flow_ends,
     flow_table,
 )
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.flow_queries import FlowQuestion, invalid, no_level, select
+from pipelines.service.public.flow_queries import SIDES, FlowQuestion, Selection, invalid, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Part, one_feature
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.public.tiles import archive, read_tile, style, tile_json
@@ -355,11 +357,13 @@ def _area(service: _Service, level: str, code: str) -> Part | None:
 
 
 def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | None:
-    work, _, home = pair.partition(":")
-    if not home or min(service.release.geography.find_unit(level, code) for code in (work, home)) < 0:
+    units = [service.release.geography.find_unit(level, code) for code in flow_ends(pair)]
+    if len(units) != len(SIDES) or min(units) < 0:
         return None
-    asked = FlowQuestion((work,), (home,), level, level, tuple(service.release.counts))
-    selection, paging = select(service.release, asked), Paging(request, 1)
+    question = FlowQuestion(work_level=level, home_level=level, attributes=tuple(service.release.counts))
+    ends = {side: np.array([unit]) for side, unit in zip(SIDES, units, strict=True)}
+    selection = Selection(question, service.release, dict.fromkeys(SIDES, level), ends)
+    paging = Paging(request, 1)
     table = flow_table(service.catalog, service.version, selection, paging, places=True, box=_WORLD)
     return next(iter(table.parts), None)
 

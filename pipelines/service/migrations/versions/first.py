@@ -1,8 +1,4 @@
-"""The tables of version 0.1.0.
-
-A database that version 0.1.0 made is taken for one of this revision, so nothing here may change. That version
-looks at ``odsynth_schema`` only: a revision that it could not work with sets the number there to 2.
-"""
+"""The first tables. When a version that has them is published, nothing here changes any more."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "first"
 down_revision = None
 metadata = sa.MetaData()
 
@@ -24,8 +20,6 @@ def _number(name: str, *more: Any, **options: Any) -> sa.Column[int]:
     return sa.Column(name, sa.Integer(), *more, nullable=False, **options)
 
 
-# What version 0.1.0 looks at; now alembic keeps the revision.
-sa.Table("odsynth_schema", metadata, _number("version", primary_key=True))
 sa.Table(
     "tokens",
     metadata,
@@ -63,6 +57,8 @@ sa.Table(
     _text("message", nullable=True),
     _text("published_name", 400, nullable=True),
     _text("published_version", 100, nullable=True),
+    # JSON: what is varied, how far the task is, what a comparison came to.
+    *(_text(name, nullable=True) for name in ("variation", "progress", "comparison")),
     sa.UniqueConstraint("submitted_by", "key"),
     sqlite_autoincrement=True,
 )
@@ -75,10 +71,12 @@ sa.Index(
     sqlite_where=_running,
     postgresql_where=_running,
 )
+# A run may be decided about once for each version name; empty where that is of its content.
 sa.Table(
     "approvals",
     metadata,
     _number("run", sa.ForeignKey("runs.id"), primary_key=True),
+    _text("version", 100, primary_key=True, server_default=""),
     _text("person", 200),
     _text("decision", 16),
     _text("content", 64),
@@ -115,12 +113,31 @@ sa.Table(
     _text("person", 200, index=True),
     _text("begun", 32),
 )
+# Messages that are not sent yet, one for each way; a row is deleted when it is sent.
+sa.Table(
+    "outbox",
+    metadata,
+    _number("id", primary_key=True),
+    _number("run", sa.ForeignKey("runs.id")),
+    _text("decision", 16),
+    _text("way", 16),
+    _text("due", 32),
+    _number("attempts"),
+    sqlite_autoincrement=True,
+)
+# Attempts to sign in that failed: how many an address, kept as a keyed hash, made in a window of time.
+sa.Table(
+    "attempts",
+    metadata,
+    _text("source", 64, primary_key=True),
+    sa.Column("begun", sa.BigInteger(), primary_key=True, autoincrement=False),
+    _number("number"),
+)
 
 
 def upgrade() -> None:
     """Make the tables."""
     metadata.create_all(op.get_bind(), checkfirst=False)
-    op.execute("INSERT INTO odsynth_schema (version) VALUES (1)")
     if op.get_bind().dialect.name == "postgresql":
         for table in ("audit", "approvals"):
             op.execute(

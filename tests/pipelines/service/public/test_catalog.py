@@ -171,6 +171,33 @@ def test_the_place_is_read_only_when_it_has_changed(
     assert reads[0] == before
 
 
+def test_versions_that_nobody_published_make_nobody_read(
+    open_catalog: Open, new_state: Path, small_release: pipelines.Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was published just now is found at once all the same."""
+    clock, reads, real = [100.0], [0], module.published
+
+    def counted(place: Path) -> object:
+        reads[0] += 1
+        return real(place)
+
+    monkeypatch.setattr(module, "published", counted)
+    monkeypatch.setattr(module, "_KEPT_SECONDS", 1e9)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    for path in (new_state, *new_state.rglob("*")):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    catalog = open_catalog(new_state)
+    for name, version in ((NAME, "v2"), ("nothing", "v1"), ("..", "."), ("/", "etc"), ("\0", "v1")):
+        for _ in range(3):
+            clock[0] += 1
+            assert refused(lambda n=name, v=version: catalog.version(n, v)).status == 404  # type: ignore[misc]
+    assert reads == [1]
+    pipelines.publish(small_release.public.parent, new_state / "published", version="v2")
+    clock[0] += 1
+    assert catalog.find_usable(NAME, "v2")
+    assert reads == [2]
+
+
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text

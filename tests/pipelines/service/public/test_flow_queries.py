@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 import pipelines
 from geo_data.geography import Partition
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.service.public import flow_queries
+from pipelines.service.public.answers import Paging, flow_ends, flow_id
 from pipelines.service.public.areas import Shapes, read_areas
 from pipelines.service.public.flow_queries import (
     FlowQuestion,
@@ -175,6 +177,29 @@ def test_rows_of_areas_that_cut_across_levels(crossed: PublicRelease, folder: Pa
     assert strips.table.to_pydict() == expected
     shapes = Shapes.of(crossed, strips)
     assert (shapes.kind, [shape.x for shape in shapes.shapes]) == ("point", expected["longitude"])
+
+
+def test_codes_may_hold_what_stands_between_them(release: PublicRelease, folder: Path) -> None:
+    """In addresses of pages, in ids of flows, and in lists of areas."""
+    geography = release.geography
+    codes = np.array(["a,b", "a", "b:c", "%3A"], object)
+    kinds = {"odd": Partition(codes, (np.arange(geography.n_blocks) % 4).astype(np.int32))}
+    odd = replace(release, geography=replace(geography, non_nesting_areas=kinds))
+    odd.__dict__["names"] = release.names
+    for unit, code in enumerate(codes):
+        assert select(odd, FlowQuestion((code,), work_level="odd")).units["work"] == [unit]
+    pairs = [(work, home) for work in codes for home in codes]
+    assert [tuple(flow_ends(flow_id(*pair))) for pair in pairs] == pairs
+    assert flow_id("44007", "44009") == "44007:44009"
+    rows = all_rows(odd, folder, FlowQuestion(work_level="odd", home_level="odd"))
+    request = Request({"type": "http", "path": "/x", "query_string": b"limit=1", "headers": []})
+    for row in rows:
+        address = Paging(request, 1).next(*row[:2])
+        after = address.partition("after=")[2]
+        assert Paging(request, 1, after).units(4, 4) == row[:2]
+    for after in ("", "1", "1.2.3", "4.0", "-1.0", "\u0661.0", "a,b.a"):
+        with pytest.raises(ServiceError, match="after: "):
+            Paging(request, 1, after).units(4, 4)
 
 
 def test_sums_over_sides(crossed: PublicRelease, folder: Path) -> None:
