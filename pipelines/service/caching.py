@@ -34,17 +34,7 @@ def answer(
     kind: str = STATEMENT,
     media_type: str = "application/json",
 ) -> Response:
-    """Answer with JSON (or another type), or with 304 if the client holds it.
-
-    Parameters
-    ----------
-    request : Request
-    content : BaseModel or bytes
-        A model of the API, or the content itself.
-    kind : str
-        `CONTENT` or `STATEMENT`.
-    media_type : str
-    """
+    """Answer with JSON (or another type), or with 304 if the client holds it."""
     body = content if isinstance(content, bytes) else content.model_dump_json().encode()
     headers = {"ETag": tag(hashlib.sha256(body).digest()), "Cache-Control": kind}
     if is_fresh(request, headers["ETag"]):

@@ -20,16 +20,7 @@ _KNOWN_SECRETS = ("admin", "changeme", "example", "odsynth", "password", "postgr
 def cautions(
     settings: ServiceSettings, store: Store, environment: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return a sentence about everything that is unsafe, with what to do.
-
-    Parameters
-    ----------
-    settings : ServiceSettings
-    store : Store
-        Its records.
-    environment : mapping of str to str, optional
-        By default that of the process.
-    """
+    """Return a sentence about everything that is unsafe, with what to do."""
     found = []
     here = _only_this_machine(settings.host)
     if not here and not settings.https:

@@ -37,14 +37,7 @@ class Problem(BaseModel):
 
 
 def answers(*statuses: int, pages: bool = False) -> dict[int | str, dict[str, Any]]:
-    """Return the ``responses`` of a route that may also answer with these errors.
-
-    Parameters
-    ----------
-    *statuses : int
-    pages : bool
-        Whether they are pages: of addresses outside ``/api/``.
-    """
+    """Return the ``responses`` of a route that may also answer with these errors."""
     kind = {"content": {"text/html": {"schema": {"type": "string"}}}} if pages else {"model": Problem}
     return {status: {**kind, "description": HTTPStatus(status).phrase} for status in statuses}
 

@@ -26,13 +26,7 @@ _FIELDS: dict[str, type] = {
 
 
 class ServiceLog(logging.Handler):
-    """Writes events, and the messages of the server and of this package.
-
-    Parameters
-    ----------
-    path : Path or None
-        File to append to, made with mode 0600; None is standard output.
-    """
+    """Writes events, and the messages of the server and of this package."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(logging.INFO)
@@ -41,15 +35,7 @@ class ServiceLog(logging.Handler):
         self._stream = sys.stdout if path is None else open_log(path)
 
     def write(self, event: str, **fields: str | int | float) -> None:
-        """Append an event with the time.
-
-        Raises
-        ------
-        ValueError
-            If the event or a field is not one of those that may be written.
-        OSError
-            If it cannot be written; names the log.
-        """
+        """Append an event with the time."""
         line = event_line(event, fields, _EVENTS, _FIELDS)
         with self._line:
             try:

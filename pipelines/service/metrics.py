@@ -25,13 +25,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 class Metrics:
-    """Counts of one application; routes are counted, not addresses, so that their number is bounded.
-
-    Attributes
-    ----------
-    registry : CollectorRegistry
-        For further metrics.
-    """
+    """Counts of one application; routes are counted, not addresses, so that their number is bounded."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

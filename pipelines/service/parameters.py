@@ -26,13 +26,7 @@ LATEST = "latest"
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuse parameters that an address of the API does not have, and those that are there twice.
-
-    Raises
-    ------
-    ServiceError
-        422, with the name and the parameters that there are.
-    """
+    """Refuse parameters that an address of the API does not have, and those that are there twice."""
     several = _parameters(request.app, request.scope["route"].path, request.method.lower())
     for name, times in Counter(key for key, _ in request.query_params.multi_items()).items():
         if name not in several:
@@ -57,13 +51,7 @@ def _shown(name: str) -> str:
 
 
 async def latest_version(request: Request) -> None:
-    """Lead from the version ``latest`` of a release to its newest, which then has its own address.
-
-    Raises
-    ------
-    HTTPException
-        307, to the same address below that version.
-    """
+    """Lead from the version ``latest`` of a release to its newest, which then has its own address."""
     given = request.path_params
     if given.get("version") != LATEST:
         return

@@ -18,17 +18,10 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 @dataclass(frozen=True)
 class Rate:
-    """So many in so many seconds.
-
-    Attributes
-    ----------
-    number : int
-    seconds : int
-        Of a window.
-    """
+    """So many in so many seconds."""
 
     number: int
-    seconds: int
+    seconds: int  # Of a window
 
     @classmethod
     def parse(cls, text: str) -> Rate:
@@ -41,13 +34,7 @@ class Rate:
         return int(time.time() // self.seconds) * self.seconds
 
     def wait(self, before: int, now: int) -> int:
-        """Return the seconds until one more is allowed, at least 1; 0 if it is allowed now.
-
-        Parameters
-        ----------
-        before, now : int
-            How many there were in the window before, and are in the present one.
-        """
+        """Return the seconds until one more is allowed, at least 1; 0 if it is allowed now."""
         gone = time.time() % self.seconds
         if int(before * (1 - gone / self.seconds)) + now < self.number:
             return 0
@@ -67,14 +54,7 @@ class RateLimits:
         self._counts: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {}
 
     def wait(self, rule: str, address: str) -> int:
-        """Count a request, and return the seconds after which another is allowed; 0 if this one is.
-
-        Parameters
-        ----------
-        rule : {"public", "operator"}
-        address : str
-            Of the client; its `network` counts.
-        """
+        """Count a request, and return the seconds after which another is allowed; 0 if this one is."""
         rate, who = self._rates[rule], network(address)
         begun, before, now = self._counts.get(rule, (0, {}, {}))
         if begun != (window := rate.window()):

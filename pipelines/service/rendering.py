@@ -28,19 +28,7 @@ def render(
     headers: Mapping[str, str] | None = None,
     **context: Any,
 ) -> HTMLResponse:
-    """Answer with a page.
-
-    Parameters
-    ----------
-    request : Request
-        Known to the template.
-    template : str
-        Its name below ``templates``.
-    status : int
-    headers : mapping of str to str, optional
-    **context
-        What the template shows. Whatever it is, it is escaped.
-    """
+    """Answer with a page."""
     return HTMLResponse(text(template, request=request, **context), status, dict(headers or {}))
 
 

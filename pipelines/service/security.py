@@ -183,13 +183,7 @@ class _PublicCors(CORSMiddleware):
 
 
 def add_security(app: FastAPI) -> None:
-    """Put these layers around an application.
-
-    Parameters
-    ----------
-    app : FastAPI
-        With ``state.settings``, ``state.metrics`` and ``state.log``.
-    """
+    """Put these layers around an application."""
     app.add_middleware(_Compression, minimum_size=1_000, compresslevel=_COMPRESSION)
     app.add_middleware(
         _PublicCors,

@@ -159,19 +159,7 @@ class Store:
 def record(
     connection: Connection, actor: str, credential: str, action: str, subject: str, detail: str = ""
 ) -> None:
-    """Add to the audit trail, in the transaction of what is done.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of `Store.write`.
-    actor : str
-        Who, a person or ``"service"``.
-    credential : str
-        By what: the id of a token, ``"oidc"``, ``"console"`` or ``"worker"``.
-    action, subject, detail : str
-        Nothing confidential.
-    """
+    """Add to the audit trail, in the transaction of what is done."""
     line: dict[str, Any] = {"actor": actor, "credential": credential, "action": action, "subject": subject}
     connection.execute(insert(audit).values(time=utc_now(), detail=detail, **line))
 

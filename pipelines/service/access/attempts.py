@@ -20,21 +20,7 @@ from pipelines.service.store import ServiceError, Store, attempts
 
 
 def authenticated(request: Request, secret: str, key: bytes) -> Principal | None:
-    """Return whose token this is, or None if it is nobody's, expired or revoked; that is counted, and logged.
-
-    Parameters
-    ----------
-    request : Request
-    secret : str
-        The token.
-    key : bytes
-        Of the service, for the hashes of addresses.
-
-    Raises
-    ------
-    ServiceError
-        429 if too many of this address were not valid: then it is not looked at either.
-    """
+    """Return whose token this is, or None if it opens nothing, which is counted and logged."""
     state = request.app.state
     address = network(request.client.host if request.client else "")
     source = hmac.new(key, b"attempts:" + address.encode(), hashlib.sha256).hexdigest()

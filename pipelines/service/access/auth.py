@@ -41,30 +41,15 @@ _bearer = HTTPBearer(auto_error=False, description="From `odsynth token create`,
 
 @dataclass(frozen=True)
 class Session:
-    """What the cookie says.
+    """What the cookie says."""
 
-    Attributes
-    ----------
-    id : str
-        In the table of sessions.
-    principal : Principal
-    csrf : str
-        For the hidden field ``csrf`` of every form, or the header ``X-CSRF-Token``.
-    """
-
-    id: str
+    id: str  # In the table of sessions
     principal: Principal
-    csrf: str
+    csrf: str  # For the hidden field ``csrf`` of every form, or the header ``X-CSRF-Token``
 
 
 async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) -> Principal:
-    """Return who asks.
-
-    Raises
-    ------
-    ServiceError
-        401 without a valid token or session, 403 for a form that is not ours.
-    """
+    """Return who asks."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme:
         who = None
@@ -84,17 +69,7 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
 
 
 def require(role: Role) -> Callable[..., Awaitable[Principal]]:
-    """Return the dependency of a route that only this role may use.
-
-    Parameters
-    ----------
-    role : {"viewer", "operator", "approver"}
-
-    Returns
-    -------
-    callable
-        For ``Depends``; gives the `Principal`, and 401 or 403 to everybody else.
-    """
+    """Return the dependency of a route that only this role may use."""
 
     async def allowed(who: Annotated[Principal, Depends(principal)]) -> Principal:
         who.must(role)
@@ -107,19 +82,6 @@ def open_session(request: Request, response: Response, secret: str) -> Principal
     """Log in with a token.
 
     As with every other way to show one, what is not valid is counted (`pipelines.service.access.attempts`).
-
-    Parameters
-    ----------
-    request : Request
-    response : Response
-        Gets the cookie.
-    secret : str
-        The token.
-
-    Returns
-    -------
-    Principal or None
-        None if the token is not valid.
     """
     who = _holder(request, secret)
     if who is not None:
@@ -133,15 +95,7 @@ def _holder(request: Request, secret: str) -> Principal | None:
 
 
 def start_session(request: Request, response: Response, who: Principal) -> None:
-    """Log in somebody who is known already: by their token, or by an identity provider.
-
-    Parameters
-    ----------
-    request : Request
-    response : Response
-        Gets the cookie.
-    who : Principal
-    """
+    """Log in somebody who is known already: by their token, or by an identity provider."""
     id = secrets.token_urlsafe(32)
     content = {"id": id, "credential": who.credential, "csrf": secrets.token_urlsafe(32)}
     if who.credential == OIDC:
@@ -175,21 +129,7 @@ def close_session(request: Request, response: Response) -> None:
 
 
 def end_sessions(store: Store, name: str, *, by: Principal) -> int:
-    """Log a person out of all browsers.
-
-    Parameters
-    ----------
-    store : Store
-    name : str
-        In any form that `person` makes the same.
-    by : Principal
-        An approver.
-
-    Returns
-    -------
-    int
-        How many sessions there were.
-    """
+    """Log a person out of all browsers."""
     by.must("approver")
     whose = person(name)
     with store.write() as connection:

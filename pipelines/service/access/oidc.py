@@ -26,13 +26,7 @@ _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
 
 
 async def begin_login(request: Request) -> RedirectResponse:
-    """Send the browser to the provider.
-
-    Raises
-    ------
-    ServiceError
-        404 if the service has no provider, 503 if it does not answer.
-    """
+    """Send the browser to the provider."""
     oidc, settings = _settings(request), request.app.state.settings
     provider = _provider(oidc)
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
@@ -59,18 +53,7 @@ async def begin_login(request: Request) -> RedirectResponse:
 
 
 async def finish_login(request: Request) -> Principal:
-    """Return who the provider says has come back, at the address `CALLBACK`.
-
-    Returns
-    -------
-    Principal
-        For `auth.start_session`.
-
-    Raises
-    ------
-    ServiceError
-        401 if the answer is not one to a login that this browser began, 403 for somebody without a role.
-    """
+    """Return who the provider says has come back, at the address `CALLBACK`."""
     oidc = _settings(request)
     provider = _provider(oidc)
     try:

@@ -39,32 +39,18 @@ _NOBODY = "0" * 64
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks.
+    """Who asks."""
 
-    Attributes
-    ----------
-    person : str
-        In the form of `person`: one person has one name, however many tokens.
-    role : Role
-    credential : str
-        Id of the token, or ``"oidc"``.
-    """
-
-    person: str
+    person: str  # In the form of `person`: one person has one name, however many tokens
     role: Role
-    credential: str
+    credential: str  # Id of the token, or ``"oidc"``
 
     def may(self, role: Role) -> bool:
         """Whether somebody with this role may do what needs `role`."""
         return role in _IMPLIED[self.role]
 
     def must(self, role: Role) -> None:
-        """Refuse what needs another role.
-
-        Raises
-        ------
-        ServiceError
-        """
+        """Refuse what needs another role."""
         if not self.may(role):
             raise ServiceError(403, "forbidden", f"This needs the role {role}; yours is {self.role}.")
 
@@ -99,13 +85,7 @@ class Token:
 
 
 def person(name: str) -> str:
-    """Return a name in the one form in which persons are compared: NFKC, single spaces, lower case.
-
-    Raises
-    ------
-    ServiceError
-        If it is empty, longer than 200 characters, not printable, or one that the service signs with.
-    """
+    """Return a name in the one form in which persons are compared: NFKC, single spaces, lower case."""
     plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
     if not plain or len(plain) > 200 or not plain.isprintable() or plain in _NOT_PERSONS:
         fix = f"1 to 200 printable characters, none of {', '.join(_NOT_PERSONS)}"
@@ -114,26 +94,7 @@ def person(name: str) -> str:
 
 
 def create_token(store: Store, owner: str, role: Role, *, days: float = 90) -> tuple[str, Token]:
-    """Make a token, on the server's console.
-
-    Parameters
-    ----------
-    store : Store
-    owner : str
-        The person; see `person`.
-    role : {"viewer", "operator", "approver"}
-    days : float
-        Until it expires; at most 366.
-
-    Returns
-    -------
-    tuple of (str, Token)
-        The secret, which is not kept and cannot be shown again; and what is kept.
-
-    Raises
-    ------
-    ServiceError
-    """
+    """Make a token, on the server's console."""
     name = person(owner)
     if role not in get_args(Role):
         raise ServiceError(400, "role", f"There is no such role. Fix: one of {', '.join(get_args(Role))}.")
@@ -157,20 +118,7 @@ def list_tokens(store: Store, owner: str | None = None) -> list[Token]:
 
 
 def revoke_token(store: Store, id: str, *, by: Principal | None = None) -> Token:
-    """Revoke a token, for good; once revoked it stays as it is.
-
-    Parameters
-    ----------
-    store : Store
-    id : str
-    by : Principal, optional
-        Who asks: an approver for any, everybody for their own. By default the server's console.
-
-    Raises
-    ------
-    ServiceError
-        If there is none, or it is somebody else's.
-    """
+    """Revoke a token, for good; once revoked it stays as it is."""
     with store.write() as connection:
         row = connection.execute(select(*_PUBLIC).where(tokens.c.id == id)).one_or_none()
         hidden = by is not None and not by.may("approver") and (row is None or row.owner != by.person)

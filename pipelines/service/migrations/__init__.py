@@ -29,13 +29,7 @@ def is_current(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Give a database the tables of this version, in the transaction of the connection.
-
-    Raises
-    ------
-    ForeignDatabaseError
-        If its tables are those of another version, or somebody else's.
-    """
+    """Give a database the tables of this version, in the transaction of the connection."""
     if is_current(connection):
         return
     revision = _revision(connection)

@@ -10,13 +10,7 @@ from pipelines.service.store import Store
 
 
 def find_run(store: Store, run: int) -> RunEntry:
-    """Return a run, with the decision about it.
-
-    Raises
-    ------
-    ServiceError
-        404 if there is none of this number.
-    """
+    """Return a run, with the decision about it."""
     return RunEntry.of(runs.get_run(store, run), runs.decision_of(store, run))
 
 
@@ -26,13 +20,7 @@ def find_runs(store: Store, state: str | None, before: int | None = None, limit:
 
 
 def find_certificate(store: Store, run: int) -> str:
-    """Return certificate.json of a finished run, as it is.
-
-    Raises
-    ------
-    ServiceError
-        404 if it has none yet.
-    """
+    """Return certificate.json of a finished run, as it is."""
     text = runs.get_run(store, run).certificate
     if text is None:
         raise not_found("This run has no certificate yet.")

@@ -32,21 +32,11 @@ from pipelines.storage.errors import shown_message
 
 @dataclass(frozen=True)
 class RegisteredInput:
-    """A release configuration that operators may run.
+    """A release configuration that operators may run."""
 
-    Attributes
-    ----------
-    name : str
-        In the service's settings.
-    config : ReleaseConfig or None
-        None if it cannot be used.
-    problem : str
-        Why not; names files without their folders.
-    """
-
-    name: str
-    config: ReleaseConfig | None
-    problem: str = ""
+    name: str  # In the service's settings
+    config: ReleaseConfig | None  # None if it cannot be used
+    problem: str = ""  # Why not; names files without their folders
 
 
 @dataclass(frozen=True)
@@ -89,13 +79,7 @@ def registered_inputs(settings: ServiceSettings) -> list[RegisteredInput]:
 
 
 def find_input(settings: ServiceSettings, name: str) -> RegisteredInput:
-    """Return a registered input, as its file is now.
-
-    Raises
-    ------
-    ServiceError
-        404 if there is none of this name.
-    """
+    """Return a registered input, as its file is now."""
     files = _input_files(settings)
     if name not in files:
         detail = "There is no such input; the list of inputs has those there are."
@@ -104,13 +88,7 @@ def find_input(settings: ServiceSettings, name: str) -> RegisteredInput:
 
 
 def budgets(settings: ServiceSettings) -> list[BudgetLine]:
-    """Return the budgets of all ledgers that registered inputs and the calendar name, used or not.
-
-    Raises
-    ------
-    ServiceError
-        If a ledger cannot be trusted.
-    """
+    """Return the budgets of all ledgers that registered inputs and the calendar name, used or not."""
     lines: dict[tuple[Path, str, str | None], BudgetLine] = {}
     for config in _configurations(settings):
         if (named := config.ledger) is None:
@@ -138,29 +116,7 @@ def add_remark(
     version: str,
     text: str,
 ) -> Version:
-    """Withdraw what is published, or say beside it what is wrong with it; everybody sees the text.
-
-    Parameters
-    ----------
-    store, catalog
-    who : Principal
-        An approver.
-    action : {"withdrawn", "erratum"}
-    name, version : str
-        Of the catalog.
-    text : str
-        The reason, or the correction.
-
-    Returns
-    -------
-    Version
-        As the catalog has it now.
-
-    Raises
-    ------
-    ServiceError
-        404 if it was not published, 409 if it was withdrawn before, 503 if nothing can be written.
-    """
+    """Withdraw what is published, or say beside it what is wrong with it; everybody sees the text."""
     who.must("approver")
     catalog.refresh()  # a worker may have published it a moment ago
     catalog.version(name, version)

@@ -40,17 +40,7 @@ Approver = Annotated[Principal, Depends(_may("approver"))]
 
 
 def page(request: Request, template: str, who: Principal, **context: Any) -> HTMLResponse:
-    """Answer with a page of `templates/operator`.
-
-    Parameters
-    ----------
-    request : Request
-    template : str
-    who : Principal
-        Who is signed in.
-    **context
-        What the template shows, besides `who` and, for its forms, `csrf`.
-    """
+    """Answer with a page of `templates/operator`."""
     session = session_of(request)
     csrf = "" if session is None else session.csrf
     return render(request, f"operator/{template}", who=who, csrf=csrf, **context)

@@ -15,61 +15,28 @@ from pipelines.views.accuracy import table_title
 
 @dataclass(frozen=True)
 class ExpectedLoss:
-    """A table of a release.
-
-    Attributes
-    ----------
-    title : str
-    workload : bool
-        Whether the release is for it.
-    loss : float
-        Share of its jobs that are expected to be counted where they are not.
-    public_model : float
-        The same of public data alone.
-    noise : bool
-        Whether a reader is better off without it.
-    before : float or None
-        The loss that the version before expected; None if it said none.
-    """
+    """A table of a release."""
 
     title: str
-    workload: bool
-    loss: float
-    public_model: float
-    noise: bool
-    before: float | None
+    workload: bool  # Whether the release is for it
+    loss: float  # Share of its jobs that are expected to be counted where they are not
+    public_model: float  # The same of public data alone
+    noise: bool  # Whether a reader is better off without it
+    before: float | None  # The loss that the version before expected; None if it said none
 
 
 @dataclass(frozen=True)
 class Review:
-    """A release, beside the latest version of the same name that is published and not withdrawn.
+    """A release, beside the latest version of the same name that is published and not withdrawn."""
 
-    Attributes
-    ----------
-    tables : tuple of ExpectedLoss
-        Empty where the release has no sheet of accuracy.
-    previous : Version or None
-    changes : tuple of (str, str, str)
-        What differs from the version before: what it is, there and here.
-    """
-
-    tables: tuple[ExpectedLoss, ...]
+    tables: tuple[ExpectedLoss, ...]  # Empty where the release has no sheet of accuracy
     previous: Version | None
+    # What differs from the version before: what it is, there and here
     changes: tuple[tuple[str, str, str], ...]
 
 
 def review(catalog: Catalog, public: Path, certificate: Certificate, published: str | None) -> Review:
-    """Put together what is known of a release that waits for approval, or was published.
-
-    Parameters
-    ----------
-    catalog : Catalog
-    public : Path
-        Its public folder, as the run made it.
-    certificate : Certificate
-    published : str or None
-        Its own version, which is not the one before.
-    """
+    """Put together what is known of a release that waits for approval, or was published."""
     name = folder_name(certificate.release.name)
     usable = (
         each

@@ -44,14 +44,7 @@ def submit_input(
     dry_run: bool = True,
     key: str | None = None,
 ) -> tuple[int, bool]:
-    """Submit a run of a registered input; see `runs.submit`.
-
-    Raises
-    ------
-    ServiceError
-        404 if there is no such input; 409 if it cannot be used now, a run of it would be refused
-        (`check_ready`), its budget does not suffice, or its version name is taken.
-    """
+    """Submit a run of a registered input; see `runs.submit`."""
     who.must("operator")
     config = _usable(settings, name)
     return _submit(store, settings, who, config, input=name, version=version, dry_run=dry_run, key=key)
@@ -66,14 +59,7 @@ def submit_comparison(
     *,
     key: str | None = None,
 ) -> tuple[int, bool]:
-    """Submit a comparison of plans of a registered input, which pays nothing and reads public inputs only.
-
-    Raises
-    ------
-    ServiceError
-        404 if there is no such input; 409 if it cannot be used now, a value cannot be tried with it, or
-        there are more than `MOST` combinations.
-    """
+    """Submit a comparison of plans of a registered input, which pays nothing and reads public inputs only."""
     who.must("operator")
     config = _usable(settings, name)
     try:
@@ -107,21 +93,7 @@ def submit_row(
     version: str | None = None,
     key: str | None = None,
 ) -> tuple[int, bool]:
-    """Submit the dry run of a plan that was compared: with what the configuration said then.
-
-    Parameters
-    ----------
-    run : int
-        Of the comparison.
-    number : int
-        Of the row, from 1.
-
-    Raises
-    ------
-    ServiceError
-        404 if there is no such row; 409 as by `submit_input`, if it could not be certified, or if the run has
-        compared nothing.
-    """
+    """Submit the dry run of a plan that was compared: with what the configuration said then."""
     who.must("operator")
     compared = runs.get_run(store, run)
     if compared.state != "compared":
@@ -201,14 +173,7 @@ def _submit(
 def queue_run(
     store: Store, settings: ServiceSettings, who: Principal, run: int, plan_sha256: str
 ) -> Row[Any]:
-    """Let a planned run go on to its release; see `runs.queue`.
-
-    Raises
-    ------
-    ServiceError
-        409 also if no budget pays for it, or its version name is taken: it would be paid for and could not be
-        published.
-    """
+    """Let a planned run go on to its release; see `runs.queue`."""
     who.must("operator")
     row = runs.get_run(store, run)
     if row.state == "planned" and row.plan:
@@ -229,13 +194,7 @@ def approve(
     comment: str,
     version: str | None,
 ) -> Row[Any]:
-    """Approve the publication of a run; see `runs.decide`.
-
-    Raises
-    ------
-    ServiceError
-        409 also if its version name was taken meanwhile: an operator may give it another one.
-    """
+    """Approve the publication of a run; see `runs.decide`."""
     who.must("approver")
     row = runs.get_run(store, run)
     if row.state == "finished" and content == row.content:
@@ -246,13 +205,7 @@ def approve(
 def rename_run(
     store: Store, settings: ServiceSettings, who: Principal, run: int, version: str | None
 ) -> Row[Any]:
-    """Give what was made another version name; see `runs.rename`.
-
-    Raises
-    ------
-    ServiceError
-        409 also if that name is taken.
-    """
+    """Give what was made another version name; see `runs.rename`."""
     who.must("operator")
     row = runs.get_run(store, run)
     _must_be_free(store, settings, row.title, version, run=run, content=row.content)
@@ -264,11 +217,6 @@ def close_run(store: Store, settings: ServiceSettings, who: Principal, run: int)
 
     What it has spent stays spent; the ledger says that it was abandoned. A release that was made and could
     not be published stays where it is.
-
-    Raises
-    ------
-    ServiceError
-        409 if it is not failed; 503 if its folder could not be removed: closing it again tries again.
     """
     row = runs.close(store, who, run)
     config = config_of(settings, row)

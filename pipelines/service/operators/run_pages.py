@@ -84,13 +84,7 @@ class _ComparisonForm(BaseModel):
     weight: list[str] = []
 
     def asked(self) -> ComparisonAsked:
-        """Return what is asked for.
-
-        Raises
-        ------
-        ServiceError
-            422 if it cannot be.
-        """
+        """Return what is asked for."""
         columns = zip(self.home, self.work, self.attribute, self.weight, strict=False)
         tables = [
             {"home": home, "work": work or None, "attributes": [by] if by else [], "weight": weight or "1"}

@@ -41,21 +41,11 @@ _NUMBER = re.compile("[0-9]{1,10}")
 
 @dataclass(frozen=True)
 class Paging:
-    """Which rows of a table, in whose order, are sent.
+    """Which rows of a table, in whose order, are sent."""
 
-    Attributes
-    ----------
-    request : Request
-        Whose address, with another ``after``, is the next page.
-    limit : int or None
-        How many at most; None is all.
-    after : str or None
-        The last row of the page before, as `next` wrote it: nobody else reads it.
-    """
-
-    request: Request
-    limit: int | None = None
-    after: str | None = None
+    request: Request  # Whose address, with another ``after``, is the next page
+    limit: int | None = None  # How many at most; None is all
+    after: str | None = None  # The last row of the page before, as `next` wrote it: nobody else reads it
 
     def next(self, *units: int) -> str:
         """Return the address of the page after a row, which the numbers of its areas stand for."""
@@ -76,14 +66,7 @@ class Paging:
 
 @dataclass(frozen=True)
 class Written:
-    """An answer that is being made.
-
-    Attributes
-    ----------
-    chunks : iterator of bytes
-    headers : mapping of str to str
-    media_type : str
-    """
+    """An answer that is being made."""
 
     chunks: Iterator[bytes]
     headers: Mapping[str, str]
@@ -92,28 +75,15 @@ class Written:
 
 @dataclass
 class Table:
-    """Rows, and what is said around them.
-
-    Attributes
-    ----------
-    schema : Schema
-    parts : iterable of Part
-    rows : str
-        What JSON calls them.
-    head : dict
-        What JSON says before them.
-    tail : dict
-        What JSON says after them; whole when all parts have been taken.
-    next : str or None
-        Address of the next page.
-    """
+    """Rows, and what is said around them."""
 
     schema: pa.Schema
     parts: Iterable[Part]
-    rows: str
-    head: dict[str, Any]
+    rows: str  # What JSON calls them
+    head: dict[str, Any]  # What JSON says before them
+    # What JSON says after them; whole when all parts have been taken
     tail: dict[str, Any] = field(default_factory=dict)
-    next: str | None = None
+    next: str | None = None  # Address of the next page
 
     def written(self, form: Format, headers: Mapping[str, str]) -> Written:
         """Return it in a format."""
@@ -128,15 +98,7 @@ class Table:
 
 
 async def answered(request: Request, make: Callable[[], Written | Response]) -> Response:
-    """Make an answer in a thread, and send it: at once if it is small, else while it is made.
-
-    Parameters
-    ----------
-    request : Request
-    make : callable
-        What it raises before the first half megabyte is answered as an error; after that the connection is
-        broken, which the client notices.
-    """
+    """Make an answer in a thread, and send it: at once if it is small, else while it is made."""
     limiter = request.app.state.flow_limiter
 
     def begin() -> tuple[Written | Response, list[bytes], bool]:
@@ -194,29 +156,7 @@ def area_table(
     name: str | None = None,
     counts: tuple[str, ...] = ("S000",),
 ) -> Table:
-    """Return the areas of a level.
-
-    Parameters
-    ----------
-    catalog, version
-        A usable version.
-    level : str
-        Of its release.
-    within : str or None
-        Code or name of an area of another level: only areas that lie in it.
-    paging : Paging
-    box : Polygon, optional
-        Only areas that have a place, and a point in common with it.
-    name : str, optional
-        Only areas with these words in their names.
-    counts : tuple of str
-        Which jobs are counted.
-
-    Raises
-    ------
-    ServiceError
-        404 if the release has no such count or area.
-    """
+    """Return the areas of a level."""
     release = catalog.release(version)
     areas, shapes = catalog.areas(version, level), catalog.shapes(version, level)
     units = np.arange(len(areas.codes)) if box is None else shapes.within(box)
@@ -254,21 +194,7 @@ def flow_table(
     places: bool = False,
     box: Polygon | None = None,
 ) -> Table:
-    """Return the flows of a question.
-
-    Parameters
-    ----------
-    catalog, version
-        A usable version.
-    selection : Selection
-    paging : Paging
-    top : int, optional
-        Only so many, the largest first.
-    places : bool
-        With names and coordinates of both ends.
-    box : Polygon, optional
-        Only flows whose line has a point in common with it.
-    """
+    """Return the flows of a question."""
     paged = paging.limit is not None or paging.after is not None
     if top is not None and paged:
         raise invalid("top: the largest flows have no further pages. Leave out limit and after, or top.")

@@ -24,18 +24,12 @@ _MOST_COUNTED = 5_000_000  # rows of a table of flows
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """The areas of a level, in the order of the geography.
-
-    Attributes
-    ----------
-    level : str
-    table : RecordBatch
-        A row for each: ``code``, ``name`` (null where there is none), ``external``, ``longitude`` and
-        ``latitude`` (null for external zones), ``home_S000`` and ``work_S000`` (who lives, and who works
-        there, in the first synthetic data set).
-    """
+    """The areas of a level, in the order of the geography."""
 
     level: str
+    # A row for each: ``code``, ``name`` (null where there is none), ``external``, ``longitude`` and
+    # ``latitude`` (null for external zones), ``home_S000`` and ``work_S000`` (who lives, and who works
+    # there, in the first synthetic data set)
     table: pa.RecordBatch
     _points: NDArray[np.float64]
 
@@ -54,16 +48,7 @@ class Areas:
 
 
 def read_areas(release: PublicRelease, tables: FlowTables, folder: Path, level: str) -> Areas:
-    """Read the areas of a level.
-
-    Parameters
-    ----------
-    release : PublicRelease
-    tables, folder
-        Of its flows.
-    level : str
-        Of ``release.kinds_of_areas``.
-    """
+    """Read the areas of a level."""
     places, geography = release.places(level), release.geography
     points = np.round(places[["longitude", "latitude"]].to_numpy(), _DECIMALS)
     names = unit_names(release, level)
@@ -84,15 +69,7 @@ def read_areas(release: PublicRelease, tables: FlowTables, folder: Path, level: 
 def area_jobs(
     release: PublicRelease, tables: FlowTables, folder: Path, level: str, count: str
 ) -> tuple[Int64, Int64]:
-    """Return how many jobs have their homes, and their workplaces, in each area of a level.
-
-    Parameters
-    ----------
-    release, tables, folder, level
-        As for `read_areas`.
-    count : str
-        Which jobs, of the first synthetic data set.
-    """
+    """Return how many jobs have their homes, and their workplaces, in each area of a level."""
     coarsest, jobs = release.levels[0], []
     for side, question in (
         ("home", FlowQuestion(work_level=coarsest, home_level=level, attributes=(count,))),
@@ -129,11 +106,6 @@ class Shapes:
     Polygons as the release has them, all of several parts each; for a level without its own, put together
     from simplified ones of a finer level; without any, and for areas that cut across levels, the point in the
     middle of its blocks.
-
-    Attributes
-    ----------
-    shapes : array of shapely geometries or None
-    kind : {"polygon", "point"}
     """
 
     shapes: NDArray[np.object_]

@@ -55,21 +55,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class File:
-    """A file of a version.
+    """A file of a version."""
 
-    Attributes
-    ----------
-    name : str
-        Relative to the version's folder, with slashes.
-    size : int
-        Bytes.
-    sha256 : str
-        As SHA256SUMS says; of SHA256SUMS and the signatures, which it does not list, what was found.
-    path : Path
-    """
-
-    name: str
-    size: int
+    name: str  # Relative to the version's folder, with slashes
+    size: int  # Bytes
+    # As SHA256SUMS says; of SHA256SUMS and the signatures, which it does not list, what was found
     sha256: str
     path: Path
 

@@ -72,15 +72,7 @@ class Citation:
 
 
 def cite(version: Version, settings: ServiceSettings) -> Citation:
-    """Return how to cite a version.
-
-    Parameters
-    ----------
-    version : Version
-        With a certificate.
-    settings : ServiceSettings
-        Of the service that publishes it.
-    """
+    """Return how to cite a version."""
     state, title, year = version.state, _title(version), version.state.begun[:4]
     address = f"{settings.address}{version.page}"
     by = "" if settings.publisher is None else f"{settings.publisher} "
@@ -125,16 +117,7 @@ class Offer:
 
 
 def data_set(version: Version, release: PublicRelease, settings: ServiceSettings) -> dict[str, Any]:
-    """Describe a version as schema.org's Dataset, for search engines.
-
-    Parameters
-    ----------
-    version : Version
-        Usable.
-    release : PublicRelease
-        It, opened.
-    settings : ServiceSettings
-    """
+    """Describe a version as schema.org's Dataset, for search engines."""
     certificate, about, address = release.certificate, release.description, settings.address
     licence = Licence.of(about.licence)
     # Who made the release, as it says itself, and who publishes it here; where only one is known, that one.

@@ -17,16 +17,7 @@ _NOT_XML = re.compile(
 
 
 def atom(versions: Iterable[Version], address: str, author: str) -> bytes:
-    """Write the feed.
-
-    Parameters
-    ----------
-    versions : iterable of Version
-    address : str
-        Of the service.
-    author : str
-        Who publishes.
-    """
+    """Write the feed."""
     entries = sorted(((_updated(version), version) for version in versions), key=lambda each: each[0])
     # Of the content: it stays when the service moves.
     latest = [(_id(v.state.name, v.state.version, v.sha256), when, v) for when, v in entries[::-1][:_MOST]]

@@ -38,53 +38,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FlowQuestion:
-    """A question.
+    """A question."""
 
-    Attributes
-    ----------
-    work, home : tuple of str
-        Codes of areas, with their leading zeros, or names; each text may be several, with commas between
-        them: flows that end, and that begin, in one of them. Empty is everywhere.
-    work_level, home_level : str or None
-        Levels between whose areas jobs are added up. By default that of the areas of its side (the coarsest
-        that has the first code, then kinds of areas that cut across levels), else that of the other side,
-        else `usual_level`. Areas may be of other levels, if they are made of whole areas of this one: then
-        the flows of all of these are meant.
-    attributes : tuple of str
-        Of `PublicRelease.counts`: which jobs. At least one.
-    implicate : int
-        Which of the release's synthetic data sets.
-    sums : tuple of {"work", "home"}
-        Sides all of whose areas are added up to one.
-    """
-
+    # Codes of areas, with their leading zeros, or names; each text may be several, with commas between
+    # them: flows that end, and that begin, in one of them. Empty is everywhere
     work: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
+    # Levels between whose areas jobs are added up. By default that of the areas of its side (the coarsest
+    # that has the first code, then kinds of areas that cut across levels), else that of the other side,
+    # else `usual_level`. Areas may be of other levels, if they are made of whole areas of this one: then
+    # the flows of all of these are meant
     work_level: str | None = None
     home_level: str | None = None
-    attributes: tuple[str, ...] = ("S000",)
-    implicate: int = 1
-    sums: tuple[Side, ...] = ()
+    attributes: tuple[str, ...] = ("S000",)  # Of `PublicRelease.counts`: which jobs. At least one
+    implicate: int = 1  # Which of the release's synthetic data sets
+    sums: tuple[Side, ...] = ()  # Sides all of whose areas are added up to one
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A question in numbers of units.
-
-    Attributes
-    ----------
-    question : FlowQuestion
-    release : PublicRelease
-    levels : dict of str to str
-        Of ``work`` and ``home``.
-    units : dict of str to (array of int64 or None)
-        Units of the two sides, rising; None is all.
-    """
+    """A question in numbers of units."""
 
     question: FlowQuestion
     release: PublicRelease
-    levels: dict[Side, str]
-    units: dict[Side, Int64 | None]
+    levels: dict[Side, str]  # Of ``work`` and ``home``
+    units: dict[Side, Int64 | None]  # Units of the two sides, rising; None is all
 
     @property
     def own(self) -> Side:
@@ -112,20 +90,11 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Some flows.
+    """Some flows."""
 
-    Attributes
-    ----------
-    units : dict of str to array of int64, shape (n,)
-        Of both sides; 0 where a side is a sum.
-    counts : array of int64, shape (attributes, n)
-        At least one of a flow is above 0.
-    bounds : pair of arrays of int64, shape (n,), or None
-        Intervals of the first count, where there are draws (`with_bounds`); -1 of those without one.
-    """
-
-    units: dict[Side, Int64]
-    counts: Int64
+    units: dict[Side, Int64]  # Of both sides; 0 where a side is a sum
+    counts: Int64  # At least one of a flow is above 0
+    # Intervals of the first count, where there are draws (`with_bounds`); -1 of those without one
     bounds: tuple[Int64, Int64] | None = None
 
     @property
@@ -180,14 +149,7 @@ def no_attribute(release: PublicRelease) -> ServiceError:
 
 
 def select(release: PublicRelease, question: FlowQuestion) -> Selection:
-    """Find what a question names.
-
-    Raises
-    ------
-    ServiceError
-        404 if the release has no such area, level, attribute or implicate; 422 if areas are finer than the
-        level at which they are asked for.
-    """
+    """Find what a question names."""
     given = {
         side: _split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
     }
@@ -297,20 +259,6 @@ def flow_batches(
 
     Memory is bounded by what is added up at once, 250,000 rows or those of one area of the side in whose
     order flows are, of which there are at most as many as blocks.
-
-    Parameters
-    ----------
-    tables : FlowTables
-    folder : Path
-        Of the tables of the release.
-    selection : Selection
-    after : pair of int, optional
-        Units of the own and of the other side: only flows that come later. Not where a side is a sum.
-
-    Yields
-    ------
-    Flows
-        In the order of units of the own side, then of the other, without intervals (`with_bounds`).
     """
     if selection.question.sums:
         flows = _summed(_batches(tables, folder, selection), selection)
@@ -423,17 +371,7 @@ def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:
 
 
 def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None) -> Flows:
-    """Return flows with the intervals of their first count.
-
-    Parameters
-    ----------
-    flows : Flows
-    selection : Selection
-        Of which they are.
-    draws : PosteriorDraws or None
-        Without, and where homes are finer than those of the draws, flows have none; of areas that cut across
-        levels, and of sums, those that are made of whole areas of the draws have one.
-    """
+    """Return flows with the intervals of their first count."""
     if draws is None or not has_bounds(selection, draws) or not flows.size:
         return flows
     homes, works = _whole_areas(selection, draws), selection.areas("work")
@@ -458,22 +396,12 @@ def _whole_areas(selection: Selection, draws: PosteriorDraws) -> Int64:
 
 @dataclass(frozen=True, eq=False)
 class LargestFlows:
-    """The largest flows of a question, and how much there is of all.
-
-    Attributes
-    ----------
-    selection : Selection
-    jobs : array of int64, shape (attributes,)
-        Of all flows together.
-    number : int
-        Of flows.
-    flows : Flows
-        The largest by their first count; of equal ones, those first that come first in the order of flows.
-    """
+    """The largest flows of a question, and how much there is of all."""
 
     selection: Selection
-    jobs: Int64
-    number: int
+    jobs: Int64  # Of all flows together
+    number: int  # Of flows
+    # The largest by their first count; of equal ones, those first that come first in the order of flows
     flows: Flows
 
 
@@ -483,15 +411,7 @@ def largest_flows(
     selection: Selection,
     top: int,
 ) -> LargestFlows:
-    """Find the largest flows of a question.
-
-    Parameters
-    ----------
-    tables, folder, selection
-        As for `flow_batches`.
-    top : int
-        How many.
-    """
+    """Find the largest flows of a question."""
     jobs, number = np.zeros(len(selection.question.attributes), np.int64), 0
     none = np.zeros(0, np.int64)
     best = Flows({"work": none, "home": none}, np.zeros((jobs.size, 0), np.int64))

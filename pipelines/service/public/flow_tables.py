@@ -33,22 +33,7 @@ _SIDES = ("work", "home")
 
 
 class FlowTable:
-    """One of the files, opened.
-
-    Parameters
-    ----------
-    folder : Path
-    side : {"work", "home"}
-    level : str
-    n_units : int
-        Of the level.
-    implicates : int
-        Of the release.
-
-    Attributes
-    ----------
-    n_rows : int
-    """
+    """One of the files, opened."""
 
     def __init__(self, folder: Path, side: str, level: str, n_units: int, implicates: int) -> None:
         with pa.memory_map(str(folder / f"{side}_{level}.arrow")) as file:
@@ -71,19 +56,7 @@ class FlowTable:
 
 
 def write_flow_tables(release: PublicRelease, folder: Path) -> None:
-    """Write the flows of all implicates of a release.
-
-    Parameters
-    ----------
-    release : PublicRelease
-    folder : Path
-        Is made. What does not fit into memory is sorted in it.
-
-    Raises
-    ------
-    PublicReleaseError
-        If rows have blocks that are not in the geography.
-    """
+    """Write the flows of all implicates of a release."""
     geography, levels = release.geography, release.levels
     blocks = np.arange(geography.n_blocks)
     units = {"code": geography.block_codes} | {

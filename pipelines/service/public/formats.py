@@ -27,54 +27,24 @@ MEDIA_TYPES: dict[Format, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows.
+    """Some rows."""
 
-    Attributes
-    ----------
-    table : RecordBatch
-        Of the same columns in all parts of a table.
-    ids : callable
-        Returns an id for each row; called for GeoJSON only, as the next.
-    shapes : callable
-        Returns a shape for each row, or None.
-    """
-
-    table: pa.RecordBatch
-    ids: Callable[[], list[str]]
-    shapes: Callable[[], NDArray[np.object_]]
+    table: pa.RecordBatch  # Of the same columns in all parts of a table
+    ids: Callable[[], list[str]]  # Returns an id for each row; called for GeoJSON only, as the next
+    shapes: Callable[[], NDArray[np.object_]]  # Returns a shape for each row, or None
 
 
 @dataclass(frozen=True)
 class Document:
-    """What stands around the rows in JSON and GeoJSON.
+    """What stands around the rows in JSON and GeoJSON."""
 
-    Attributes
-    ----------
-    rows : str
-        Name of the list of rows.
-    head : mapping
-        What is said before them.
-    tail : callable
-        Returns what is said after them: what is known only then.
-    """
-
-    rows: str
-    head: Mapping[str, Any]
-    tail: Callable[[], Mapping[str, Any]]
+    rows: str  # Name of the list of rows
+    head: Mapping[str, Any]  # What is said before them
+    tail: Callable[[], Mapping[str, Any]]  # Returns what is said after them: what is known only then
 
 
 def written(form: Format, schema: pa.Schema, parts: Iterable[Part], document: Document) -> Iterator[bytes]:
-    """Yield a table in a format, in pieces of a part each.
-
-    Parameters
-    ----------
-    form : {"json", "csv", "geojson", "arrow"}
-    schema : Schema
-        Of the parts, of which there may be none.
-    parts : iterable of Part
-    document : Document
-        For JSON and GeoJSON.
-    """
+    """Yield a table in a format, in pieces of a part each."""
     match form:
         case "json":
             rows = (_json_rows(part.table) for part in parts)

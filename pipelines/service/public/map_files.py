@@ -16,15 +16,7 @@ from pipelines.service.rendering import HTML
 
 
 def map_page(request: Request, prepared: Prepared, headers: Mapping[str, str]) -> Response:
-    """Answer with the page of a map, as it was compressed when it was made if the client takes that.
-
-    Parameters
-    ----------
-    request : Request
-    prepared : Prepared
-        Of which there is a map.
-    headers : mapping of str to str
-    """
+    """Answer with the page of a map, as it was compressed when it was made if the client takes that."""
     path, sent = prepared.map, {**headers, "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", "") and prepared.compressed_map.is_file():
         path, sent = prepared.compressed_map, {**sent, "Content-Encoding": "gzip"}
@@ -32,21 +24,7 @@ def map_page(request: Request, prepared: Prepared, headers: Mapping[str, str]) -
 
 
 def map_part(request: Request, prepared: Prepared, name: str, headers: Mapping[str, str]) -> Response:
-    """Answer with a file that the page of a map names.
-
-    Parameters
-    ----------
-    request : Request
-    prepared : Prepared
-    name : str
-        Of the file.
-    headers : mapping of str to str
-
-    Raises
-    ------
-    ServiceError
-        404 if there is none.
-    """
+    """Answer with a file that the page of a map names."""
     path = prepared.map_part(name)
     if path is None:
         raise not_found("The map of this release has no such part; open its page again.")

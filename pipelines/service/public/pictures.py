@@ -31,16 +31,7 @@ _LARGEST = 22.0  # radius
 
 
 def write_picture(release: PublicRelease, flows: Path, path: Path) -> None:
-    """Draw the picture.
-
-    Parameters
-    ----------
-    release : PublicRelease
-    flows : Path
-        Of its flow tables.
-    path : Path
-        The file.
-    """
+    """Draw the picture."""
     level, shaped = _level(release)
     tables = FlowTables()
     areas = read_areas(release, tables, flows, level)

@@ -47,20 +47,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """Where what was made of a release lies; a file is there, whole, or not at all.
-
-    Attributes
-    ----------
-    folder : Path
-    draws : Path or None
-        Posterior draws, for intervals in the map and of key figures.
-    backdrop : Backdrop or None
-        Water and roads of the map.
-    """
+    """Where what was made of a release lies; a file is there, whole, or not at all."""
 
     folder: Path
-    draws: Path | None = None
-    backdrop: Backdrop | None = None
+    draws: Path | None = None  # Posterior draws, for intervals in the map and of key figures
+    backdrop: Backdrop | None = None  # Water and roads of the map
 
     @cached_property  # the name is of the files before they are read
     def map(self) -> Path:
@@ -111,15 +102,7 @@ class Prepared:
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
-    """Make what is missing.
-
-    Parameters
-    ----------
-    folder : Path
-        The public folder of a release.
-    prepared : Prepared
-        Where to put it.
-    """
+    """Make what is missing."""
     prepared.folder.mkdir(exist_ok=True)
     release = read_public_release(folder)
     if not prepared.flows.is_dir():
@@ -177,13 +160,7 @@ def _mark(path: Path | None) -> tuple[str, int, int] | None:
 
 
 def draws_file(folder: Path) -> Path:
-    """Return where posterior draws of a version are, if there are any.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the version.
-    """
+    """Return where posterior draws of a version are, if there are any."""
     return folder.with_name(f"{folder.name}.draws.parquet")
 
 

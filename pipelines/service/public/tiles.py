@@ -28,16 +28,7 @@ _COLORS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")  # ColorBrewer
 
 
 def write_tiles(release: PublicRelease, flows: Path, folder: Path) -> None:
-    """Write an archive for each level, and each kind of areas that cut across them.
-
-    Parameters
-    ----------
-    release : PublicRelease
-    flows : Path
-        Of its flow tables.
-    folder : Path
-        Is made.
-    """
+    """Write an archive for each level, and each kind of areas that cut across them."""
     folder.mkdir()
     tables = FlowTables()
     for level in release.kinds_of_areas:
@@ -95,19 +86,7 @@ def read_tile(path: Path, z: int, x: int, y: int) -> bytes | None:
 
 
 def tile_json(path: Path, level: str, title: str, tiles: str, note: str) -> dict[str, Any]:
-    """Return the TileJSON 3.0 of an archive.
-
-    Parameters
-    ----------
-    path : Path
-    level : str
-    title : str
-        Of the release.
-    tiles : str
-        Address of a tile, with {z}, {x} and {y}.
-    note : str
-        What the numbers are.
-    """
+    """Return the TileJSON 3.0 of an archive."""
     with path.open("rb") as file:
         header = Reader(MmapSource(file)).header()
     bounds = [header[f"{side}_e7"] / 1e7 for side in ("min_lon", "min_lat", "max_lon", "max_lat")]
@@ -130,16 +109,7 @@ def tile_json(path: Path, level: str, title: str, tiles: str, note: str) -> dict
 
 
 def style(described: dict[str, Any], areas: Areas, kind: str) -> dict[str, Any]:
-    """Return a MapLibre style: areas, darker where more people work.
-
-    Parameters
-    ----------
-    described : dict
-        The TileJSON.
-    areas : Areas
-    kind : {"polygon", "point"}
-        What areas are.
-    """
+    """Return a MapLibre style: areas, darker where more people work."""
     jobs = areas.table.column("work_S000").to_numpy()
     steps = np.unique(np.quantile(jobs, [0.2, 0.4, 0.6, 0.8], method="higher") if jobs.size else [])
     # Classes without numbers below their first step are left out.

@@ -17,21 +17,7 @@ _INTERRUPTIONS = 5  # of one task in a row; then somebody should look
 
 
 def claim(store: Store, seconds: float) -> Row[Any] | None:
-    """Take the oldest run that waits for a worker, or whose worker let its lease run out.
-
-    Parameters
-    ----------
-    store : Store
-    seconds : float
-        Of the lease.
-
-    Returns
-    -------
-    Row or None
-        The run, which the worker has to itself while the lease lasts: its column ``lease`` is the worker's
-        secret, ``attempts`` is more than 1 where earlier workers were interrupted. None if there is nothing
-        to do now.
-    """
+    """Take the oldest run that waits for a worker, or whose worker let its lease run out."""
     try:
         with store.write() as connection:
             while (row := connection.execute(_claimable()).one_or_none()) is not None:
@@ -66,17 +52,7 @@ def renew(store: Store, claimed: Row[Any], seconds: float) -> bool:
 
 
 def give_back(store: Store, claimed: Row[Any], *, interrupted: bool, wait: float = 0) -> None:
-    """Let go of a run that is not done; the next claim goes on with it.
-
-    Parameters
-    ----------
-    store : Store
-    claimed : Row
-    interrupted : bool
-        Whether this counts among the interruptions of which there may not be many; an orderly end does not.
-    wait : float
-        Seconds until it may be claimed.
-    """
+    """Let go of a run that is not done; the next claim goes on with it."""
     with store.write() as connection:
         attempts = claimed.attempts if interrupted else claimed.attempts - 1
         if _update_leased(connection, claimed, leased_until=after(wait), attempts=attempts, progress=None):

@@ -82,13 +82,7 @@ class Variation(BaseModel):
         return Sweep(epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism)
 
     def configurations(self, config: ReleaseConfig) -> list[ReleaseConfig]:
-        """Return the configuration with every combination.
-
-        Raises
-        ------
-        ConfigError
-            If a value cannot be used.
-        """
+        """Return the configuration with every combination."""
         each = (self.sweep.configurations(with_workload(config, tables)) for tables in self.workloads)
         return [one for several in each for one in several]
 
@@ -99,13 +93,7 @@ def comparison_folder(outs: Path, run: int) -> Path:
 
 
 def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> ReleaseConfig:
-    """Return the configuration with other tables that the release is for; as it is if there are none.
-
-    Raises
-    ------
-    ConfigError
-        If a table cannot be used with the levels and attributes of the configuration.
-    """
+    """Return the configuration with other tables that the release is for; as it is if there are none."""
     if not tables:
         return config
     asked = [{k: v for k, v in one.model_dump(mode="json").items() if v is not None} for one in tables]
@@ -122,23 +110,7 @@ def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> Relea
 def compare(
     config: ReleaseConfig, asked: Mapping[str, Any], folder: Path, count: Callable[[int, int], None]
 ) -> dict[str, Any]:
-    """Try every combination, and draw the frontier.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    asked : mapping
-        A `Variation`.
-    folder : Path
-        Where the picture is drawn; what is there comes from an interrupted attempt.
-    count : callable
-        Told how many combinations were tried, and how many there are.
-
-    Returns
-    -------
-    dict
-        ``rows``, and ``recommended``, what `recommend` says of those with the configuration's workload.
-    """
+    """Try every combination, and draw the frontier."""
     variation = Variation.model_validate(asked)
     total, frames = len(variation.configurations(config)), []
     shutil.rmtree(folder, ignore_errors=True)
@@ -172,13 +144,7 @@ def workload_words(tables: Sequence[VariedTable]) -> str:
 
 
 def varied(config: ReleaseConfig, variation: Variation, row: Mapping[str, Any]) -> ReleaseConfig:
-    """Return the configuration with the settings of a row of a comparison.
-
-    Raises
-    ------
-    ConfigError
-        If the configuration has changed since, so that they cannot be used any more.
-    """
+    """Return the configuration with the settings of a row of a comparison."""
     one = with_workload(config, variation.workloads[row["number"]])
     # What was not varied stays as it is written, which a row may quote with fewer digits.
     names = (name for name in ("epsilon", "delta", "mechanism") if getattr(variation, name))

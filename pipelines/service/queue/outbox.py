@@ -55,19 +55,7 @@ def await_decision(connection: Connection, run: int, state: str) -> None:
 
 
 def send_next(store: Store, settings: ServiceSettings) -> bool:
-    """Send the message that is due first.
-
-    Parameters
-    ----------
-    store : Store
-    settings : ServiceSettings
-        With `notices`.
-
-    Returns
-    -------
-    bool
-        Whether there was one.
-    """
+    """Send the message that is due first."""
     notices = settings.notices
     if notices is None or (message := _take(store, notices)) is None:
         return False
@@ -87,16 +75,7 @@ def send_next(store: Store, settings: ServiceSettings) -> bool:
 
 
 def signature(secret: str, identity: str, time: str, body: bytes) -> str:
-    """Return the header ``webhook-signature`` of a message, as Standard Webhooks defines it.
-
-    Parameters
-    ----------
-    secret : str
-        ``whsec_`` and Base64.
-    identity, time : str
-        Headers ``webhook-id`` and ``webhook-timestamp``.
-    body : bytes
-    """
+    """Return the header ``webhook-signature`` of a message, as Standard Webhooks defines it."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = hmac.digest(key, f"{identity}.{time}.".encode() + body, hashlib.sha256)
     return f"v1,{base64.b64encode(signed).decode()}"

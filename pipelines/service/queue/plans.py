@@ -25,23 +25,7 @@ _AGAIN = "Submit the run again, so that it is planned again"
 def keep_plan(
     config: ReleaseConfig, folder: Path, report: Callable[[str], None], scheduler: str | None = None
 ) -> dict[str, Any]:
-    """Plan a release; no home is read.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    folder : Path
-        Where the plan is kept. What is there comes from an interrupted attempt, and nobody has reviewed it.
-    report : callable
-    scheduler : str, optional
-        As for `pipelines.plan`.
-
-    Returns
-    -------
-    dict
-        What is reviewed: the numbers of the plan, ``report``, a text for people, and ``inputs``, the SHA-256
-        of each public file.
-    """
+    """Plan a release; no home is read."""
     shutil.rmtree(folder, ignore_errors=True)
     inputs = _inputs(config)  # before they are read: what changes from here on is noticed
     written = plan(config, folder, report=report, scheduler=scheduler)
@@ -49,21 +33,7 @@ def keep_plan(
 
 
 def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any]) -> None:
-    """Refuse a plan that is not the reviewed one, and public files that it was not made from.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    folder : Path
-        With the plan.
-    reviewed : mapping
-        What `keep_plan` returned.
-
-    Raises
-    ------
-    ConfigError
-        Names the files that changed.
-    """
+    """Refuse a plan that is not the reviewed one, and public files that it was not made from."""
     try:
         numbers, _ = plan_numbers(folder)
     except ConfigError:

@@ -19,20 +19,7 @@ from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 
 
 def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
-    """Return the finished releases whose files are here, and are those that the runs wrote.
-
-    Parameters
-    ----------
-    store : Store
-    home : Path
-        Folder of the service, which paths in it are kept relative to.
-
-    Returns
-    -------
-    list of (str, Path)
-        The hash of its SHA256SUMS, by which it is approved, and the folder of its public files. Newest first.
-        None while the database is away, which keeps nobody from what is published.
-    """
+    """Return the finished releases whose files are here, and are those that the runs wrote."""
     found = []
     try:
         rows = list_runs(store, state="finished")

@@ -36,13 +36,7 @@ STATES = (
 
 
 def run_row(connection: Connection, run: int, *, lock: bool = False) -> Row[Any]:
-    """Return a run; with `lock`, nobody else changes it in this transaction.
-
-    Raises
-    ------
-    ServiceError
-        If there is none of this number.
-    """
+    """Return a run; with `lock`, nobody else changes it in this transaction."""
     query = select(runs).where(runs.c.id == run)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:

@@ -57,45 +57,7 @@ def submit(
     variation: str | None = None,
     key: str | None = None,
 ) -> tuple[int, bool]:
-    """Submit a run: for its dry run, straight to the queue, or to compare plans.
-
-    Parameters
-    ----------
-    store : Store
-    who : Principal
-        An operator.
-    config : ReleaseConfig
-        With a ledger. It is kept: a file that is edited later changes no run.
-    input : str
-        The name under which it is registered.
-    version : str, optional
-        Under which the release is published; by default it is named by its content.
-    outs : Path, optional
-        Folder in which the run gets a folder of its own; by default it writes where its configuration says.
-    home : Path, optional
-        Folder of the service. Paths in it are kept relative to it, so that it can be restored elsewhere.
-    signed : bool
-        Refuse a configuration that names no key: only signed releases are published here.
-    dry_run : bool
-        Only plan it; `queue` then lets it go on.
-    compare : bool
-        Only try plans beside each other, as `variation` says.
-    variation : str, optional
-        JSON: what is varied, or in what the configuration is another than the registered one.
-    key : str, optional
-        Of idempotency: the same person's second submission with it is the first.
-
-    Returns
-    -------
-    tuple of (int, bool)
-        The number of the run, and whether it is new.
-
-    Raises
-    ------
-    ServiceError
-        If the configuration has no ledger, or no signing key where one is asked for, or the key of
-        idempotency stands for another submission.
-    """
+    """Submit a run: for its dry run, straight to the queue, or to compare plans."""
     who.must("operator")
     if config.ledger is None:
         fix = "Fix: add [ledger] to its configuration"
@@ -147,22 +109,7 @@ def submit(
 
 
 def queue(store: Store, who: Principal, run: int, plan_sha256: str) -> Row[Any]:
-    """Let a planned run go on to its release: from here on it costs privacy.
-
-    Parameters
-    ----------
-    store : Store
-    who : Principal
-        An operator.
-    run : int
-    plan_sha256 : str
-        Of the plan, as the operator saw it: the release is drawn from this plan and no other.
-
-    Returns
-    -------
-    Row
-        The run.
-    """
+    """Let a planned run go on to its release: from here on it costs privacy."""
     values = {"state": "queued", "task": "release", "queued_by": who.person}
     return _move(store, who, run, "queued", ("planned",), values, plan_sha256)
 
@@ -186,28 +133,7 @@ def close(store: Store, who: Principal, run: int) -> Row[Any]:
 
 
 def rename(store: Store, who: Principal, run: int, version: str | None) -> Row[Any]:
-    """Give what was made, and is not published, another version name; an approver decides about it then.
-
-    Parameters
-    ----------
-    store : Store
-    who : Principal
-        An operator, who then cannot approve the run.
-    run : int
-        Finished, or approved and failed in its publication.
-    version : str or None
-        None names it by its content.
-
-    Returns
-    -------
-    Row
-        The run.
-
-    Raises
-    ------
-    ServiceError
-        409 if it is in another state, has this name, or was decided about under it.
-    """
+    """Give what was made, and is not published, another version name; an approver decides about it then."""
     who.must("operator")
     with store.write() as connection:
         row = run_row(connection, run, lock=True)
@@ -236,27 +162,7 @@ def decide(
     comment: str = "",
     version: str | None = None,
 ) -> Row[Any]:
-    """Decide whether a finished run is published. Of several decisions at once, exactly one counts.
-
-    Parameters
-    ----------
-    store : Store
-    who : Principal
-        An approver who, to approve, is not among the `movers` of the run, by whatever token.
-    run : int
-    decision : {"approved", "rejected"}
-    content : str
-        SHA-256 of the release's SHA256SUMS, as the approver saw it.
-    comment : str
-    version : str, optional
-        Under which it will be published, as the approver saw it. Of a run that was given another version name
-        it must be said, unless that is the one of its content.
-
-    Returns
-    -------
-    Row
-        The run.
-    """
+    """Decide whether a finished run is published. Of several decisions at once, exactly one counts."""
     who.must("approver")
     try:
         with store.write() as connection:
@@ -286,13 +192,7 @@ def decide(
 
 
 def get_run(store: Store, run: int) -> Row[Any]:
-    """Return a run.
-
-    Raises
-    ------
-    ServiceError
-        If there is none of this number.
-    """
+    """Return a run."""
     with store.read() as connection:
         return run_row(connection, run)
 

@@ -69,25 +69,7 @@ class Agenda:
 
 
 def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = None) -> Agenda:
-    """Return what is due, what is coming, and which runs were made of it.
-
-    Parameters
-    ----------
-    store : Store
-    settings : ServiceSettings
-    now : datetime, optional
-        For tests.
-
-    Returns
-    -------
-    Agenda
-        Empty if there is no calendar.
-
-    Raises
-    ------
-    ServiceError
-        If the calendar cannot be read, or would publish without an approval.
-    """
+    """Return what is due, what is coming, and which runs were made of it."""
     if settings.calendar is None:
         return Agenda((), (), 0)
     now = now or datetime.now(UTC)
@@ -118,23 +100,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
 
 
 def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = None) -> list[int]:
-    """Submit what is due: of each schedule the first that is not over, when its inputs are there.
-
-    Parameters
-    ----------
-    store, settings, now
-        As for `read_agenda`.
-
-    Returns
-    -------
-    list of int
-        Numbers of new runs.
-
-    Raises
-    ------
-    ServiceError
-        As by `read_agenda`; nothing is submitted then.
-    """
+    """Submit what is due: of each schedule the first that is not over, when its inputs are there."""
     if settings.calendar is None:
         return []
     now = now or datetime.now(UTC)

@@ -39,13 +39,7 @@ _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
 
 
 def main() -> int:
-    """Do the job.
-
-    Returns
-    -------
-    int
-        Exit code: 0, 1 if the task failed, `EXIT_BUSY`, 128 and its number if a signal ended it.
-    """
+    """Do the job."""
     forbid_core_dumps()
     keep_freed_memory()
     # What libraries print is not for the service: it goes where errors go, into the private log of the run.
@@ -76,14 +70,7 @@ def main() -> int:
 
 
 def without_paths(text: str, paths: list[str]) -> str:
-    """Return a message in which files are named without their folders.
-
-    Parameters
-    ----------
-    text : str
-    paths : list of str
-        Absolute paths whose folders may have spaces in their names; other paths are recognised without help.
-    """
+    """Return a message in which files are named without their folders."""
     folders = {str(folder) for path in paths for folder in Path(path).parents if folder != Path("/")}
     for folder in sorted(folders, key=len, reverse=True):
         text = text.replace(f"{folder}/", "")

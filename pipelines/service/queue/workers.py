@@ -39,22 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Workers:
-    """The workers of one service.
-
-    Parameters
-    ----------
-    settings : ServiceSettings
-        How many, and where they write.
-    store : Store
-    command : sequence of str
-        What a worker starts for each task: the program of `worker_process`.
-    lease : float
-        Seconds after which a run whose worker is silent is claimed by another.
-    look : float
-        Seconds between two looks at an empty queue.
-    grace : float
-        Seconds until a task that is at work at the end of the service is interrupted.
-    """
+    """The workers of one service."""
 
     def __init__(
         self,
