@@ -270,7 +270,7 @@ class Catalog:
             raise _damaged() from None
 
     def flows(
-        self, version: Version, selection: Selection, after: tuple[int, int] | None = None
+        self, version: Version, selection: Selection, after: tuple[int, ...] | None = None
     ) -> Iterator[Flows]:
         """Return the flows of a usable version, some at a time, without intervals (`flow_batches`).
 

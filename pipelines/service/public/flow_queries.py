@@ -253,7 +253,7 @@ def flow_batches(
     tables: FlowTables,
     folder: Path,
     selection: Selection,
-    after: tuple[int, int] | None = None,
+    after: tuple[int, ...] | None = None,
 ) -> Iterator[Flows]:
     """Yield the flows of a question, some at a time.
 
@@ -269,7 +269,7 @@ def flow_batches(
 
 
 def _batches(
-    tables: FlowTables, folder: Path, selection: Selection, after: tuple[int, int] | None = None
+    tables: FlowTables, folder: Path, selection: Selection, after: tuple[int, ...] | None = None
 ) -> Iterator[Flows]:
     release, question, own = selection.release, selection.question, selection.own
     level = selection.levels[own]

@@ -35,7 +35,16 @@ from pipelines.service.public.answers import (
     flow_table,
 )
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.flow_queries import SIDES, FlowQuestion, Selection, invalid, no_level, select
+from pipelines.service.public.flow_queries import (
+    SIDES,
+    FlowQuestion,
+    Int64,
+    Selection,
+    Side,
+    invalid,
+    no_level,
+    select,
+)
 from pipelines.service.public.formats import MEDIA_TYPES, Part, one_feature
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.public.tiles import archive, read_tile, style, tile_json
@@ -361,7 +370,7 @@ def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | 
     if len(units) != len(SIDES) or min(units) < 0:
         return None
     question = FlowQuestion(work_level=level, home_level=level, attributes=tuple(service.release.counts))
-    ends = {side: np.array([unit]) for side, unit in zip(SIDES, units, strict=True)}
+    ends: dict[Side, Int64 | None] = {side: np.array([unit]) for side, unit in zip(SIDES, units, strict=True)}
     selection = Selection(question, service.release, dict.fromkeys(SIDES, level), ends)
     paging = Paging(request, 1)
     table = flow_table(service.catalog, service.version, selection, paging, places=True, box=_WORLD)
