@@ -413,10 +413,10 @@ def truth(public: Path, level: str) -> dict[str, Any]:
 
     import numpy as np
 
-    from pipelines import read_public_release
+    from pipelines import open_release
     from pipelines.views.labels import unit_names
 
-    release = read_public_release(public)
+    release = open_release(public)
     geography = release.geography
     flows = release.unit_flows(level, level)
     units = geography.n_units(level)
@@ -455,9 +455,8 @@ def main() -> None:
     """Export, let all clients read, and print the table."""
     if sys.argv[1:2] == [ONE]:
         run_one(sys.argv[2], Path(sys.argv[3]))
-    from pipelines import read_public_release
-    from pipelines.views.exports import FORMATS, export
-    from pipelines.views.exports.source import usual_level
+    from pipelines import open_release
+    from pipelines.views.exports import FORMATS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("public", type=Path)
@@ -465,7 +464,7 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[])
     parser.add_argument("--modules", type=Path)
     given = parser.parse_args()
-    level = given.level or usual_level(read_public_release(given.public))
+    level = given.level or open_release(given.public).usual_level()
     expected = truth(given.public, level)
     wrong = 0
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -473,7 +472,7 @@ def main() -> None:
         environment["EXPORT_CLIENTS_MODULES"] = str(given.modules.resolve())
     print("| client | format | read, and equal to the release |\n| --- | --- | --- |")
     with tempfile.TemporaryDirectory() as place:
-        export(given.public, list(FORMATS), Path(place) / "exports", home_level=level)
+        open_release(given.public).export(list(FORMATS), Path(place) / "exports", home_level=level)
         for name, (title, _, _) in CLIENTS.items():
             for python in [sys.executable, *given.python]:
                 command = [python, __file__, ONE, name, f"{place}/exports"]

@@ -23,9 +23,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pipelines import read_public_release
-from pipelines.views.exports import FORMATS, export
-from pipelines.views.exports.source import usual_level
+from pipelines import open_release
+from pipelines.views.exports import FORMATS
 
 ONE = "--one"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
@@ -51,8 +50,8 @@ def main() -> None:
             public, formats = simulated(Path(folder), given.workers), given.what
         else:
             public, formats = Path(given.what[0]), given.what[1:]
-        release = read_public_release(public)
-        level = given.level or (release.levels[-1] if given.workers else usual_level(release))
+        release = open_release(public)
+        level = given.level or (release.levels[-1] if given.workers else release.usual_level())
         rows = sum(dataset.count_rows() for dataset in release.rows.values())
         zones = release.geography.n_units(level)
         print(f"{release.certificate.release.name}, {rows:,} rows, {zones:,} zones ({level})\n")
@@ -78,7 +77,7 @@ def measure(public: Path, name: str, level: str | None = None) -> None:
     """Export in one format and print number of files, size, time and memory as cells of the table."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        paths = export(public, [name], Path(folder), home_level=level)[name]
+        paths = open_release(public).export([name], Path(folder), home_level=level)[name]
         seconds = time.perf_counter() - begin
         sizes = [path.stat().st_size for path in paths if path.name != "README.txt"]
     # Of this process alone (Linux): what `resource` says begins with the memory of whoever started it.

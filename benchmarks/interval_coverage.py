@@ -214,9 +214,9 @@ def measure_coverage(
         config = configuration(name, mechanism, epsilon, Path(scratch))
         if drawn:
             public = pipelines.run(config).public
-            pipelines.write_intervals(public, draws=draws)
+            pipelines.open_release(public).write_intervals(draws=draws)
             path = Path(scratch) / "drawn.csv.gz"
-            write_drawn(pipelines.intervals(public), path)
+            write_drawn(pipelines.open_release(public).draws(), path)
             config = configuration(name, mechanism, epsilon, Path(scratch) / "again", path)
         of = {"case": name, "mechanism": mechanism, "epsilon": epsilon}
         planned = Path(scratch) / "plan"
@@ -232,8 +232,8 @@ def measure_coverage(
 def held_of(config: ReleaseConfig, planned: Path, draws: int) -> pd.DataFrame:
     """Make a release by a plan, and its draws; return a row for each table and size."""
     release = pipelines.run(config, plan=planned)
-    pipelines.write_intervals(release.public, draws=draws)
-    opened, plan = pipelines.intervals(release.public), release.plan
+    release.write_intervals(draws=draws)
+    opened, plan = pipelines.open_release(release.public).draws(), release.plan
     source = job_source(config, plan.geography)
     public = {each: each not in opened.secret for each in opened.attributes}
     truth: dict[str | None, JobRecords] = {

@@ -34,8 +34,7 @@ from browser import IDLE, launch
 from playwright.sync_api import Page, sync_playwright
 from report import fill, table
 
-from pipelines import read_public_release
-from pipelines.views.maps import write_map
+from pipelines import open_release
 
 LOADS = 5
 OPENINGS = 3  # of the map of a simulated state
@@ -106,12 +105,12 @@ def of_a_state(folder: Path, jobs: int) -> str:
         run([*ODSYNTH, "intervals", str(public), "--to", str(draws.parent), "--draws", str(DRAWS)])
     load = os.getloadavg()[0]
     alone, bounded = Openings(public, folder / "map.html"), Openings(public, folder / "bounded.html", draws)
-    release = read_public_release(public)
+    release = open_release(public)
     sizes = ", ".join(f"{release.geography.n_units(level):,} {level}" for level in release.levels)
     workers = release.certificate.totals.synthetic_workers
     about = meta_of(bounded.path)["draws"]
     kinds = {f"{t['home']} to {t['work']}" if t["work"] else t["home"]: None for t in about["tables"]}
-    site = write_map(public, folder / "site" / "map.html", intervals=draws, site=True)
+    site = open_release(public).map(folder / "site" / "map.html", intervals=draws, site=True)
     parts = [int(size) for size in re.findall(r'data-bytes="(\d+)"', site.read_text(encoding="utf-8"))]
     sent = len(gzip.compress(site.read_bytes()))
     rows = [
@@ -146,7 +145,7 @@ class Openings:
 
     def __init__(self, public: Path, path: Path, draws: Path | None = None) -> None:
         begin = time.perf_counter()
-        self.path = write_map(public, path, intervals=draws)
+        self.path = open_release(public).map(path, intervals=draws)
         self.took, self.size = time.perf_counter() - begin, f"{path.stat().st_size / 1e6:.1f} MB"
         self.pictures, self.worked, self.bounds = [], [], []
         self.answers, self.opened, self.later, self.memory = [], [], [], []
@@ -270,7 +269,7 @@ def measure(public: Path, images: Path | None) -> None:
     """Measure the map of a release, and take its pictures."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         begin = time.perf_counter()
-        path = write_map(public, Path(folder) / "map.html")
+        path = open_release(public).map(Path(folder) / "map.html")
         print(f"{path.stat().st_size / 1e6:.2f} MB, made in {time.perf_counter() - begin:.1f} s")
         chromium = launch(driver)
         print(f"chromium {chromium.version}")
@@ -288,7 +287,7 @@ def measure(public: Path, images: Path | None) -> None:
             print(f"level {value}: {page.evaluate(OPEN, value):.0f} ms, drawn")
         page.context.close()
         if images is not None:
-            take(chromium, path, images, read_public_release(public).certificate.release.state)
+            take(chromium, path, images, open_release(public).certificate.release.state)
         chromium.close()
 
 

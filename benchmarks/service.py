@@ -36,7 +36,7 @@ import numpy as np
 import report
 
 import pipelines
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 COMMAND = "python benchmarks/service.py"
 CLIENTS, QUESTIONS, READS = 32, 20_000, 1_000
@@ -58,7 +58,7 @@ def main(out: Path, page: Path | None) -> None:
     """Measure, print, and fill the page."""
     load, cores = os.getloadavg()[0], sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[1:] or cores)
-    release = pipelines.read_public_release(out / "public")
+    release = pipelines.open_release(out / "public")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         version = pipelines.publish(out, folder / "state" / "published")
@@ -85,7 +85,7 @@ def main(out: Path, page: Path | None) -> None:
         report.fill(page, COMMAND, text)
 
 
-def questions(release: PublicRelease) -> Iterator[str]:
+def questions(release: Release) -> Iterator[str]:
     """Different questions, large areas and small ones, on both sides, of every attribute."""
     levels = release.levels
     for attribute in release.counts:

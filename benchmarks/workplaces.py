@@ -96,10 +96,15 @@ def main(page: Path | None) -> None:
             made, out = changed(config, mechanism, epsilon, span), folder / str(i)
             release = pipelines.run(made.with_out(out))
             level = geography.block_level
-            flows = pipelines.read_public_release(release.public).unit_flows(level, level)
+            flows = pipelines.open_release(release.public).unit_flows(level, level)
             found = counts(geography, *(flows[side].to_numpy() for side in ("home", "work", "S000")))
             presence = release.plan.certify().presence
-            cells = [epsilon, "not protected", f"{release.noise_share:.1%}", ""]
+            cells = [
+                epsilon,
+                "not protected",
+                f"{release.plan.mechanism.noise_share(release.plan.numeric):.1%}",
+                "",
+            ]
             what = "exact totals"
             if presence is not None:
                 kept = json.loads((out / "confidential" / "totals.json").read_text(encoding="utf-8"))

@@ -141,7 +141,7 @@ except pipelines.VerificationError as error:
 # their own (`aux`); each of these states is one area, an *external zone*, whose code ends in 9s.
 
 # %%
-opened = pipelines.read_public_release(release.public)
+opened = pipelines.open_release(release.public)
 flows = opened.flows(plan.level, plan.level)
 flows.nlargest(8, "S000").set_axis(["work", "home", "jobs"], axis=1)
 
@@ -153,7 +153,7 @@ outside = flows.assign(
 outside[outside["zone"] != ""].groupby("zone")["S000"].sum().rename("jobs of people from there").to_frame()
 
 # %%
-pipelines.draw_figure(opened, folder / "commutes.png")
+opened.figure(folder / "commutes.png")
 Image(folder / "commutes.png", width=760)
 
 # %% [markdown]

@@ -43,7 +43,7 @@ names = ("8.6", "4.6")
 comparisons = {}
 for name, chosen in zip(names, pipelines.Sweep(epsilon=names).configurations(config), strict=True):
     release = pipelines.run(chosen.with_out(folder / f"release-{name}"))
-    opened = pipelines.read_public_release(release.public)
+    opened = pipelines.open_release(release.public)
     comparisons[f"ε = {name}"] = evaluation.compare_with_truth(opened, source)
 
 truth = comparisons["ε = 8.6"].distances[0]
@@ -182,7 +182,7 @@ plt.show()
 # are of one job.
 
 # %%
-measures = pipelines.evaluate(folder / "release-8.6", source)
+measures = pipelines.open_release(folder / "release-8.6").evaluate(source)
 by_level = measures[measures["measure"].isin(["total_variation", "lost_jobs", "residence_variation"])]
 table = by_level.pivot_table("value", "measure", "level", sort=False).round(3)
 table.rename(index={name: meaning.title for name, meaning in evaluation.MEASURES.items()})

@@ -40,7 +40,7 @@ config = pipelines.load_config(source)
 
 # %%
 release = pipelines.run(config)
-comparison = evaluation.compare_with_truth(pipelines.read_public_release(release.public), source)
+comparison = evaluation.compare_with_truth(pipelines.open_release(release.public), source)
 truth = comparison.reference
 jobs = truth.loc[truth.index.repeat(truth["S000"])].assign(S000=1)
 redrawn = jobs.groupby("work").sample(frac=1, replace=True, random_state=0)

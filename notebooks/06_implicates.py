@@ -65,8 +65,7 @@ print(certificate.implicates.words)
 # %%
 level = release.plan.level
 implicates = [
-    pipelines.read_public_release(release.public, number)
-    for number in range(1, certificate.implicates.number + 1)
+    pipelines.open_release(release.public, number) for number in range(1, certificate.implicates.number + 1)
 ]
 blocks, tracts = implicates[0].levels[-1], implicates[0].places(level)["code"]
 places = implicates[0].places(blocks)

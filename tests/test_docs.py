@@ -118,8 +118,8 @@ def test_what_the_site_and_packages_need_is_locked_apart_from_what_tests_need() 
 
 # What users call first has an example.
 WITH_EXAMPLE = {
-    *("load_config", "load_plan", "run", "certify", "verify", "read_public_release", "PublicRelease.flows"),
-    *("find_area", "area_flows", "combine", "exact", "decimal_up", "compose", "Guarantee", "distance_km"),
+    *("load_config", "load_plan", "run", "certify", "verify", "open_release", "Release.flows"),
+    *("Release.draws", "combine", "exact", "decimal_up", "compose", "Guarantee", "distance_km"),
     "read_crosswalk",
 }
 

@@ -19,6 +19,7 @@ import geo_data
 import pipelines
 import synth
 from geo_data.polygons import Polygons
+from pipelines.views.travel import add_travel
 
 pytestmark = pytest.mark.quick
 
@@ -43,38 +44,36 @@ def test_a_path_may_be_text_or_stand_for_one(
     assert pipelines.parse_config(
         Path("demo/examples/demo.toml").read_text(), "there", "x"
     ).release.out.is_absolute()
-    release = pipelines.read_public_release("public")
-    assert release.folder == Path("public")
+    release = pipelines.open_release("public")
+    assert release.public == Path("public")
     assert [one.name for one in pipelines.verify("public")] == [one.name for one in pipelines.verify(public)]
     assert not pipelines.is_signed("public")
-    assert pipelines.evaluation_folder(".", confidential=True) == Path("confidential/evaluation")
     plan = pipelines.load_plan("public/plan")
     assert pipelines.save_plan(plan, "plan") == pipelines.plan_hash("plan") == release.certificate.plan_sha256
     assert [path.parent for path in pipelines.generate_keys("keys")] == [Path("keys")] * 2
     assert pipelines.unfinished_runs(".") == []
-    made = pipelines.export("public", "csv", "exports")["csv"]
+    made = pipelines.open_release("public").export("csv", "exports")["csv"]
     assert {path.parent for path in made} == {Path("exports/csv")}
-    pipelines.draw_figure(release, "homes.png", kind="distance")
+    release.figure("homes.png", kind="distance")
     assert Path("homes.png").is_file()
     assert not pipelines.published(os.fspath(public.parent / "web"))
 
 
 def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: pipelines.read_public_release(small_release),
+        lambda: pipelines.open_release(3),
         lambda: pipelines.load_config(3),
         lambda: pipelines.load_plan(b"bytes"),
         lambda: pipelines.plan_hash(None),
         lambda: list(pipelines.verify(small_release)),
         lambda: pipelines.debits_of(7),
-        lambda: pipelines.evaluate_public(small_release.out, [3]),
+        lambda: small_release.evaluate_public([3]),
         lambda: pipelines.published(3),
-        lambda: pipelines.write_map(3),
-        lambda: pipelines.build_map(None),
-        lambda: pipelines.export(small_release.public, "csv", 3),
-        lambda: pipelines.draw_figure(pipelines.read_public_release(small_release.public), None),
+        lambda: small_release.map(3),
+        lambda: small_release.export("csv", 3),
+        lambda: small_release.figure(None),
         lambda: pipelines.Ledger(3),
-        lambda: pipelines.read(3),
+        lambda: pipelines.open_release(3),
         lambda: geo_data.read_crosswalk(3, block="zone", levels=["ward"]),
         lambda: geo_data.read_weights(3, None, level="ward", area="ward", weight="people"),
         lambda: geo_data.write_demo_region(3),
@@ -85,7 +84,7 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
         with pytest.raises(TypeError, match=r"\w+: a path is expected, as text or pathlib\.Path, not "):
             call()
     with pytest.raises(ValueError, match="to: this is a URL; write a path"):
-        pipelines.export(small_release.public, "csv", "s3://bucket/x")
+        small_release.export("csv", "s3://bucket/x")
 
 
 def test_an_object_of_another_kind_is_told_what_was_expected(
@@ -105,18 +104,12 @@ def test_an_object_of_another_kind_is_told_what_was_expected(
         ),
         (lambda: pipelines.mean_commute(plan, [0], [0]), "geography: Geography is expected"),
         (lambda: pipelines.total_variation(None, "st", [0], [0], [0]), "geography: Geography is expected"),
-        (
-            lambda: pipelines.add_travel([], None, None),
-            "flows: DataFrame is expected, as PublicRelease.flows",
-        ),
         (lambda: pipelines.demo_truth(plan), "release: Release is expected, as demo"),
         (lambda: pipelines.run(config, plan=plan), "plan: a path is expected"),
         (lambda: pipelines.read_public_inputs({}), "config: ReleaseConfig is expected"),
         (lambda: pipelines.tune(config, {}), "sweep: Sweep is expected"),
         (lambda: pipelines.certify(config), "plan: ReleasePlan is expected"),
         (lambda: pipelines.simulate_utility(plan, None), "PublicModel is expected, .* not None"),
-        (lambda: pipelines.find_area(small_release, "03"), "release: PublicRelease is expected"),
-        (lambda: pipelines.area_flows(small_release.out), "release: PublicRelease is expected"),
         (lambda: pipelines.Sweep(epsilon=4.0), r'epsilon: texts are expected, such as \("2", "4"\)'),
         (lambda: pipelines.every_mechanism({}), "config: ReleaseConfig is expected"),
         (lambda: pipelines.recommend({}, config), "results: DataFrame is expected, as tune"),
@@ -155,7 +148,7 @@ def test_a_text_stands_for_a_sequence_of_one(small_region: dict[str, Path]) -> N
 
 
 def test_results_name_areas_by_code(public: Path) -> None:
-    release = pipelines.read_public_release(public)
+    release = pipelines.open_release(public)
     for levels in (("trct", "trct"), ("cty", "tabblk2010")):
         flows, numbered = release.flows(*levels, "S000"), release.unit_flows(*levels)
         for side, level in zip(("home", "work"), levels, strict=True):
@@ -163,16 +156,12 @@ def test_results_name_areas_by_code(public: Path) -> None:
             codes = np.asarray(release.geography.codes(level), object)
             assert flows[side].to_list() == codes[numbered[side]].tolist()
         pd.testing.assert_series_equal(flows["S000"], numbered["S000"])
-    tract = release.flows("trct", "trct")["work"][0]
-    of_tract = pipelines.area_flows(release, tract)
-    assert of_tract["work"].str.startswith(tract).all()
-    assert of_tract["jobs"].sum() == release.flows("st", "trct").set_index("work")["S000"][tract]
     places = release.places("trct")
     flows, numbered = release.flows("trct", "trct"), release.unit_flows("trct", "trct")
-    found = pipelines.add_travel(flows, places, places)["km"]
-    pd.testing.assert_series_equal(found, pipelines.add_travel(numbered, places, places)["km"])
+    km = add_travel(flows, places, places)["km"]
+    pd.testing.assert_series_equal(km, add_travel(numbered, places, places)["km"])
     with pytest.raises(pipelines.PublicReleaseError, match="no place of the area 'moon'"):
-        pipelines.add_travel(flows.assign(home="moon"), places, places)
+        add_travel(flows.assign(home="moon"), places, places)
 
 
 def test_what_is_printed_of_an_object_is_short(
@@ -183,7 +172,7 @@ def test_what_is_printed_of_an_object_is_short(
     utility = pipelines.simulate_utility(plan, inputs.model)
     guarantee = replace(plan.certify(), epsilon=THIRD, delta=THIRD / 10**9)
     presence = synth.Presence(THIRD, THIRD, THIRD, THIRD)
-    release = pipelines.read_public_release(small_release.public)
+    release = pipelines.open_release(small_release.public)
     numeric = plan.numeric
     report = pipelines.PlanReport(plan, guarantee, utility, 1, 1, small_release.out, "0" * 64, {})
     shown: list[object] = [

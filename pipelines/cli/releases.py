@@ -30,7 +30,7 @@ def demo(out: Path | None) -> None:
     click.echo(release_summary(release))
     click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
     try:
-        click.echo(f"Map         {pipelines.write_map(release.public)} (open it in a browser)")
+        click.echo(f"Map         {release.map()} (open it in a browser)")
     except FileNotFoundError as error:  # set up without npm: everything else is there
         click.echo(f"Map         none: {error.strerror}")
 

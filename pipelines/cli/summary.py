@@ -18,8 +18,8 @@ from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, read_ledger, terms_of, terms_with
 from pipelines.running.report import PlanReport, noise_words, paid_for
-from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
+from pipelines.views.release import Release
 
 
 def planned_summary(planned: PlanReport, settings: LedgerSettings | None, config: Path) -> str:
@@ -40,7 +40,7 @@ def planned_summary(planned: PlanReport, settings: LedgerSettings | None, config
 
 def release_summary(release: Release) -> str:
     """Describe a finished release: what, at what cost, where."""
-    certificate, run = release.certificate, release.certificate.run
+    certificate, plan, run = release.certificate, release.plan, release.certificate.run
     lines = [
         "",
         f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {certificate.release.name}",
@@ -49,9 +49,9 @@ def release_summary(release: Release) -> str:
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
         *_of_person(certificate),
         f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
-        f"{noise_words(synth.MECHANISMS[certificate.mechanism], release.noise_share)}",
+        f"{noise_words(plan.mechanism, plan.mechanism.noise_share(plan.numeric))}",
         f"Plan hash   {certificate.plan_sha256}",
-        *(f"Note        {note}" for note in release.notes),
+        *(f"Note        {note}" for note in plan.notes),
         f"Public      {release.public}",
         "            begin with README.md",
         f"Private     {release.out / 'confidential'} (never publish)",

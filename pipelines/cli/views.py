@@ -48,7 +48,8 @@ def map_command(
     from pipelines.views.maps import Backdrop
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
-    path = pipelines.write_map(public, target, implicate, intervals, backdrop, site=site)
+    release = pipelines.open_release(public, implicate)
+    path = release.map(target, intervals=intervals, backdrop=backdrop, site=site)
     how = "Open it in a browser; it needs no network."
     if site:
         how = "For a web server; what is large, if anything is, lies in the folder `map` beside it."
@@ -94,8 +95,8 @@ def figure(
 
     Maps of places and of the largest flows, directions as a rose diagram, distances as a histogram.
     """
-    release = pipelines.read_public_release(public, implicate)
-    pipelines.draw_figure(release, target, area=area, of=of, level=level, count=count, kind=kind)
+    release = pipelines.open_release(public, implicate)
+    release.figure(target, area=area, of=of, level=level, count=count, kind=kind)
     click.echo(f"Written {target}")
 
 
@@ -132,15 +133,8 @@ def export_command(
     implicate: int,
 ) -> None:
     """Export a release."""
-    files = pipelines.export(
-        public,
-        formats,
-        to,
-        home_level=home_level,
-        work_level=work_level,
-        implicate=implicate,
-        intervals=intervals,
-    )
+    release = pipelines.open_release(public, implicate)
+    files = release.export(formats, to, home_level=home_level, work_level=work_level, intervals=intervals)
     for name, paths in files.items():
         size = sum(path.stat().st_size for path in paths)
         shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"
@@ -160,13 +154,13 @@ def export_command(
 def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     """Write intervals of every count of the tables that the release in the folder PUBLIC is for.
 
-    And a file of posterior draws, from which any sum of areas has its interval (pipelines.intervals in
+    And a file of posterior draws, from which any sum of areas has its interval (`Release.draws` in
     Python, --intervals of `odsynth map` and `odsynth export`). Only the public folder is read; everybody gets
     the same draws.
     """
     from pipelines.views.intervals import COVERAGE_WORDS
 
-    made = pipelines.write_intervals(public, to, draws=draws, report=say, count=counter())
+    made = pipelines.open_release(public).write_intervals(to, draws=draws, report=say, count=counter())
     for what, path in made.items():
         click.echo(f"{path}: {what}, {path.stat().st_size / 1e6:.2f} MB")
     for line in COVERAGE_WORDS:
@@ -204,13 +198,16 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
     """
     if (truth is None) == (not tables):
         raise click.UsageError("Give either --truth or --public.")
-    target = to or pipelines.evaluation_folder(out, confidential=truth is not None)
+    from pipelines.views.evaluation.evaluating import evaluation_folder
+
+    release = pipelines.open_release(out)
+    target = to or evaluation_folder(release, confidential=truth is not None)
     if truth is None:
-        pipelines.evaluate_public(out, tables, to)
+        release.evaluate_public(tables, to)
         click.echo(f"Written {target}: report.html, measures.parquet. Made from public data only.")
     else:
         say("Reading the release and the truth ...")
-        pipelines.evaluate(out, truth, to)
+        release.evaluate(truth, to)
         files = "report.html and verdict.txt (begin there), verdict.json, measures.parquet"
         click.echo(f"Written {target}: {files}. CONFIDENTIAL, never publish.")
 

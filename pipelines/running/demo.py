@@ -14,7 +14,8 @@ from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.config.toml import ConfigError
 from pipelines.release.layout import MANIFEST
 from pipelines.running.folder import RunFolder
-from pipelines.running.run import Release, run
+from pipelines.running.run import run
+from pipelines.views.release import Release
 
 _NAME = "demo.toml"
 

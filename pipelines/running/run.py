@@ -7,8 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,7 +30,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.polygon_tables import read_polygon_tables
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
-from pipelines.release.certificate import Certificate, make_certificate
+from pipelines.release.certificate import make_certificate
 from pipelines.release.layout import write_public
 from pipelines.release.measurements import write_measurements
 from pipelines.release.names import NAME_FILE, write_names
@@ -55,51 +54,12 @@ from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
+from pipelines.views.release import Release
 
 # Always the same words: what differs, and that anything does, is confidential.
 _PROTECTED_TOTALS = (
     "Workplace totals are those of the public table; how the jobs differ is in confidential/totals.json"
 )
-
-
-@dataclass(frozen=True)
-class Release:
-    """A finished release.
-
-    Attributes
-    ----------
-    out : Path
-        Its folder, with ``public`` and ``confidential``.
-    certificate : Certificate
-    noise_share : float
-        Expected share of synthetic workers drawn as noise; where tables are measured, of noise in the counts
-        of pools.
-    notes : tuple of str
-        Of the plan.
-    """
-
-    out: Path
-    certificate: Certificate
-    noise_share: float
-    notes: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return f"<Release: {self.certificate!r}; in {self.out}>"
-
-    @classmethod
-    def of(cls, out: Path, certificate: Certificate, plan: ReleasePlan) -> Release:
-        """Return a release without its plan, which may be large."""
-        return cls(out, certificate, plan.mechanism.noise_share(plan.numeric), plan.notes)
-
-    @cached_property
-    def plan(self) -> ReleasePlan:
-        """Its plan, read from the public folder."""
-        return load_plan(self.public / "plan")
-
-    @property
-    def public(self) -> Path:
-        """The folder that may be published."""
-        return self.out / "public"
 
 
 def certify(plan: ReleasePlan) -> synth.Guarantee:
@@ -220,11 +180,10 @@ def run(
             progress.events.write("began", version=certificate.software.version, debit=state.debit or "")
             with record_outcome(state, progress.events):
                 _draw_and_write(staging, made, state, key, signing_key, progress, scheduler)
-                finished = Release.of(out, certificate, made)
                 _finish(staging, made, state, guarantee, progress, out)
     finally:
         key.destroy()
-    return finished
+    return Release(out / "public")
 
 
 def resume(
@@ -263,7 +222,7 @@ def resume(
         out.chmod(0o755)
         sync(out.parent)
         with record_outcome(state, EventLog(done.events)):  # killed after the last rename
-            return Release.of(out, state.certificate, load_plan(out / "public" / "plan"))
+            return Release(out / "public")
     refuse_existing(out)
     progress = Progress(report, count)
     with staging.again() as state:
@@ -281,7 +240,6 @@ def resume(
             plan = load_plan(staging.public / "plan")
         progress.steps = resumed_steps(measures=bool(plan.measures))
         certificate, guarantee = state.certificate, certify(plan)
-        finished = Release.of(out, certificate, plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
             raise other_version(staging.folder, certificate.software)
@@ -300,14 +258,14 @@ def resume(
         with record_outcome(state, progress.events):
             if staging.checked:
                 _put_in_place(staging, out)
-                return finished
+                return Release(out / "public")
             key = staging.key(state)
             try:
                 _draw_and_write(staging, plan, state, key, signing_key, progress, scheduler)
             finally:
                 key.destroy()
             _finish(staging, plan, state, guarantee, progress, out)
-    return finished
+    return Release(out / "public")
 
 
 def make_release(

@@ -10,8 +10,8 @@ import jinja2
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.measured import table_in_words
 from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
-from pipelines.release.reader import PublicRelease
 from pipelines.views.labels import singular
+from pipelines.views.release import Release
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
@@ -40,16 +40,7 @@ def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) 
     )
 
 
-def worth_showing(release: PublicRelease, level: str) -> str:
-    """Return a level, or, where the release calls flows at it noise, the finest coarser one that is none.
-
-    Where all are noise, that is the coarsest.
-    """
-    upward = release.levels[: release.levels.index(level) + 1]
-    return [release.levels[0], *(one for one in upward if one not in release.noisy_levels)][-1]
-
-
-def noise_warning(release: PublicRelease, home_level: str, work_level: str) -> str:
+def noise_warning(release: Release, home_level: str, work_level: str) -> str:
     """Say which tables of homes and workplaces at these levels the release calls noise; "" where none is."""
     noisy = [
         f"{one.table} ({one.loss:.0%} of jobs are expected to be counted where they are not, and "

@@ -8,8 +8,8 @@ from heapq import nsmallest
 
 import numpy as np
 
-from pipelines.release.reader import PublicRelease
 from pipelines.views.labels import unit_names
+from pipelines.views.release import Release
 
 _KEPT = 64  # levels of releases whose names are kept
 _LEAST_WORD = 3  # letters
@@ -18,7 +18,7 @@ LIKE = 5
 
 
 @lru_cache(maxsize=_KEPT)
-def _names(release: PublicRelease, level: str) -> dict[str, list[int]]:
+def _names(release: Release, level: str) -> dict[str, list[int]]:
     """Units of each name, without case."""
     found: dict[str, list[int]] = {}
     for unit, name in enumerate(unit_names(release, level)):
@@ -27,24 +27,24 @@ def _names(release: PublicRelease, level: str) -> dict[str, list[int]]:
     return found
 
 
-def areas_named(release: PublicRelease, level: str, text: str) -> list[int]:
+def areas_named(release: Release, level: str, text: str) -> list[int]:
     """Return the units of a level that have a name, in any case."""
     return _names(release, level).get(text.strip().casefold(), [])
 
 
-def find_areas(release: PublicRelease, level: str, text: str) -> list[int]:
+def find_areas(release: Release, level: str, text: str) -> list[int]:
     """Return the unit of a level that has a code, or else those that have a name."""
     unit = release.geography.find_unit(level, text)
     return [unit] if unit >= 0 else areas_named(release, level, text)
 
 
-def names_with(release: PublicRelease, level: str, words: str) -> list[int]:
+def names_with(release: Release, level: str, words: str) -> list[int]:
     """Return the units of a level with some words in their names, in order."""
     words = words.strip().casefold()
     return sorted(unit for name, units in _names(release, level).items() if words in name for unit in units)
 
 
-def areas_like(release: PublicRelease, words: str, kinds: Sequence[str]) -> str:
+def areas_like(release: Release, words: str, kinds: Sequence[str]) -> str:
     """Return, for an error, a few areas of some kinds with these words in their names; "" without any."""
     words = words.strip().casefold()
     if len(words) < _LEAST_WORD:

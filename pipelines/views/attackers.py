@@ -21,8 +21,8 @@ from pipelines.release.attackers import (
 )
 from pipelines.release.certificate import promise
 from pipelines.release.layout import not_public
-from pipelines.release.reader import PublicReleaseError, check_target
 from pipelines.storage.durable import whole_folder
+from pipelines.views.release import PublicReleaseError, check_target
 
 _FIGURE = "attackers.png"
 

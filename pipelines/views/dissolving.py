@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import geopandas as gpd
 
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 _GRID = (
     1e-6  # of a degree, a tenth of a metre: neighbours whose borders differ by less have no gap between them
@@ -14,13 +14,13 @@ _GRID = (
 
 
 def with_coarser(
-    release: PublicRelease, own: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
+    release: Release, own: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
 ) -> dict[str, gpd.GeoDataFrame]:
     """Return the shapes of levels: their own, else put together from the next finer level that has any.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     own : mapping of str to GeoDataFrame
         By level, those that have shapes: ``unit`` (int, no two alike, 0 or more) and geometry.
     levels : collection of str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import BaseModel
 
-from pipelines.release.reader import PublicRelease
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
+from pipelines.views.release import Release
 from synth.posterior.intervals import intervals
 
 Bounds = tuple[int | None, int | None]
@@ -49,12 +49,12 @@ class KeyFigures(BaseModel):
     largest: LargestCommute | None
 
 
-def key_figures(release: PublicRelease, draws: PosteriorDraws | None = None) -> KeyFigures | None:
+def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFigures | None:
     """Compute the key figures.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     draws : PosteriorDraws, optional
         Of the release.
 
@@ -85,7 +85,7 @@ def key_figures(release: PublicRelease, draws: PosteriorDraws | None = None) -> 
     return KeyFigures(level=level, jobs=int(jobs.sum()), crossing=crossing, largest=largest)
 
 
-def _level(release: PublicRelease) -> str | None:
+def _level(release: Release) -> str | None:
     """The coarsest level with several areas, all with names; if there is none, the coarsest with several."""
     geography, noisy = release.geography, release.noisy_levels
     several: list[tuple[bool, int, str]] = []

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import geo_data
 from geo_data.states import STATES
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -52,7 +52,7 @@ def job_type_words(job_type: str) -> str:
     return _JOB_TYPES[job_type]
 
 
-def named_area(release: PublicRelease, level: str, unit: int) -> str:
+def named_area(release: Release, level: str, unit: int) -> str:
     """Return what a sentence calls an area: its name, or else its code, with the level before a number."""
     (name,) = unit_names(release, level, np.array([unit]))
     if name and not name[0].isdigit():
@@ -87,14 +87,12 @@ def level_words(level: str) -> dict[str, str | list[int]]:
     return {"one": one, "many": many, "groups": groups}
 
 
-def unit_names(
-    release: PublicRelease, level: str, units: NDArray[np.integer] | None = None
-) -> NDArray[np.object_]:
+def unit_names(release: Release, level: str, units: NDArray[np.integer] | None = None) -> NDArray[np.object_]:
     """Return the names of units of a level: those that the release has, those of states and external zones.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     level : str
         Of ``release.kinds_of_areas``.
     units : ndarray of int, shape (n,), optional
@@ -126,7 +124,7 @@ def unit_names(
 
 
 def _names_across(
-    release: PublicRelease, level: str, units: NDArray[np.integer], names: NDArray[np.object_]
+    release: Release, level: str, units: NDArray[np.integer], names: NDArray[np.object_]
 ) -> NDArray[np.object_]:
     """Names of areas that cut across the levels, with those of external zones and of what is in no area."""
     zones = external_zones(release)
@@ -168,7 +166,7 @@ class ExternalZone:
     code: str
 
 
-def external_zones(release: PublicRelease) -> dict[int, ExternalZone]:
+def external_zones(release: Release) -> dict[int, ExternalZone]:
     """Return the external zones of a release by block number, in the order of their codes."""
     geography: geo_data.Geography = release.geography
     names = {code: state.name for code, state in STATES.items() if "st" in geography.levels}

@@ -16,7 +16,6 @@ from shapely import Polygon
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pipelines.release.reader import PublicRelease
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.describing import ABOUT_INTERVALS
@@ -33,6 +32,7 @@ from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.store import ServiceError
 from pipelines.views.area_names import find_areas, names_with
+from pipelines.views.release import Release
 
 _WHOLE_BYTES = 500_000  # up to which an answer is sent at once
 _AREAS_AT_ONCE = 5_000
@@ -336,7 +336,7 @@ def flow_ends(identity: str) -> list[str]:
     return [part.replace("%3A", ":").replace("%25", "%") for part in identity.split(":")]
 
 
-def _units_in(release: PublicRelease, level: str, within: str) -> NDArray[np.integer]:
+def _units_in(release: Release, level: str, within: str) -> NDArray[np.integer]:
     """Units of a level that lie in an area of another."""
     geography, levels = release.geography, release.levels
     coarser = levels[: levels.index(level)] if level in levels else levels[:-1]

@@ -13,10 +13,10 @@ import shapely
 from numpy.typing import NDArray
 from shapely import MultiPolygon
 
-from pipelines.release.reader import PublicRelease
 from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, Int64, flow_batches, select
 from pipelines.views.labels import unit_names
 from pipelines.views.maps.shapes import level_shapes
+from pipelines.views.release import Release
 
 _DECIMALS = 6  # of a degree: a tenth of a metre
 _MOST_COUNTED = 5_000_000  # rows of a table of flows
@@ -47,7 +47,7 @@ class Areas:
         return self.table.column(name).take(pa.array(units))
 
 
-def read_areas(release: PublicRelease, tables: FlowTables, folder: Path, level: str) -> Areas:
+def read_areas(release: Release, tables: FlowTables, folder: Path, level: str) -> Areas:
     """Read the areas of a level."""
     places, geography = release.places(level), release.geography
     points = np.round(places[["longitude", "latitude"]].to_numpy(), _DECIMALS)
@@ -67,7 +67,7 @@ def read_areas(release: PublicRelease, tables: FlowTables, folder: Path, level: 
 
 
 def area_jobs(
-    release: PublicRelease, tables: FlowTables, folder: Path, level: str, count: str
+    release: Release, tables: FlowTables, folder: Path, level: str, count: str
 ) -> tuple[Int64, Int64]:
     """Return how many jobs have their homes, and their workplaces, in each area of a level."""
     coarsest, jobs = release.levels[0], []
@@ -88,7 +88,7 @@ def joined(homes: NDArray[np.float64], works: NDArray[np.float64]) -> NDArray[np
     return np.asarray(np.isfinite(homes + works).all(axis=1) & (homes != works).any(axis=1))
 
 
-def count_lines(release: PublicRelease, tables: FlowTables, folder: Path, areas: Areas) -> int | None:
+def count_lines(release: Release, tables: FlowTables, folder: Path, areas: Areas) -> int | None:
     """Return how many flows between areas have a line; None where counting would take seconds."""
     selection = select(release, FlowQuestion(work_level=areas.level, home_level=areas.level))
     if tables.open(folder, selection).n_rows > _MOST_COUNTED:
@@ -112,7 +112,7 @@ class Shapes:
     kind: str
 
     @classmethod
-    def of(cls, release: PublicRelease, areas: Areas) -> Shapes:
+    def of(cls, release: Release, areas: Areas) -> Shapes:
         """Read them."""
         own = release.polygons(areas.level)
         if own is None and areas.level in release.levels:

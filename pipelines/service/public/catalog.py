@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import parse_certificate
-from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
@@ -43,6 +42,7 @@ from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.maps import Backdrop
+from pipelines.views.release import PublicReleaseError, Release, open_release
 
 _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
 _LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
@@ -256,7 +256,7 @@ class Catalog:
             raise _damaged() from None
         return file
 
-    def release(self, version: Version) -> PublicRelease:
+    def release(self, version: Version) -> Release:
         """Return the release of a usable version, opened.
 
         Raises
@@ -402,8 +402,8 @@ class Catalog:
         self._versions, self._made, self._read_at = versions, {}, begun
 
     @staticmethod
-    def _read_release(folder: Path, _: str) -> PublicRelease:
-        return read_public_release(folder)
+    def _read_release(folder: Path, _: str) -> Release:
+        return open_release(folder)
 
     def _read_areas(self, folder: Path, sha256: str, flows: Path, level: str) -> Areas:
         return read_areas(self._release(folder, sha256), self.tables, flows, level)

@@ -11,14 +11,13 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from pipelines.release.certificate import Certificate
 from pipelines.release.promises import short_bound
-from pipelines.release.reader import PublicRelease
 from pipelines.service.public.catalog import Version
 from pipelines.service.public.downloads import media_type
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.settings import ServiceSettings
-from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural
+from pipelines.views.release import Release
 
 SITE = "Synthetic commuting data"
 ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
@@ -116,7 +115,7 @@ class Offer:
         return cls(plural(level), flows, formats(f"areas?level={level}"))
 
 
-def data_set(version: Version, release: PublicRelease, settings: ServiceSettings) -> dict[str, Any]:
+def data_set(version: Version, release: Release, settings: ServiceSettings) -> dict[str, Any]:
     """Describe a version as schema.org's Dataset, for search engines."""
     certificate, about, address = release.certificate, release.description, settings.address
     licence = Licence.of(about.licence)
@@ -176,8 +175,8 @@ def data_catalog(versions: Iterable[Version], settings: ServiceSettings) -> dict
     }
 
 
-def _questions(version: Version, release: PublicRelease, address: str) -> list[dict[str, str]]:
-    offer = Offer.of(version, usual_level(release))
+def _questions(version: Version, release: Release, address: str) -> list[dict[str, str]]:
+    offer = Offer.of(version, release.usual_level())
     return [
         {
             "@type": "DataDownload",

@@ -1,6 +1,6 @@
 """Questions about the flows of a release: which areas, at which levels, which jobs; answers of any size.
 
-A level is here also a kind of areas that cut across levels, such as towns (`PublicRelease.kinds_of_areas`).
+A level is here also a kind of areas that cut across levels, such as towns (`Release.kinds_of_areas`).
 Every answer, of the API in any format, of OGC API Features and of the pages, comes from `flow_batches`.
 """
 
@@ -18,13 +18,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.store import ServiceError
 from pipelines.views.area_names import LIKE, areas_like, areas_named, find_areas
-from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.release import PublicReleaseError, Release
 
 _OPEN = 8  # releases
 _FIRST_ROWS, _MOST_ROWS = 4_000, 250_000  # of the release that are added up at once: more and more
@@ -50,7 +49,7 @@ class FlowQuestion:
     # the flows of all of these are meant
     work_level: str | None = None
     home_level: str | None = None
-    attributes: tuple[str, ...] = ("S000",)  # Of `PublicRelease.counts`: which jobs. At least one
+    attributes: tuple[str, ...] = ("S000",)  # Of `Release.counts`: which jobs. At least one
     implicate: int = 1  # Which of the release's synthetic data sets
     sums: tuple[Side, ...] = ()  # Sides all of whose areas are added up to one
 
@@ -60,7 +59,7 @@ class Selection:
     """A question in numbers of units."""
 
     question: FlowQuestion
-    release: PublicRelease
+    release: Release
     levels: dict[Side, str]  # Of ``work`` and ``home``
     units: dict[Side, Int64 | None]  # Units of the two sides, rising; None is all
 
@@ -135,20 +134,20 @@ def invalid(detail: str) -> ServiceError:
     return ServiceError(422, "invalid", detail)
 
 
-def no_level(release: PublicRelease, name: str) -> ServiceError:
+def no_level(release: Release, name: str) -> ServiceError:
     """Return the error that a parameter names no level."""
     return ServiceError(
         404, "not_found", f"{name}: there is no such level; there are: {', '.join(release.kinds_of_areas)}."
     )
 
 
-def no_attribute(release: PublicRelease) -> ServiceError:
+def no_attribute(release: Release) -> ServiceError:
     """Return the error that a parameter names no count."""
     detail = f"attribute: there is no such attribute; there are: {', '.join(release.counts)}."
     return ServiceError(404, "not_found", detail)
 
 
-def select(release: PublicRelease, question: FlowQuestion) -> Selection:
+def select(release: Release, question: FlowQuestion) -> Selection:
     """Find what a question names."""
     given = {
         side: _split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
@@ -164,13 +163,13 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
         raise ServiceError(404, "not_found", detail)
     of_areas = {side: _level_of(release, side, codes[0]) for side, codes in given.items() if codes}
     known = [asked["work"] or of_areas.get("work"), asked["home"] or of_areas.get("home")]
-    default = next((level for level in known if level is not None), None) or usual_level(release)
+    default = next((level for level in known if level is not None), None) or release.usual_level()
     levels = _sides(known[0] or default, known[1] or default)
     units = {side: _units(release, side, codes, levels[side]) for side, codes in given.items()}
     return Selection(question, release, levels, units)
 
 
-def _split_areas(release: PublicRelease, texts: tuple[str, ...]) -> tuple[str, ...]:
+def _split_areas(release: Release, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the codes and names that texts have: what is between commas, but for one with commas."""
     parts: list[str] = []
     for text in texts:
@@ -183,7 +182,7 @@ def _sides(work: T, home: T) -> dict[Side, T]:
     return {"work": work, "home": home}
 
 
-def _level_of(release: PublicRelease, side: str, text: str) -> str:
+def _level_of(release: Release, side: str, text: str) -> str:
     """The coarsest level that has a code, or else the first that has a name."""
     for find in (
         lambda level: release.geography.find_unit(level, text) >= 0,
@@ -203,7 +202,7 @@ def _level_of(release: PublicRelease, side: str, text: str) -> str:
     raise ServiceError(404, "not_found", detail)
 
 
-def _units(release: PublicRelease, side: Side, given: tuple[str, ...], level: str) -> Int64 | None:
+def _units(release: Release, side: Side, given: tuple[str, ...], level: str) -> Int64 | None:
     """The units of a level that are one of these areas, or lie in one."""
     if not given:
         return None
@@ -228,7 +227,7 @@ def _units(release: PublicRelease, side: Side, given: tuple[str, ...], level: st
     return np.unique(np.concatenate(found))
 
 
-def _inside(release: PublicRelease, side: Side, level: str, unit: int, of: str) -> Int64:
+def _inside(release: Release, side: Side, level: str, unit: int, of: str) -> Int64:
     """Units of a level, of which a unit of another, or the same, is made."""
     geography = release.geography
     if level == of:
@@ -303,7 +302,7 @@ def _batches(
 
 
 @lru_cache(maxsize=4 * _OPEN)
-def _blocks_by_area(release: PublicRelease, level: str) -> tuple[Int64, Int64]:
+def _blocks_by_area(release: Release, level: str) -> tuple[Int64, Int64]:
     """Blocks in the order of their areas, and where those of each area begin and the last ones end."""
     of_block = release.geography.units_of_blocks(level)
     sizes = np.bincount(of_block, minlength=release.geography.n_units(level))

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.storage.durable import sync_tree
+from pipelines.views.release import PublicReleaseError, Release, open_release
 
 _BATCH_ROWS = 1_000_000
 _WIDTHS = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32}
@@ -55,7 +55,7 @@ class FlowTable:
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks or [np.zeros(0, np.int32)])
 
 
-def write_flow_tables(release: PublicRelease, folder: Path) -> None:
+def write_flow_tables(release: Release, folder: Path) -> None:
     """Write the flows of all implicates of a release."""
     geography, levels = release.geography, release.levels
     blocks = np.arange(geography.n_blocks)
@@ -66,7 +66,7 @@ def write_flow_tables(release: PublicRelease, folder: Path) -> None:
     counts = ", ".join(f'CAST("{name}" AS UINTEGER) AS c{i}' for i, name in enumerate(release.counts))
     parts, expected = [], 0
     for implicate in range(1, release.implicates + 1):
-        opened = read_public_release(release.folder, implicate)
+        opened = open_release(release.public, implicate)
         for data in opened.rows.values():
             files = ", ".join(_quoted(str(path)) for path in data.files)
             parts.append(

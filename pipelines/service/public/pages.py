@@ -13,7 +13,6 @@ from starlette.staticfiles import StaticFiles
 
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.description import WHOSE_JOBS
-from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
@@ -30,9 +29,9 @@ from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.describing import NO_LICENCE, column_meanings
-from pipelines.views.exports.source import usual_level
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
+from pipelines.views.release import PublicReleaseError, Release
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
 _MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}
@@ -138,7 +137,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
     )
 
 
-def _accuracy(shown: PublicRelease) -> Markup:
+def _accuracy(shown: Release) -> Markup:
     return Markup(accuracy_words(shown.accuracy, read_in_words(shown.certificate)))  # escaped by itself
 
 
@@ -333,7 +332,7 @@ def api(request: Request) -> Response:
         routes=routes,
         example=shown and shown["version"],
         levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
-        level=usual_level(shown["release"]) if shown else None,
+        level=shown["release"].usual_level() if shown else None,
         about_intervals=ABOUT_INTERVALS,
         areas=_examples(catalog, shown) if shown else [],
         zooms=_zooms(catalog, shown) if shown else None,
@@ -357,7 +356,7 @@ def _examples(catalog: Catalog, shown: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _zooms(catalog: Catalog, shown: dict[str, Any]) -> tuple[int, int] | None:
     """The first and the last zoom level of the tiles of the usual level, once they are made."""
-    version, level = shown["version"], usual_level(shown["release"])
+    version, level = shown["version"], shown["release"].usual_level()
     return zoom_levels(catalog.prepared(version.sha256, version.folder).tiles, level)
 
 

@@ -14,12 +14,12 @@ import shapely
 from numpy.typing import NDArray
 
 from pipelines.release.polygons import polygon_file
-from pipelines.release.reader import PublicRelease
 from pipelines.service.public.areas import read_areas
 from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, largest_flows, select
 from pipelines.storage.durable import write_whole
 from pipelines.views.labels import plural
 from pipelines.views.maps.shapes import level_shapes
+from pipelines.views.release import Release
 
 _SIDE = 720  # units of the longer side
 _MOST_AREAS, _MOST_POINTS = 2_000, 300  # that can be told apart
@@ -30,7 +30,7 @@ _WIDEST, _THINNEST = 6.0, 0.6
 _LARGEST = 22.0  # radius
 
 
-def write_picture(release: PublicRelease, flows: Path, path: Path) -> None:
+def write_picture(release: Release, flows: Path, path: Path) -> None:
     """Draw the picture."""
     level, shaped = _level(release)
     tables = FlowTables()
@@ -56,7 +56,7 @@ def write_picture(release: PublicRelease, flows: Path, path: Path) -> None:
     write_whole(path, "\n".join([head, *drawn, *lines, "</svg>\n"]), mode=None)
 
 
-def picture_words(release: PublicRelease) -> str:
+def picture_words(release: Release) -> str:
     """Say what is seen in the picture of a release."""
     level, shaped = _level(release)
     areas = (
@@ -67,13 +67,13 @@ def picture_words(release: PublicRelease) -> str:
     return f"In blue {areas}. In orange the largest commutes between two of them."
 
 
-def _level(release: PublicRelease) -> tuple[str, bool]:
+def _level(release: Release) -> tuple[str, bool]:
     """The finest level whose areas can be told apart, and whether they have shapes."""
     size = release.geography.n_units
     with_parts = [
         level
         for number, level in enumerate(release.levels)
-        if any((release.folder / polygon_file(finer)).is_file() for finer in release.levels[number:])
+        if any((release.public / polygon_file(finer)).is_file() for finer in release.levels[number:])
     ]
     shaped = [level for level in with_parts if size(level) <= _MOST_AREAS]
     if shaped:
@@ -81,7 +81,7 @@ def _level(release: PublicRelease) -> tuple[str, bool]:
     return [release.levels[0], *(level for level in release.levels if size(level) <= _MOST_POINTS)][-1], False
 
 
-def _shapes(release: PublicRelease, level: str) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+def _shapes(release: Release, level: str) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
     found = level_shapes(release, [level])[level]
     west, south, east, north = found.total_bounds
     simple = shapely.coverage_simplify(

@@ -32,7 +32,6 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from geo_data.errors import InputError
-from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
@@ -40,6 +39,7 @@ from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps import PARTS, Backdrop, SiteMap, build_site_map, write_parts
+from pipelines.views.release import PublicReleaseError, Release, open_release
 
 _LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Prepared:
 def prepare(folder: Path, prepared: Prepared) -> None:
     """Make what is missing."""
     prepared.folder.mkdir(exist_ok=True)
-    release = read_public_release(folder)
+    release = open_release(folder)
     if not prepared.flows.is_dir():
         with whole_file(prepared.flows, mode=None) as made:
             write_flow_tables(release, made)
@@ -120,7 +120,7 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
             shown = draws is not None and not draws.secret  # a map takes jobs by place of work for exact
-            site_map = _map(folder, prepared.draws if shown else None, prepared.backdrop)
+            site_map = _map(release, draws if shown else None, prepared.backdrop)
             if site_map.parts:
                 write_parts(site_map, prepared.folder / PARTS)
             compressed = gzip.compress(site_map.page.encode(), mtime=0)
@@ -131,7 +131,7 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
 
 
-def _draws(release: PublicRelease, file: Path | None) -> PosteriorDraws | None:
+def _draws(release: Release, file: Path | None) -> PosteriorDraws | None:
     """Return the draws, if there are any that can be used."""
     if file is None:
         return None
@@ -142,13 +142,13 @@ def _draws(release: PublicRelease, file: Path | None) -> PosteriorDraws | None:
         return None
 
 
-def _map(folder: Path, draws: Path | None, backdrop: Backdrop | None) -> SiteMap:
+def _map(release: Release, draws: PosteriorDraws | None, backdrop: Backdrop | None) -> SiteMap:
     """Return the map, without a backdrop that cannot be used."""
     try:
-        return build_site_map(folder, intervals=draws, backdrop=backdrop)
+        return build_site_map(release, draws, backdrop)
     except InputError as error:
         _log.warning("water and roads are not used: %s", type(error).__name__)
-        return build_site_map(folder, intervals=draws)
+        return build_site_map(release, draws)
 
 
 def _mark(path: Path | None) -> tuple[str, int, int] | None:

@@ -11,10 +11,10 @@ import numpy as np
 import pyogrio
 from pmtiles.reader import MmapSource, Reader
 
-from pipelines.release.reader import PublicRelease
 from pipelines.service.public.areas import Areas, Shapes, read_areas
 from pipelines.service.public.flow_queries import FlowTables
 from pipelines.storage.durable import sync_tree
+from pipelines.views.release import Release
 
 LAYER = "areas"
 """The layer of a tile."""
@@ -27,7 +27,7 @@ _MOST_AREAS = 50_000  # of a level that has tiles; of more, tiles from afar woul
 _COLORS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")  # ColorBrewer, Blues
 
 
-def write_tiles(release: PublicRelease, flows: Path, folder: Path) -> None:
+def write_tiles(release: Release, flows: Path, folder: Path) -> None:
     """Write an archive for each level, and each kind of areas that cut across them."""
     folder.mkdir()
     tables = FlowTables()

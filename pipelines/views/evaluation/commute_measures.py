@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from geo_data.distance import unit_vectors
 from pipelines.plans.utility import mean_km
-from pipelines.views.commutes import add_travel
+from pipelines.views.travel import add_travel
 
 SHORT_KM = 16.0
 """Commutes up to about ten miles are short."""
@@ -37,7 +37,7 @@ def add_distance(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) 
     flows : DataFrame
         Columns ``work``, ``home`` and ``S000``.
     homes, works : DataFrame
-        Places of the two levels (`PublicRelease.places`).
+        Places of the two levels (`Release.places`).
 
     Returns
     -------
@@ -138,7 +138,7 @@ def in_dense_area(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[n
     Parameters
     ----------
     places : DataFrame
-        Of all units of the level (`PublicRelease.places`).
+        Of all units of the level (`Release.places`).
     units : ndarray of int, shape (n,)
 
     Returns

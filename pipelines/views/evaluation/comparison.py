@@ -17,10 +17,10 @@ from pipelines.config.loading import load_config
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.certificate import AttributeCertificate
-from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.flow_measures import side_variation
+from pipelines.views.release import Release
 
 _PAIR = ["work", "home"]
 _EXTERNAL = (
@@ -44,7 +44,7 @@ class Comparison:
     home_level, work_level : str
         Levels of the two sides.
     homes, works : DataFrame
-        Places of the two levels (`PublicRelease.places`).
+        Places of the two levels (`Release.places`).
     geography : geo_data.Geography
     notes : tuple of str
         What a reader has to know about the reference.
@@ -70,12 +70,12 @@ class Comparison:
         return "<Comparison>"
 
 
-def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
+def compare_with_truth(release: Release, truth: Path) -> Comparison:
     """Read the confidential truth of a release.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     truth : Path
         The release's configuration (``.toml``), which says how its jobs are read, or, for a release without
         external zones, a file of jobs in the form of a LODES origin-destination file.
@@ -119,7 +119,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     return replace(comparison, notes=(*comparison.notes, note))
 
 
-def true_jobs(release: PublicRelease, truth: Path) -> geo_data.JobSource:
+def true_jobs(release: Release, truth: Path) -> geo_data.JobSource:
     """Return where the confidential truth of a release is read from; parameters and errors as above."""
     certificate = release.certificate
     if truth.suffix == ".toml":
@@ -148,12 +148,12 @@ def true_jobs(release: PublicRelease, truth: Path) -> geo_data.JobSource:
     return geo_data.LodesJobs(truth, release.geography)
 
 
-def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[Comparison]:
+def compare_with_public(release: Release, tables: Sequence[Path]) -> list[Comparison]:
     """Read public tables that a release can be compared with.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     tables : sequence of Path
         Each a configuration (``.toml``), whose auxiliary tables are read (and nothing else that it names), or
         a published LODES origin-destination file, such as last year's, which is compared at the finest level
@@ -199,7 +199,7 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
     return [_compare_table(release, table) for table in found]
 
 
-def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
+def _compare_table(release: Release, table: geo_data.Flows) -> Comparison:
     flows = pd.DataFrame({"work": table.destination, "home": table.origin, "S000": table.flow})
     flows = flows[flows["S000"] > 0].sort_values(_PAIR, ignore_index=True)
     whole = _compare(release, _file_name(table.source), flows, (table.origin_level, table.destination_level))
@@ -246,7 +246,7 @@ def _shown(comparison: Comparison) -> NDArray[np.bool_]:
     return pairs[0].isin(pairs[1].unique())
 
 
-def _compare(release: PublicRelease, name: str, flows: pd.DataFrame, levels: tuple[str, str]) -> Comparison:
+def _compare(release: Release, name: str, flows: pd.DataFrame, levels: tuple[str, str]) -> Comparison:
     homes, works = levels
     places = {level: release.places(level) for level in {homes, works}}
     released = release.unit_flows(homes, works)
@@ -291,7 +291,7 @@ def _read_lodes(path: Path, geography: geo_data.Geography, homes: str, works: st
     return geo_data.read_lodes_flows(path, geography, origin_level=homes, destination_level=works)
 
 
-def _refuse_jobs(release: PublicRelease, path: Path, table: geo_data.Flows, compare: np.ufunc) -> None:
+def _refuse_jobs(release: Release, path: Path, table: geo_data.Flows, compare: np.ufunc) -> None:
     """Refuse a "public" table whose totals at workplaces say that it is of the release's confidential jobs.
 
     A release keeps these totals exactly, so an earlier one of the same jobs has them, too: that is known by
@@ -326,9 +326,9 @@ def _released(path: Path) -> bool:
     return False
 
 
-def _refuse_input(release: PublicRelease, table: Path) -> None:
+def _refuse_input(release: Release, table: Path) -> None:
     """Refuse a "public" table that is one of the confidential inputs, where the run has left their hashes."""
-    log = release.folder.parent / "confidential" / "run.json"
+    log = release.public.parent / "confidential" / "run.json"
     if not (log.is_file() and table.is_file()):
         return
     try:

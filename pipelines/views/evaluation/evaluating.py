@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from geo_data.arguments import PathLike, path_of, paths_of
 from pipelines.config.toml import ConfigError
-from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.storage.durable import whole_folder
 from pipelines.views.evaluation.comparison import (
     Comparison,
@@ -24,6 +23,7 @@ from pipelines.views.evaluation.comparison import (
 from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates, measures_table
 from pipelines.views.evaluation.verdict import Verdict, judge
 from pipelines.views.evaluation.workload_losses import workload_losses
+from pipelines.views.release import Release
 
 REPORT_FILE = "report.html"
 MEASURES_FILE = "measures.parquet"
@@ -36,37 +36,9 @@ _MARK = {
 }
 
 
-def evaluate(out: PathLike, truth: PathLike, to: PathLike | None = None) -> pd.DataFrame:
-    """Measure how far a release is from the confidential truth, and write a confidential report.
-
-    Parameters
-    ----------
-    out : str or path
-        Folder of the release, with ``public``.
-    truth : str or path
-        The release's configuration (``.toml``), which names its jobs, or a LODES origin-destination file of
-        the true jobs.
-    to : str or path, optional
-        Folder to make (mode 0700, its files 0600); by default ``confidential/evaluation`` in `out`. An
-        earlier evaluation there is replaced.
-
-    Returns
-    -------
-    DataFrame
-        **Confidential.** One row a number: ``compared_with``, ``measure``, ``level``, ``group`` (text) and
-        ``value`` (float64); `pipelines.views.evaluation.MEASURES` says what each is.
-
-    Raises
-    ------
-    ConfigError
-        If the folder would lie in a public folder, or holds something else.
-    PublicReleaseError, geo_data.InputError
-        If the release, or the truth, cannot be read.
-    """
-    out = path_of(out, "out")
-    truth = path_of(truth, "truth")
-    to = None if to is None else path_of(to, "to")
-    release, target = _open(out, to, confidential=True)
+def evaluate(release: Release, truth: PathLike, to: PathLike | None = None) -> pd.DataFrame:
+    """Compare a release with the confidential truth, and write a confidential report (`Release.evaluate`)."""
+    truth, target = path_of(truth, "truth"), _target(release, to, confidential=True)
     comparison = compare_with_truth(release, truth)
     lost = workload_losses(release, true_jobs(release, truth))
     measured = {level for _, level, _, _ in lost}
@@ -77,60 +49,29 @@ def evaluate(out: PathLike, truth: PathLike, to: PathLike | None = None) -> pd.D
 
 
 def evaluate_public(
-    out: PathLike, tables: PathLike | Iterable[PathLike], to: PathLike | None = None
+    release: Release, tables: PathLike | Iterable[PathLike], to: PathLike | None = None
 ) -> pd.DataFrame:
-    """Measure how far a release is from public tables, and write a report that may be published.
-
-    Parameters
-    ----------
-    out : str or path
-        Folder of the release, or its public folder.
-    tables : str, path or sequence of them
-        Configurations (``.toml``), of which only the auxiliary tables are read, or LODES origin-destination
-        files that are published, such as last year's.
-    to : str or path, optional
-        Folder to make; by default ``evaluation`` beside the public folder. An earlier evaluation there is
-        replaced.
-
-    Returns
-    -------
-    DataFrame
-        As `evaluate`; public.
-
-    Raises
-    ------
-    ConfigError, PublicReleaseError, geo_data.InputError
-        As `evaluate`; also where a table seems to be of the confidential jobs of the release.
-    """
-    out = path_of(out, "out")
-    to = None if to is None else path_of(to, "to")
-    release, target = _open(out, to, confidential=False)
+    """Compare a release with public tables, and write a public report (`Release.evaluate_public`)."""
+    target = _target(release, to, confidential=False)
     compared = compare_with_public(release, paths_of(tables, "tables"))
     return _write(release, compared, target, confidential=False)
 
 
-def evaluation_folder(out: PathLike, *, confidential: bool) -> Path:
+def evaluation_folder(release: Release, *, confidential: bool) -> Path:
     """Return the folder of an evaluation where none is named."""
-    out = path_of(out, "out")
-    if confidential:
-        return out / "confidential" / "evaluation"
-    return _public_folder(out).resolve().parent / "evaluation"
+    return release.out / ("confidential/evaluation" if confidential else "evaluation")
 
 
-def _public_folder(out: Path) -> Path:
-    return out / "public" if (out / "public").is_dir() else out
-
-
-def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRelease, Path]:
-    release = read_public_release(_public_folder(out))
-    target = (to or evaluation_folder(out, confidential=confidential)).resolve()  # wherever links lead
+def _target(release: Release, to: PathLike | None, *, confidential: bool) -> Path:
+    folder = evaluation_folder(release, confidential=confidential) if to is None else path_of(to, "to")
+    target = folder.resolve()  # wherever links lead
     for folder in (target, *target.parents):
-        if any((folder / name).exists() for name in _OF_PUBLIC) or folder == release.folder.resolve():
+        if any((folder / name).exists() for name in _OF_PUBLIC) or folder == release.public.resolve():
             raise ConfigError(
                 f"{target}: this is inside the public folder {folder}. Choose another folder with --to"
             )
     _check_replaceable(target, confidential)
-    return release, target
+    return target
 
 
 def _check_replaceable(target: Path, confidential: bool) -> None:
@@ -160,7 +101,7 @@ def _replaceable(target: Path, confidential: bool) -> bool:
         raise
 
 
-def _verdict_texts(release: PublicRelease, verdict: Verdict) -> dict[str, str]:
+def _verdict_texts(release: Release, verdict: Verdict) -> dict[str, str]:
     """Return the files of a verdict on a confidential truth, by name."""
     mark, name = _MARK[True].decode(), release.certificate.release.name
     document = {"status": mark, "release": name, **verdict.document()}
@@ -172,7 +113,7 @@ def _verdict_texts(release: PublicRelease, verdict: Verdict) -> dict[str, str]:
 
 
 def _write(
-    release: PublicRelease,
+    release: Release,
     comparisons: Sequence[Comparison],
     target: Path,
     *,

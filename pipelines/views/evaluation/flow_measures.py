@@ -1,7 +1,7 @@
 """How much two tables of flows differ: distances, agreement of large flows, pairs and totals.
 
 A table of flows has columns ``work``, ``home`` (unit numbers) and ``S000`` (jobs), a row a pair, as
-`PublicRelease.flows` gives it. Where one of two tables is the truth, it is the first. Measures of two tables
+`Release.flows` gives it. Where one of two tables is the truth, it is the first. Measures of two tables
 that have jobs are shares, in [0, 1], unless their function says otherwise; a side is "home" or "work".
 """
 

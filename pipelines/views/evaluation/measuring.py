@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pipelines.release.reader import PublicRelease
 from pipelines.views.evaluation.commute_measures import earth_movers_distance, group_errors, mean_distance
 from pipelines.views.evaluation.comparison import Comparison
 from pipelines.views.evaluation.count_queries import count_queries, query_errors, share_within
@@ -25,6 +24,7 @@ from pipelines.views.evaluation.flow_measures import (
     total_variation_distance,
 )
 from pipelines.views.evaluation.propensity import propensity
+from pipelines.views.release import Release
 
 TOP = (10, 100, 1000)
 RHO = (0.1, 0.5, 1.0)
@@ -196,12 +196,12 @@ def measure(comparison: Comparison) -> pd.DataFrame:
     return measures_table(rows)
 
 
-def measure_implicates(release: PublicRelease, levels: Sequence[str]) -> pd.DataFrame:
+def measure_implicates(release: Release, levels: Sequence[str]) -> pd.DataFrame:
     """Measure how much the flows of a release vary between its implicates.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     levels : sequence of str
         Of its geography.
 

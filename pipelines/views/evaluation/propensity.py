@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pipelines.views.commutes import add_travel
+from pipelines.views.travel import add_travel
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def propensity(
     truth, release : DataFrame
         Tables of flows with jobs.
     homes, works : DataFrame
-        Places of the two sides (`PublicRelease.places`).
+        Places of the two sides (`Release.places`).
 
     Notes
     -----

@@ -13,7 +13,6 @@ import pandas as pd
 
 import geo_data
 from pipelines.release.certificate import this_software
-from pipelines.release.reader import PublicRelease
 from pipelines.views.evaluation.charts import CHARTS, draw
 from pipelines.views.evaluation.commute_measures import SHORT_KM
 from pipelines.views.evaluation.comparison import Comparison
@@ -29,6 +28,7 @@ from pipelines.views.evaluation.verdict import (
     within_jobs,
 )
 from pipelines.views.labels import singular
+from pipelines.views.release import Release
 
 _CONFIDENTIAL = (
     "CONFIDENTIAL",
@@ -55,7 +55,7 @@ _WHOLE = [name for name in MEASURES if name not in {*_FLOWS, *_TOTALS, *_ERRORS,
 
 
 def report_html(
-    release: PublicRelease,
+    release: Release,
     comparisons: Sequence[Comparison],
     measures: Sequence[pd.DataFrame],
     verdicts: Sequence[Verdict],
@@ -66,7 +66,7 @@ def report_html(
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     comparisons : sequence of Comparison
     measures : sequence of DataFrame
         The measures of each.

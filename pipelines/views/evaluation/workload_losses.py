@@ -16,19 +16,19 @@ from geo_data.pools import order_records
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 Row = tuple[str, str, str, float]
 
 _SEED = 0  # of the baselines, which are of no release
 
 
-def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[Row]:
+def workload_losses(release: Release, source: geo_data.JobSource) -> list[Row]:
     """Measure the loss in each table of the workload of a release.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     source : geo_data.JobSource
         **Confidential**: the truth.
 
@@ -41,7 +41,7 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
         that the truth does not have, as files of flows count each attribute by itself, or as its categories
         are others, has one row: a loss of NaN.
     """
-    plan = release.load_plan()
+    plan = release.plan
     slots = plan.pools.slots
     workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots, plan.policy.secret)
     read, at = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
@@ -99,10 +99,10 @@ def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...])
     return join_records(parts, names)
 
 
-def _released(release: PublicRelease, table: Table) -> CountedJobs:
+def _released(release: Release, table: Table) -> CountedJobs:
     """Return the jobs of a release, with the categories of the attributes of a table."""
     if len(table.attributes) > 1:
-        jobs = join_records(list(release.jobs(table.attributes)), table.attributes)
+        jobs = join_records(list(release.job_records(table.attributes)), table.attributes)
         return CountedJobs(jobs.work, jobs.home, jobs.attributes)
     columns: Iterator[str] | tuple[str, ...] = ("S000",)
     for name in table.attributes:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.labels import singular
+from pipelines.views.release import Release
 
 NO_LICENCE = "not stated in the release: ask who published it"
 
 
-def provenance(release: PublicRelease) -> dict[str, str]:
+def provenance(release: Release) -> dict[str, str]:
     """Return what belongs to every copy of the data.
 
     Returns
@@ -24,7 +24,7 @@ def provenance(release: PublicRelease) -> dict[str, str]:
     dict of str to str
         ``title``, ``description`` (`one_sentence`), ``synthetic``, ``licence``, ``citation``, ``publisher``
         and ``contact`` where the release names them, ``version``
-        (`PublicRelease.version`), ``created``, ``epsilon``, ``delta``, ``plan_sha256``,
+        (`Release.version`), ``created``, ``epsilon``, ``delta``, ``plan_sha256``,
         ``certificate_sha256``, and, of several, which ``implicate``.
     """
     certificate, said = release.certificate, release.description
@@ -40,14 +40,14 @@ def provenance(release: PublicRelease) -> dict[str, str]:
         "epsilon": certificate.run.epsilon,
         "delta": certificate.run.delta,
         "plan_sha256": certificate.plan_sha256,
-        "certificate_sha256": sha256_of(release.folder / "certificate.json"),
+        "certificate_sha256": sha256_of(release.public / "certificate.json"),
     }
     if release.implicates > 1:
         about["implicate"] = f"{release.implicate} of {release.implicates}"
     return about
 
 
-def one_sentence(release: PublicRelease) -> str:
+def one_sentence(release: Release) -> str:
     """Return the most important of `provenance` in one sentence, for formats that have one place for it."""
     certificate = release.certificate
     status = "" if certificate.for_release else "NOT FOR RELEASE. "
@@ -57,12 +57,12 @@ def one_sentence(release: PublicRelease) -> str:
     )
 
 
-def column_meanings(release: PublicRelease, levels: Mapping[str, str]) -> dict[str, str]:
+def column_meanings(release: Release, levels: Mapping[str, str]) -> dict[str, str]:
     """Return the meaning of every column that a table of an export, or an answer of the service, can have.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     levels : mapping of str to str
         The level of each side, ``home`` and ``work``; "area" for any.
     """

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from geo_data.arguments import PathLike, path_of, texts_of
-from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.storage.errors import refuse_no_folder, what_is_at
 from pipelines.views import choices
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
 from pipelines.views.exports.matrices import write_omx
-from pipelines.views.exports.source import ExportError, Source, usual_level
+from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.exports.spatial import (
     write_flatgeobuf,
     write_geojson,
@@ -26,6 +25,7 @@ from pipelines.views.exports.spatial import (
 )
 from pipelines.views.exports.tables import write_csv, write_flowmap
 from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
+from pipelines.views.release import Release, check_target
 
 README = "README.txt"
 
@@ -70,75 +70,32 @@ _WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
 
 
 def export(
-    folder: PathLike,
+    release: Release,
     formats: str | Sequence[str],
     to: PathLike | None = None,
     *,
     home_level: str | None = None,
     work_level: str | None = None,
-    implicate: int = 1,
-    intervals: PathLike | None = None,
+    draws: PosteriorDraws | None = None,
 ) -> dict[str, list[Path]]:
-    """Write a release in formats of other programs, each in a folder of its own, with a read-me.
-
-    Parameters
-    ----------
-    folder : str or path
-        The public folder of a release; nothing else is read. It is not verified: `verify` does that.
-    formats : str or sequence of str
-        Of `FORMATS`.
-    to : str or path, optional
-        Gets a folder for each format; by default ``exports`` beside the public folder.
-    home_level, work_level : str, optional
-        Levels of the zones; with one of them, the other is the same, and with none, it is the finest level
-        with polygons, or zones of about 1,000 workers, at which flows are more than noise.
-    implicate : int
-        Which of the release's synthetic data sets.
-    intervals : str or path, optional
-        A file of posterior draws of this release (`write_intervals`): flows get the intervals of their
-        counts. ``low`` and ``high`` are of all jobs, ``low_SE01`` and ``high_SE01`` of a count by an
-        attribute that the draws tell apart. LODES files, tiles, matrices and files for flowmap, which have
-        no place for them, are refused.
-
-    Returns
-    -------
-    dict of str to list of Path
-        The files of each format.
-
-    Raises
-    ------
-    ExportError
-        If there is no such format or level, a level is none of a format, intervals have no place in one, or
-        files would be overwritten. Then nothing is written.
-    PublicReleaseError
-        If the folder is not the public folder of a release, `to` lies in it, or the file of draws is of
-        another release or of coarser homes.
-
-    Notes
-    -----
-    Every format is written under another name and renamed when all are complete.
-    """
-    folder, names = path_of(folder, "folder"), texts_of(formats, "formats")
-    to = None if to is None else path_of(to, "to")
-    intervals = None if intervals is None else path_of(intervals, "intervals")
-    release = read_public_release(folder, implicate)
-    to = to or folder.resolve().parent / "exports"
+    """Write a release in formats of other programs (`Release.export`), all or none of them."""
+    names = texts_of(formats, "formats")
+    to = release.out / "exports" if to is None else path_of(to, "to")
     names = tuple(dict.fromkeys(names))
     if names == ("lodes",) and (home_level or work_level):
         raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
-    if intervals is not None and (without := [name for name in names if name in _WITHOUT_INTERVALS]):
+    if draws is not None and (without := [name for name in names if name in _WITHOUT_INTERVALS]):
         having = ", ".join(name for name in FORMATS if name not in _WITHOUT_INTERVALS)
         raise ExportError(
             f"{without[0]}: the format has no place for intervals. Fix: export it without them, or choose of "
             f"those that have one: {having}"
         )
-    home_level = home_level or work_level or usual_level(release)
+    home_level = home_level or work_level or release.usual_level()
     work_level = work_level or home_level
     _check(release, (home_level, work_level), names, to)
-    draws = None if intervals is None else PosteriorDraws(release, intervals)
     if draws is not None and release.levels.index(home_level) > release.levels.index(draws.home_level):
         raise ExportError(
-            f"{intervals}: there are no intervals of homes by {home_level}. Fix: export homes by "
+            f"{draws.path}: there are no intervals of homes by {home_level}. Fix: export homes by "
             f"{draws.home_level} or a coarser level"
         )
     to.mkdir(parents=True, exist_ok=True)
@@ -153,7 +110,7 @@ def export(
     return {name: sorted((to / name).iterdir()) for name in names}
 
 
-def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], to: Path) -> None:
+def _check(release: Release, levels: Sequence[str], names: Sequence[str], to: Path) -> None:
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
         wrong = f"there is no format {unknown[0]!r}" if unknown else "no format is named"
@@ -161,7 +118,7 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
     if missing := [level for level in levels if level not in release.levels]:
         cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
         raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
-    check_target(to, release.folder)
+    check_target(to, release.public)
     refuse_no_folder(to, ExportError)
     present = [to / name for name in names if os.path.lexists(to / name)]
     if present:

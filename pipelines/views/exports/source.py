@@ -14,18 +14,13 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipelines.release.polygons import polygon_file
-from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.views.accuracy import noise_warning, worth_showing
+from pipelines.views.accuracy import noise_warning
 from pipelines.views.dissolving import with_coarser
 from pipelines.views.exports.describing import column_meanings, interval_columns, provenance
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import unit_names
+from pipelines.views.release import PublicReleaseError, Release
 
-_MOST_ZONES = 20_000
-"""Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
-
-_WORKERS_PER_ZONE = 1_000  # about what a census tract has
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
 """Columns of `Source.journeys`: where a flow begins and ends."""
 
@@ -34,32 +29,13 @@ class ExportError(PublicReleaseError):
     """An export that cannot be made: an unknown format, a file in its way, too many zones."""
 
 
-def usual_level(
-    release: PublicRelease, most_zones: int = _MOST_ZONES, workers_per_zone: float = _WORKERS_PER_ZONE
-) -> str:
-    """Return the level at which a release is exported unless another is asked for.
-
-    Returns
-    -------
-    str
-        The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
-        average. Levels of more than 20,000 zones are passed over, then those at which flows are noise; the
-        coarsest is what remains.
-    """
-    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= most_zones]
-    with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
-    workers = release.certificate.totals.synthetic_workers
-    large = [level for level in fine_enough if workers >= workers_per_zone * release.geography.n_units(level)]
-    return worth_showing(release, [release.levels[0], *large, *with_shapes][-1])
-
-
 @dataclass(frozen=True, eq=False)
 class Source:
     """A release at a pair of levels; what several formats need is made once.
 
     Attributes
     ----------
-    release : PublicRelease
+    release : Release
     home_level, work_level : str
         Of ``release.levels``.
     folder : Path
@@ -70,7 +46,7 @@ class Source:
         With them flows have two columns more for every count that they tell apart: its interval.
     """
 
-    release: PublicRelease
+    release: Release
     home_level: str
     work_level: str
     folder: Path
@@ -103,7 +79,7 @@ class Source:
         Yields
         ------
         DataFrame
-            At most `batch_rows` of what `PublicRelease.flows` returns for the levels and all counts, in its
+            At most `batch_rows` of what `Release.flows` returns for the levels and all counts, in its
             order, with intervals where there are draws; at least one batch, which may be empty.
         """
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Literal
 
 import geopandas as gpd
 import numpy as np
@@ -12,12 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pyproj import CRS
 
-from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.views.accuracy import noise_warning, worth_showing
-from pipelines.views.commutes import Area, Side, add_travel, area_block_flows
+from pipelines.views.accuracy import noise_warning
 from pipelines.views.labels import singular, unit_names
+from pipelines.views.release import Area, PublicReleaseError, Release
+from pipelines.views.travel import add_travel
 from synth import decimal_up
 
+Side = Literal["workers", "residents"]
 _MOST_POINTS = 500  # units of a level that are told apart as points
 _CORE = 0.95  # of the commutes lie inside the frame of a map, in each direction
 _ASPECT = 1.25  # width of a map by its height
@@ -30,18 +32,18 @@ class FigureSubject:
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     area : Area or None
         None is the whole release.
     of : {"workers", "residents"}
     count : str
-        Of `PublicRelease.counts`.
+        Of `Release.counts`.
     asked : str or None
         Level of the units on the maps; None chooses the finest that has polygons, or else the finest that is
         not too fine for points, unless flows at it are noise.
     """
 
-    release: PublicRelease
+    release: Release
     area: Area | None
     of: Side
     count: str
@@ -57,9 +59,12 @@ class FigureSubject:
 
     @cached_property
     def flows(self) -> pd.DataFrame:
-        """Flows from block to block (`area_block_flows`), with distances and directions (`add_travel`)."""
-        flows = area_block_flows(self.release, self.area, self.of, self.count)
-        return add_travel(flows, self._blocks, self._blocks)
+        """Jobs (above 0) by work and home block, with distances and directions (`add_travel`)."""
+        block, near = self.release.levels[-1], "work" if self.far == "home" else "home"
+        areas = {} if self.area is None else {near: self.area}
+        flows = self.release.unit_flows(block, block, [self.count], areas=areas)
+        flows = flows.rename(columns={self.count: "jobs"})
+        return add_travel(flows[flows["jobs"] > 0].reset_index(drop=True), self._blocks, self._blocks)
 
     @cached_property
     def level(self) -> str:
@@ -69,7 +74,7 @@ class FigureSubject:
         drawn = [level for level in self.release.levels if self.release.polygons(level) is not None]
         n_units = self.release.geography.n_units
         few = [level for level in self.release.levels if n_units(level) <= _MOST_POINTS]
-        return worth_showing(self.release, (drawn or few or self.release.levels[:1])[-1])
+        return self.release.worth_showing((drawn or few or self.release.levels[:1])[-1])
 
     @cached_property
     def pairs(self) -> pd.DataFrame:

@@ -28,8 +28,8 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import resolve_workload
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
-from pipelines.release.reader import PublicRelease, PublicReleaseError, blame_release
 from pipelines.storage.parquet_form import FormError
+from pipelines.views.release import PublicReleaseError, Release, blame_release
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import Evidence
 from synth.posterior.implicates import BlockDraws, Implicates
@@ -63,7 +63,7 @@ class JobDraws:
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
         Nothing but its folder is read.
     draws : int
     key : synth.RunKey
@@ -93,12 +93,12 @@ class JobDraws:
     """
 
     def __init__(
-        self, release: PublicRelease, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
+        self, release: Release, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
     ) -> None:
-        plan = release.load_plan()
+        plan = release.plan
         if plan.numeric.record_range is not None:
             raise PublicReleaseError(
-                f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "
+                f"{release.public}: it has a public table of workplaces, so how many jobs were counted is "
                 "confidential, and there are no intervals of them"
             )
         self.plan, geography, policy = plan, plan.geography, plan.policy
@@ -211,23 +211,23 @@ class JobDraws:
         del self._implicates  # a gigabyte, which the tables need
 
     def _measured(
-        self, release: PublicRelease, pool: Int32, head: Int64
+        self, release: Release, pool: Int32, head: Int64
     ) -> tuple[list[synth.Table], list[Evidence], list[Int32]]:
         """Return the tables that were measured, what was published of them, and the rows' groups in them."""
         plan, numeric = self.plan, self.plan.numeric
         if not plan.measures:
             first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
             return [first], [_drawn(release, plan, first)], [pool[head]]
-        missing = [name for name in measurement_files(plan)[0] if not (release.folder / name).is_file()]
+        missing = [name for name in measurement_files(plan)[0] if not (release.public / name).is_file()]
         if missing:
             raise PublicReleaseError(
-                f"{release.folder}: there is no {missing[0]}, the noisy counts that intervals are made from"
+                f"{release.public}: there is no {missing[0]}, the noisy counts that intervals are made from"
             )
         layout = JobLayout(plan)
         try:
-            noisy = [counts[:] for counts in read_measurements(release.folder, plan, layout)[0]]
+            noisy = [counts[:] for counts in read_measurements(release.public, plan, layout)[0]]
         except FormError as error:
-            raise PublicReleaseError(f"{release.folder}: {error}") from None
+            raise PublicReleaseError(f"{release.public}: {error}") from None
         tables: list[MeasuredTable] = list(layout.tables)
         slots = plan.pools.slots.some(head)
         member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]
@@ -295,25 +295,25 @@ def _common_cuts(table: synth.Table) -> Int32:
     return cuts[times == np.bincount(domains.part)[domains.policy.part(cuts)]].astype(np.int32)
 
 
-def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evidence:
+def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
     """Count what was drawn from every urn by cell, in all data sets that were cut from the first run."""
     numeric = plan.numeric
     parameters = numeric.parameters
     if not isinstance(parameters, synth.DirichletParameters):
-        raise PublicReleaseError(f"{release.folder}: nothing is known of intervals of its mechanism")
+        raise PublicReleaseError(f"{release.public}: nothing is known of intervals of its mechanism")
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
     seen, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)
     for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
-                raise PublicReleaseError(f"{release.folder}: the data have jobs that are not in the plan")
+                raise PublicReleaseError(f"{release.public}: the data have jobs that are not in the plan")
             cell = numeric.domains.locate(table.domain[pool], home)
             np.add.at(seen, table.offsets[pool] + cell, jobs.astype(kind))
             np.add.at(drawn, pool, jobs)  # as they are: the small type holds what a plan draws, and no more
     if not np.array_equal(drawn, numeric.pools.m):
         raise PublicReleaseError(
-            f"{release.folder}: the data are not those of the plan's jobs. Fix: take a whole copy; "
+            f"{release.public}: the data are not those of the plan's jobs. Fix: take a whole copy; "
             "odsynth verify checks it"
         )
     classes = [np.array(one.prior, np.float64) / parameters.denominator for one in parameters.classes]
@@ -325,7 +325,7 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
     return Evidence.urn(seen, which, np.concatenate(classes), np.tile(retention, len(classes)))
 
 
-def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
+def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
     """Yield pool, home (origin) and number of jobs of the rows of a data set."""
     names, by = file_names(plan.configuration), plan.pools.pooling.by
     geography, slots = plan.geography, plan.pools.slots
@@ -337,11 +337,11 @@ def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator
             own = pool[at : at + len(frame)]
             at += len(frame)
             if own.size < len(frame):
-                raise PublicReleaseError(f"{release.folder}: there are more jobs than the plan has")
+                raise PublicReleaseError(f"{release.public}: there are more jobs than the plan has")
             codes = {name: pd.Categorical(frame[name], values).codes for name, values in secret.items()}
             if any((of_jobs < 0).any() for of_jobs in codes.values()):
                 raise PublicReleaseError(
-                    f"{release.folder}: jobs have categories that the plan does not have"
+                    f"{release.public}: jobs have categories that the plan does not have"
                 )
             home = plan.policy.origins(geography.number(frame["h_geocode"]), codes, geography.n_blocks)
             yield own, home, np.ones(own.size, np.int64)
@@ -367,8 +367,8 @@ def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator
                     yield np.where(known[found] == wanted, pool_of[found], -1), home[some], jobs[some]
 
 
-def _frames(release: PublicRelease, name: str, columns: list[str]) -> Iterator[pd.DataFrame]:
-    path = release.folder / name
+def _frames(release: Release, name: str, columns: list[str]) -> Iterator[pd.DataFrame]:
+    path = release.public / name
     with blame_release(path):
         for batch in ds.dataset(path, format="parquet").to_batches(columns=columns, batch_size=_ROWS):
             yield batch.to_pandas()

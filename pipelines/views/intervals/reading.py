@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from geo_data.od_files import count_columns
-from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import blame
+from pipelines.views.release import PublicReleaseError, Release, with_units
 from synth.posterior.intervals import LEVEL
 from synth.posterior.intervals import intervals as of_draws
 
@@ -69,11 +69,11 @@ class Cells:
 class PosteriorDraws:
     """Posterior draws of where the jobs of a release have their homes, opened; rows are read when asked for.
 
-    Made by `pipelines.write_intervals`, and opened by `pipelines.intervals`.
+    Made by `pipelines.write_intervals`, and opened by `Release.draws`.
 
     Attributes
     ----------
-    release : PublicRelease
+    release : Release
     path : Path
     home_level : str
         Level of the homes; coarser ones, and any areas that gather its units, can be asked for.
@@ -84,8 +84,8 @@ class PosteriorDraws:
         Those of them that were drawn with homes: by these the jobs of a work block are no public totals.
     """
 
-    def __init__(self, release: PublicRelease, path: PathLike) -> None:
-        expect(release, PublicRelease, "release", "read_public_release")
+    def __init__(self, release: Release, path: PathLike) -> None:
+        expect(release, Release, "release", "open_release")
         path = path_of(path, "path")
         self.release, self.path = release, path
         with _blame(path):
@@ -93,7 +93,7 @@ class PosteriorDraws:
             said = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
             if said.get("format") != DRAWS_FORMAT:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
-        if said["release"] != content_hash(release.folder):
+        if said["release"] != content_hash(release.public):
             raise PublicReleaseError(
                 f"{path}: the draws are of another release. Fix: write those of this one with odsynth "
                 "intervals"
@@ -212,7 +212,7 @@ class PosteriorDraws:
         Parameters
         ----------
         pairs : DataFrame
-            ``work`` and ``home``: codes of areas of the levels, or the numbers of `PublicRelease.unit_flows`;
+            ``work`` and ``home``: codes of areas of the levels, or the numbers of `Release.unit_flows`;
             where areas are given by block, their numbers.
         home, work : str or ndarray
             A level, as for `flows`, or the number of the area of each block, -1 for none.
@@ -466,42 +466,6 @@ class PosteriorDraws:
         return codes, homes
 
 
-def intervals(folder: PathLike, file: PathLike | None = None) -> PosteriorDraws:
-    """Open posterior draws of a release, for intervals of any of its counts and of their sums.
-
-    Parameters
-    ----------
-    folder : str or path
-        The public folder of a release.
-    file : str or path, optional
-        What `write_intervals` wrote; by default ``intervals/draws.parquet`` beside the public folder.
-
-    Returns
-    -------
-    PosteriorDraws
-
-    Raises
-    ------
-    PublicReleaseError
-        If the folder is not the public folder of a release, or the file none of draws of it.
-
-    Examples
-    --------
-    Flows between towns, of which the release knows nothing::
-
-        draws = pipelines.intervals("out/demo/public")
-        towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
-        draws.flows(towns, towns)
-    """
-    folder = path_of(folder, "folder")
-    file = None if file is None else path_of(file, "file")
-    release = read_public_release(folder)
-    path = file or folder.resolve().parent / "intervals" / DRAWS_FILE
-    if not path.is_file():
-        raise PublicReleaseError(f"{path}: there is no such file. Fix: write it with odsynth intervals")
-    return PosteriorDraws(release, path)
-
-
 def content_hash(folder: Path) -> str:
     """Return the hash of all content of a public folder: that of its SHA256SUMS, hexadecimal.
 
@@ -535,7 +499,7 @@ def _cells(cell: Int64, counts: Int64, widths: Sequence[int], wide: int) -> Cell
     return Cells(home, rest, tuple(codes), counts)
 
 
-def _numbers(release: PublicRelease, column: pa.ChunkedArray) -> NDArray[np.int32]:
+def _numbers(release: Release, column: pa.ChunkedArray) -> NDArray[np.int32]:
     codes = column.cast(pa.string())
     found = pc.index_in(codes, value_set=release.geography.block_codes).fill_null(-1)
     return found.to_numpy().astype(np.int32)

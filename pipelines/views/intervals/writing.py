@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
 from pipelines.plans.workload import Table
-from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
 from pipelines.storage.durable import whole_folder
 from pipelines.views.choices import DRAWS, FEWEST
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
@@ -27,53 +26,23 @@ from pipelines.views.intervals.reading import (
     content_hash,
     public_key,
 )
+from pipelines.views.release import PublicReleaseError, Release, check_target
 
 README = "README.txt"
 _JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block
 
 
 def write_intervals(
-    folder: PathLike,
+    release: Release,
     to: PathLike | None = None,
     *,
     draws: int = DRAWS,
     report: Callable[[str], None] | None = None,
     count: Callable[[int, int], None] | None = None,
 ) -> dict[str, Path]:
-    """Write posterior draws of a release, and the intervals of every table that it is for.
-
-    Nothing but the public folder is read, so it costs no privacy. The key of the draws is derived from the
-    hash of its content: readers with the same version of the program get the same intervals, and no secret
-    randomness is needed, as all of it is post-processing.
-
-    Parameters
-    ----------
-    folder : str or path
-        The public folder of a release. It is not verified: `verify` does that.
-    to : str or path, optional
-        A new folder for the files; by default ``intervals`` beside the public one.
-    draws : int
-        Of the homes of all jobs; at least 19, which an interval of 90 % needs.
-    report : callable, optional
-        Told each step as it begins.
-    count : callable, optional
-        Told how many parts of a step are done, and how many there are.
-
-    Returns
-    -------
-    dict of str to Path
-        The files: the draws, a CSV file for each table, and a read-me, by what they are.
-
-    Raises
-    ------
-    PublicReleaseError
-        If the folder is not the public folder of a release or damaged, nothing is known of its counts, there
-        are too few draws, or files would be overwritten.
-    """
-    folder = path_of(folder, "folder")
-    to = None if to is None else path_of(to, "to")
-    release = read_public_release(folder)
-    to = to or folder.resolve().parent / "intervals"
+    """Write posterior draws of a release, and the intervals of its tables (`Release.write_intervals`)."""
+    folder = release.public
+    to = release.out / "intervals" if to is None else path_of(to, "to")
     if draws < FEWEST:
         raise PublicReleaseError(f"{draws} draws are too few. Fix: an interval of 90 % needs {FEWEST}")
     check_target(to, folder, new=True)
@@ -107,7 +76,7 @@ def file_name(table: Table) -> str:
 
 
 def _write_draws(
-    release: PublicRelease, jobs: JobDraws, draws: int, path: Path, done: Callable[[int, int], None]
+    release: Release, jobs: JobDraws, draws: int, path: Path, done: Callable[[int, int], None]
 ) -> None:
     geography = jobs.plan.geography
     units = geography.n_units(jobs.home_level) * jobs.plan.policy.copies
@@ -133,10 +102,10 @@ def _write_draws(
             done(rows.stop, jobs.jobs.size)
 
 
-def _about(release: PublicRelease, jobs: JobDraws, draws: int) -> dict[str, object]:
+def _about(release: Release, jobs: JobDraws, draws: int) -> dict[str, object]:
     return {
         "format": DRAWS_FORMAT,
-        "release": content_hash(release.folder),
+        "release": content_hash(release.public),
         "plan_sha256": release.certificate.plan_sha256,
         "draws": draws,
         "home_level": jobs.home_level,
@@ -194,7 +163,7 @@ def _lists(jobs: JobDraws, part: list[PlaceDraws], units: int, kind: pa.DataType
     )
 
 
-def _readme(release: PublicRelease, jobs: JobDraws, draws: int, tables: dict[str, str]) -> str:
+def _readme(release: Release, jobs: JobDraws, draws: int, tables: dict[str, str]) -> str:
     certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
     lines = [
@@ -212,7 +181,8 @@ def _readme(release: PublicRelease, jobs: JobDraws, draws: int, tables: dict[str
         *(f"  {name}  {what}" for what, name in tables.items()),
         "",
         f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
-        "of any sum of these: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES).",
+        "of any sum of these:",
+        "  pipelines.open_release(PUBLIC).draws(FILE).flows(HOMES, WORKPLACES, ATTRIBUTES)",
         "docs/formats.md of the program says what its columns are.",
         f"plan {certificate.plan_sha256}",
     ]

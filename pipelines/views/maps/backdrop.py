@@ -11,7 +11,7 @@ import numpy as np
 import shapely
 
 import geo_data
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 _AROUND = 0.15  # of the region's larger side: so far beyond it
 _DETAIL = 1 / 5000  # of that side; finer detail is left out, as of the areas
@@ -41,13 +41,13 @@ class Backdrop:
 
 
 def backdrop_shapes(
-    release: PublicRelease, backdrop: Backdrop, bounds: tuple[float, float, float, float]
+    release: Release, backdrop: Backdrop, bounds: tuple[float, float, float, float]
 ) -> dict[str, list[list[Any]]]:
     """Return what is drawn of the files, near the region and simplified.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
         Whose longitudes go on where 180 is crossed.
     backdrop : Backdrop
     bounds : tuple of float
@@ -73,7 +73,7 @@ def backdrop_shapes(
 
 
 def _shapes(
-    release: PublicRelease,
+    release: Release,
     path: Path,
     kind: str,
     wanted: tuple[str, ...],

@@ -19,13 +19,13 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
 from pipelines.release.promises import odds_in_words, presence_in_words, short_bound
-from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
+from pipelines.views.release import PublicReleaseError, Release, check_target
 
 PARTS = "map"
 """The folder beside the page of a site's map, as the page names it."""
@@ -58,63 +58,19 @@ class SiteMap:
     parts: dict[str, bytes] = field(default_factory=dict)
 
 
-def build_map(
-    folder: PathLike, implicate: int = 1, intervals: PathLike | None = None, backdrop: Backdrop | None = None
-) -> str:
-    """Return the map of a release as one HTML page that needs nothing else.
+def build_map(release: Release, draws: PosteriorDraws | None = None, backdrop: Backdrop | None = None) -> str:
+    """Return the map of a release as one HTML page (`Release.map`).
 
-    Parameters
-    ----------
-    folder : str or path
-        The public folder of a release. Nothing else is read.
-    implicate : int
-        Which of its synthetic data sets.
-    intervals : str or path, optional
-        A file of posterior draws of this release (`pipelines.write_intervals`): numbers of the page then have
-        intervals, as far as the draws have room in it.
-    backdrop : Backdrop, optional
-        Files of water and roads, for orientation.
-
-    Returns
-    -------
-    str
-        HTML. The finest levels are left out, and the page says so, where they would make it larger than
-        15 MB; the coarsest level is always there, however large. It holds no external address but the names
-        of XML namespaces, and forbids the browser every request.
-
-    Raises
-    ------
-    PublicReleaseError
-        If the folder is not a public folder, or the file none of draws of it.
-    InputError
-        If a file of the backdrop cannot be drawn.
-    FileNotFoundError
-        If the library that draws the map has not been set up.
+    It holds no external address but the names of XML namespaces, and forbids the browser every request.
     """
-    return _page(*_read(folder, implicate, intervals, backdrop))
+    return _page(release, _payload(release, draws, backdrop))
 
 
 def build_site_map(
-    folder: PathLike, implicate: int = 1, intervals: PathLike | None = None, backdrop: Backdrop | None = None
+    release: Release, draws: PosteriorDraws | None = None, backdrop: Backdrop | None = None
 ) -> SiteMap:
-    """Return the map of a release for a web server: what is large is fetched when it is opened.
-
-    Parameters
-    ----------
-    folder, implicate, intervals, backdrop
-        As for `build_map`.
-
-    Returns
-    -------
-    SiteMap
-        Its page may fetch from its own site, and from nowhere else.
-
-    Raises
-    ------
-    PublicReleaseError, InputError, FileNotFoundError
-        As `build_map`.
-    """
-    release, payload = _read(folder, implicate, intervals, backdrop)
+    """Return the map of a release for a web server: what is large is fetched, from its own site only."""
+    payload = _payload(release, draws, backdrop)
     one_file, large = _page(release, payload), _large(payload)
     if not large:
         return SiteMap(one_file)
@@ -126,46 +82,17 @@ def build_site_map(
 
 
 def write_map(
-    folder: PathLike,
+    release: Release,
     target: PathLike | None = None,
-    implicate: int = 1,
-    intervals: PathLike | None = None,
-    backdrop: Backdrop | None = None,
     *,
+    draws: PosteriorDraws | None = None,
+    backdrop: Backdrop | None = None,
     site: bool = False,
 ) -> Path:
-    """Write the map of a release into one HTML file, or for a web server.
-
-    Parameters
-    ----------
-    folder : str or path
-        The public folder of a release. Nothing else is read.
-    target : str or path, optional
-        By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its folder
-        is made if it is not there; a map that is there already is replaced when the new one is complete.
-    implicate : int
-        Which of its synthetic data sets.
-    intervals, backdrop
-        As for `build_map`.
-    site : bool
-        Whether what is large is written into a folder ``map`` beside the file, from which the page fetches it
-        when it is opened (`build_site_map`). What is in that folder stays there, for pages that are open.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    PublicReleaseError, InputError, FileNotFoundError
-        As `build_map`; also if the target lies in the public folder.
-    """
-    folder = path_of(folder, "folder")
-    target = folder.resolve().parent / "map.html" if target is None else path_of(target, "target")
-    check_target(target, folder)
-    what = (folder, implicate, intervals, backdrop)
-    made = build_site_map(*what) if site else SiteMap(build_map(*what))
+    """Write the map of a release into one HTML file, or for a web server (`Release.map`)."""
+    target = release.out / "map.html" if target is None else path_of(target, "target")
+    check_target(target, release.public)
+    made = build_site_map(release, draws, backdrop) if site else SiteMap(build_map(release, draws, backdrop))
     target.parent.mkdir(parents=True, exist_ok=True)
     if made.parts:
         write_parts(made, target.parent / PARTS)
@@ -174,14 +101,7 @@ def write_map(
 
 
 def write_parts(made: SiteMap, folder: Path) -> None:
-    """Write what the page of a map fetches; what is there already is the same.
-
-    Parameters
-    ----------
-    made : SiteMap
-    folder : Path
-        Is made if it is not there.
-    """
+    """Write what the page of a map fetches into a folder; what is there already is the same."""
     folder.mkdir(exist_ok=True)
     for name, content in made.parts.items():
         if not (folder / name).is_file():
@@ -192,18 +112,14 @@ def _named(name: str, content: bytes, kind: str) -> str:
     return f"{name}-{hashlib.sha256(content).hexdigest()[:32]}.{kind}"
 
 
-def _read(
-    folder: PathLike, implicate: int, intervals: PathLike | None, backdrop: Backdrop | None
-) -> tuple[PublicRelease, Payload]:
-    release = read_public_release(folder, implicate)
+def _payload(release: Release, draws: PosteriorDraws | None, backdrop: Backdrop | None) -> Payload:
     _library("maplibre-gl.js")  # before what takes its time
-    draws = None if intervals is None else PosteriorDraws(release, intervals)
     if draws is not None and draws.secret:
         raise PublicReleaseError(
             f"{draws.path}: categories of {' and '.join(draws.secret)} are as secret as homes, and a map "
             "with intervals takes jobs by place of work for exact. Fix: make it without --intervals"
         )
-    return release, make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
+    return make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
 
 
 def _large(payload: Payload) -> dict[str, bytes]:
@@ -215,7 +131,7 @@ def _large(payload: Payload) -> dict[str, bytes]:
 
 
 def _page(
-    release: PublicRelease,
+    release: Release,
     payload: Payload,
     names: Mapping[str, str] | None = None,
     one_file: tuple[str, int] | None = None,
@@ -234,7 +150,7 @@ def _page(
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
-        certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
+        certificate=certificate_words(release.certificate, signed=is_signed(release.public)),
         release_version=html.escape(payload.meta["release"]["version"]),
         certificate_sha256=payload.meta["release"]["certificate_sha256"],
         accuracy=accuracy_words(release.accuracy, read_in_words(release.certificate)),

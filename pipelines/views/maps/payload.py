@@ -13,7 +13,6 @@ import pandas as pd
 from pyproj import CRS
 
 from geo_data.od_files import count_columns
-from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
@@ -21,6 +20,7 @@ from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
 from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
+from pipelines.views.release import Release
 
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long
 _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
@@ -70,7 +70,7 @@ class Payload:
 
 
 def make_payload(
-    release: PublicRelease,
+    release: Release,
     limit: int,
     draws: PosteriorDraws | None = None,
     backdrop: Backdrop | None = None,
@@ -79,7 +79,7 @@ def make_payload(
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     limit : int
         Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
     draws : PosteriorDraws, optional
@@ -124,7 +124,7 @@ def make_payload(
     return payload
 
 
-def _in_parts(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
+def _in_parts(release: Release, levels: tuple[str, ...]) -> Payload:
     """Return the payload of levels; where it is large, behind one of the coarser levels that opens sooner."""
     whole = _payload(release, levels)
     if _is_soon_read(whole):
@@ -143,7 +143,7 @@ def _is_soon_read(payload: Payload) -> bool:
     return len(payload.arrays) + len(payload.texts) <= _AT_ONCE
 
 
-def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
+def _bounds(release: Release) -> tuple[float, float, float, float]:
     """West, south, east and north of the centroids."""
     longitude, latitude = release.unbroken(release.geography.longitude), release.geography.latitude
     ends = [float(end(values)) for end in (np.nanmin, np.nanmax) for values in (longitude, latitude)]
@@ -151,7 +151,7 @@ def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
 
 
 def _payload(
-    release: PublicRelease,
+    release: Release,
     levels: tuple[str, ...],
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
@@ -203,7 +203,7 @@ def _payload(
         "release": {
             "name": release.certificate.release.name,
             "version": f"made {release.certificate.created} by odsynth {made_by}",
-            "certificate_sha256": sha256_of(release.folder / "certificate.json"),
+            "certificate_sha256": sha256_of(release.public / "certificate.json"),
         },
     }
     meta["arrays"], packed = _concatenated(arrays)
@@ -219,7 +219,7 @@ class _Layer:
     area: np.ndarray
 
 
-def _layers(release: PublicRelease, finest: str) -> tuple[dict[str, _Layer], list[dict[str, Any]]]:
+def _layers(release: Release, finest: str) -> tuple[dict[str, _Layer], list[dict[str, Any]]]:
     """Return the non-nesting areas of a release by units of a level: each is where most of its blocks are."""
     geography = release.geography
     blocks = np.arange(geography.n_blocks)
@@ -241,7 +241,7 @@ def _layers(release: PublicRelease, finest: str) -> tuple[dict[str, _Layer], lis
 
 
 def _zones(
-    release: PublicRelease, flows: pd.DataFrame, finest: str, shapes: gpd.GeoDataFrame | None
+    release: Release, flows: pd.DataFrame, finest: str, shapes: gpd.GeoDataFrame | None
 ) -> list[dict[str, Any]]:
     """Say of each external zone which unit it is, what it is called and where it is drawn."""
     geography, known = release.geography, external_zones(release)
@@ -263,7 +263,7 @@ def _zones(
     ]
 
 
-def _noise(release: PublicRelease) -> dict[str, dict[str, float]]:
+def _noise(release: Release) -> dict[str, dict[str, float]]:
     """Say of each level between whose units flows are noise what is expected of them: shares of jobs."""
     expected = release.accuracy
     return {
@@ -292,7 +292,7 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
     return {name: smallest(values) for name, values in arrays.items()}
 
 
-def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:
+def _count_groups(release: Release) -> list[dict[str, Any]]:
     """The counts as a reader chooses among them: all jobs, then attribute by attribute."""
     words = release.counts
     groups = {"": ["S000"], **count_columns(release.categories)}

@@ -10,8 +10,8 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from pipelines.release.reader import PublicRelease
 from pipelines.views.dissolving import with_coarser
+from pipelines.views.release import Release
 
 # Detail finer than this part of the region's extent is left out: half a pixel of a large screen.
 _DETAIL = 1 / 5000
@@ -20,12 +20,12 @@ _MOST_CELLS = 50_000  # from which cells are made; they take a second for every 
 _MOST_DRAWN = 3_000  # cells of a level; of more, points show more
 
 
-def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
+def level_shapes(release: Release, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
     """Return the shapes of the levels that have them, or whose parts have them.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     levels : sequence of str
         Levels of the map.
 
@@ -34,7 +34,7 @@ def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd
     dict of str to GeoDataFrame
         By level, those without shapes left out: ``unit`` (int32) and geometry, EPSG:4326, simplified. The
         shapes of a level that has none of its own are put together from those of the next finer level.
-        Longitudes go on where 180 is crossed (`PublicRelease.unbroken`). Empty if the release has no
+        Longitudes go on where 180 is crossed (`Release.unbroken`). Empty if the release has no
         polygons.
     """
     own = {level: release.polygons(level) for level in release.levels}
@@ -47,13 +47,13 @@ def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd
 
 
 def centroid_cells(
-    release: PublicRelease, levels: Sequence[str], most_drawn: int = _MOST_DRAWN
+    release: Release, levels: Sequence[str], most_drawn: int = _MOST_DRAWN
 ) -> dict[str, gpd.GeoDataFrame]:
     """Return cells around centroids, for a release without polygons.
 
     Parameters
     ----------
-    release : PublicRelease
+    release : Release
     levels : sequence of str
         Levels of the map.
     most_drawn : int
@@ -117,7 +117,7 @@ def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
     }
 
 
-def _unbroken(release: PublicRelease, shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+def _unbroken(release: Release, shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
     def moved(xy: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.column_stack([release.unbroken(xy[:, 0]), xy[:, 1]])
 

@@ -121,8 +121,7 @@ def test_a_release_of_three_implicates(
     assert document["run"]["delta"] == "0"
     assert RandomisedResponse.words in (release.public / "README.md").read_text(encoding="utf-8")
     tables = [
-        pipelines.read_public_release(release.public, i).unit_flows("tabblk2010", "tabblk2010")
-        for i in (1, 2, 3)
+        pipelines.open_release(release.public, i).unit_flows("tabblk2010", "tabblk2010") for i in (1, 2, 3)
     ]
     totals = [table.groupby("work")["S000"].sum() for table in tables]
     for total in totals[1:]:

@@ -97,7 +97,7 @@ def test_a_plan_has_its_areas(
     part = plan.geography.non_nesting_areas["stplc"]
     assert np.array_equal(part.area, planned.non_nesting_areas["stplc"].area)
     assert part.codes.tolist() == ["0311000", "0312000", "0313000", "9999999"]
-    assert pipelines.read_public_release(cut_release.public).geography.non_nesting_areas.keys() == {"stplc"}
+    assert pipelines.open_release(cut_release.public).geography.non_nesting_areas.keys() == {"stplc"}
     readme = " ".join((cut_release.public / "README.md").read_text(encoding="utf-8").split())
     assert "code of its place (city, town or other); such areas cut across the levels; 4 different" in readme
     save_plan(plan, tmp_path / "again")

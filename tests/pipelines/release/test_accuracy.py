@@ -32,7 +32,7 @@ def test_it_is_that_of_the_plan(small_config: Callable[..., pipelines.ReleaseCon
     config = small_config()
     release = pipelines.run(config)
     tried = simulate_utility(release.plan, read_public_inputs(config).model).accuracy
-    assert pipelines.read_public_release(release.public).accuracy == tried
+    assert pipelines.open_release(release.public).accuracy == tried
 
 
 def _last(tables: list[Table]) -> Table:
@@ -89,7 +89,7 @@ def test_the_read_me_follows_from_the_sheet(public_copy: Path) -> None:
 def test_a_map_of_a_damaged_sheet_is_not_drawn(public_copy: Path) -> None:
     (public_copy / ACCURACY_FILE).write_text("{}")
     with pytest.raises(pipelines.PublicReleaseError, match=r"accuracy\.json.*Fix: take a whole copy"):
-        _ = pipelines.read_public_release(public_copy).accuracy
+        _ = pipelines.open_release(public_copy).accuracy
 
 
 def test_every_number_of_the_sheet_is_in_the_read_me(small_release: pipelines.Release) -> None:
@@ -126,5 +126,5 @@ def test_every_number_of_the_sheet_is_in_the_read_me(small_release: pipelines.Re
 def test_without_a_sheet_none_is_promised(small_release: pipelines.Release, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(small_release.public, tmp_path / "public"))
     (folder / ACCURACY_FILE).unlink()
-    assert pipelines.read_public_release(folder).accuracy is None
+    assert pipelines.open_release(folder).accuracy is None
     assert accuracy_in_words(None).startswith("There is no forecast")

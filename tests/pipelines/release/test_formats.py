@@ -14,7 +14,7 @@ import pytest
 import pipelines
 import synth
 from helpers import forge, load
-from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
+from pipelines import PublicReleaseError, VerificationError, open_release, verify
 from pipelines.plans.form import read_document
 from pipelines.plans.storage import load_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT
@@ -49,7 +49,7 @@ def test_every_release_is_verified_and_read(folder: Path) -> None:
     assert found["certificate"] == "odsynth certificate 1, all fields present"
     assert ("signed by the key given" in found["signature"]) == signed
     for implicate in range(1, certificate_of(folder)["implicates"]["number"] + 1):
-        release = read_public_release(folder, implicate)
+        release = open_release(folder, implicate)
         flows = release.unit_flows("trct", "trct")
         assert flows["S000"].sum() == release.certificate.totals.synthetic_workers == 600
 
@@ -196,7 +196,7 @@ def test_a_certificate_of_no_format_is_refused_by_readers(tmp_path: Path) -> Non
     ):
         (public / "certificate.json").write_text(content, encoding="utf-8")
         with pytest.raises(PublicReleaseError, match="not a certificate of this program"):
-            read_public_release(public)
+            open_release(public)
 
 
 # --- every reader, and the days before
@@ -233,15 +233,17 @@ def test_every_release_is_read_by_maps_exports_and_evaluation(
     folder: Path, golden_inputs: Path, tmp_path: Path
 ) -> None:
     certificate = certificate_of(folder)
-    page = pipelines.write_map(folder, tmp_path / "map.html").read_text(encoding="utf-8")
+    page = pipelines.open_release(folder).map(tmp_path / "map.html").read_text(encoding="utf-8")
     assert certificate["plan_sha256"] in page
     assert ("This release is signed." in page) == (folder / "signing-key.pub").exists()
-    files = pipelines.export(folder, ["csv", "geoparquet"], tmp_path / "exports")
+    files = pipelines.open_release(folder).export(["csv", "geoparquet"], tmp_path / "exports")
     assert set(files) == {"csv", "geoparquet"}
-    measures = pipelines.evaluate(folder, golden_inputs / f"{folder.name}.toml", tmp_path / "evaluation")
+    measures = pipelines.open_release(folder).evaluate(
+        golden_inputs / f"{folder.name}.toml", tmp_path / "evaluation"
+    )
     assert len(measures)
     if certificate["implicates"]["number"] > 1:
-        flows = [float(read_public_release(folder, i).flows("cty", "cty")["S000"].iloc[0]) for i in (1, 2)]
+        flows = [float(open_release(folder, i).flows("cty", "cty")["S000"].iloc[0]) for i in (1, 2)]
         assert pipelines.combine(flows, [1.0, 1.0], "fully").estimate == sum(flows) / 2
 
 
@@ -256,7 +258,7 @@ def test_a_release_of_the_days_before_is_told_by_its_commit(folder: Path, tmp_pa
     with pytest.raises(VerificationError, match=f"before version 0.1.0.*commit {commit}"):
         list(verify(folder))
     with pytest.raises(PublicReleaseError, match=f"before version 0.1.0.*commit {commit}"):
-        read_public_release(folder)
+        open_release(folder)
     # Without its commit, the fields that it has not yet say up to which one it can be.
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     document = certificate_of(copy)
@@ -264,7 +266,7 @@ def test_a_release_of_the_days_before_is_told_by_its_commit(folder: Path, tmp_pa
     (copy / "certificate.json").write_text(json.dumps(document), encoding="utf-8")
     last = "1330e6f" if "curve" in document["person"] else "8be21e7"
     with pytest.raises(PublicReleaseError, match=f"commit one up to {last}, which made it"):
-        read_public_release(copy)
+        open_release(copy)
 
 
 def test_what_is_broken_and_not_early_is_not_called_early(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_names_from_two_files(small_config: Configs) -> None:
 
 def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Path]) -> None:
     given = pd.read_csv(small_region["crosswalk"], dtype="str")
-    public = pipelines.read_public_release(small_release.public)
+    public = pipelines.open_release(small_release.public)
     for level in ("st", "cty", "trct", "bgrp"):
         expected = given.drop_duplicates(level).set_index(level)[f"{level}name"]
         codes = public.geography.codes(level)
@@ -118,7 +118,7 @@ def test_they_change_nothing_else(small_config: Configs, clean_source: object, f
     assert NAME_FILE not in nameless
     assert NAME_FILE.encode() not in nameless["README.md"]
     assert refused(folders[1]).check == "for release"  # it was drawn with a key for tests
-    assert not any(names.any() for names in pipelines.read_public_release(folders[1]).names.values())
+    assert not any(names.any() for names in pipelines.open_release(folders[1]).names.values())
 
 
 def test_names_from_a_file_of_shapes(
@@ -129,7 +129,7 @@ def test_names_from_a_file_of_shapes(
     frame.assign(NAME=[HOSTILE, *"ABCD", None]).to_file(path)
     config = small_config({"geography.polygons.0.file": path}, FROM_SHAPES)
     release = run(config, key=synth.RunKey.from_seed(1))
-    public = pipelines.read_public_release(release.public)
+    public = pipelines.open_release(release.public)
     assert public.names["trct"].tolist() == [HOSTILE, *"ABCD", ""]  # instead of the crosswalk's
     assert public.names["cty"].all()
 
@@ -155,7 +155,7 @@ def test_a_resumed_run_has_names_and_polygons_without_reading_them_again(
         path.unlink()
     public = resume(config.release.out).public
     assert len(gpd.read_parquet(public / polygon_file("trct"))) == 6
-    names = pipelines.read_public_release(public).names["cty"]
+    names = pipelines.open_release(public).names["cty"]
     assert names.tolist() == ["Centre County, DM", "Shore County 1, DM"]
 
 
@@ -177,7 +177,7 @@ def test_what_is_of_no_unit_is_left_out(small_geography: geo_data.Geography, tmp
 
 def test_names_with_a_county_in_brackets_have_the_whole_name_of_it(small_release: Release) -> None:
     """So that a tract of Providence County is not taken for one of the city."""
-    public = pipelines.read_public_release(small_release.public)
+    public = pipelines.open_release(small_release.public)
     of_tract = public.geography.unit_of("cty", public.geography.starts("trct"))
     for county, short, whole in (
         ("Providence County, RI", "118 (Providence, RI)", "118 (Providence County, RI)"),
@@ -200,7 +200,7 @@ def test_names_with_a_county_in_brackets_have_the_whole_name_of_it(small_release
 
 def test_states_have_names_of_their_own(small_release: Release) -> None:
     """Of external zones too; but what the crosswalk says comes first."""
-    public = pipelines.read_public_release(small_release.public)
+    public = pipelines.open_release(small_release.public)
     assert unit_names(public, "st").tolist() == ["Demo State"]
     public.names["st"][:] = ""
     assert unit_names(public, "st").tolist() == [""]  # 03 is no state

@@ -80,7 +80,7 @@ def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Pa
 
 def test_without_them_the_same_is_drawn(small_config: Configs, clean_source: object) -> None:
     folders = [run(small_config(change), key=synth.RunKey.from_seed(1)).public for change in ({}, WITHOUT)]
-    one, other = (pipelines.read_public_release(folder).unit_flows("trct", "trct") for folder in folders)
+    one, other = (pipelines.open_release(folder).unit_flows("trct", "trct") for folder in folders)
     assert one.equals(other)
     assert not (folders[1] / "geo").exists()
     assert "shapes" not in (folders[1] / "README.md").read_text(encoding="utf-8")
@@ -96,7 +96,7 @@ def test_a_geography_of_polygons_keeps_those_of_its_blocks(
     blocks = tmp_path / "blocks.parquet"
     gpd.GeoDataFrame(crosswalk, geometry=shapely.buffer(points, 0.001), crs="EPSG:4326").to_parquet(blocks)
     release = run(small_config(NO_PLACES, {"geography.file": blocks}), key=synth.RunKey.from_seed(1))
-    public = pipelines.read_public_release(release.public)
+    public = pipelines.open_release(release.public)
     shapes = public.polygons("tabblk2010")
     assert shapes is not None
     assert shapes["unit"].tolist() == list(range(120))

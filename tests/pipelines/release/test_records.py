@@ -57,9 +57,9 @@ def record(folder: Path, name: str) -> dict[str, Any]:
     return dict(json.loads((folder / name).read_text(encoding="utf-8")))
 
 
-def described(releases: dict[str, Path]) -> Iterator[tuple[Path, pipelines.PublicRelease]]:
+def described(releases: dict[str, Path]) -> Iterator[tuple[Path, pipelines.Release]]:
     for folder in releases.values():
-        yield folder, pipelines.read_public_release(folder)
+        yield folder, pipelines.open_release(folder)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # mlcroissant has not followed rdflib yet
@@ -146,7 +146,7 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
     assert "T = u + B / 2" in text
     assert "is a synthetic worker of one implicate." in " ".join(text.split())
     assert "number of homes that the release has for it: n for each of 2 implicates" in text
-    said = pipelines.read_public_release(releases["parts"]).description.summary
+    said = pipelines.open_release(releases["parts"]).description.summary
     assert "one person with at most 3 job records" in said
     assert "55 \\| more" in text
     assert "code of its tract of the town's own, which consists of whole areas of bgrp;" in " ".join(
@@ -157,7 +157,7 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
 
 def test_a_record_that_says_otherwise_is_refused(releases: dict[str, Path], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(releases["parts"], tmp_path / "public"))
-    certificate = pipelines.read_public_release(copy).certificate
+    certificate = pipelines.open_release(copy).certificate
     for name in RECORDS:
         before = (copy / name).read_bytes()
         edit_json(copy / name, lambda document: document.update(description="True."))

@@ -131,9 +131,7 @@ def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
 
 def test_totals_of_work_blocks_are_exact(release: Release) -> None:
     block = release.plan.geography.block_level
-    found = (
-        pipelines.read_public_release(release.public).unit_flows(block, block).groupby("work")["S000"].sum()
-    )
+    found = pipelines.open_release(release.public).unit_flows(block, block).groupby("work")["S000"].sum()
     work = np.bincount(release.plan.pools.slots.work)
     assert found.to_dict() == {int(i): int(work[i]) for i in np.flatnonzero(work)}
 

@@ -22,7 +22,7 @@ from pipelines import (
     PublicReleaseError,
     certify,
     make_plan,
-    read_public_release,
+    open_release,
     resume,
     run,
     verify,
@@ -39,7 +39,7 @@ def implicates(number: object, source: str = "independent-runs", epsilon: str = 
 
 
 def od(public: Path, implicate: int) -> pd.DataFrame:
-    return read_public_release(public, implicate).rows["main"].to_table().to_pandas()
+    return open_release(public, implicate).rows["main"].to_table().to_pandas()
 
 
 @pytest.fixture(scope="module", params=["independent-runs", "one-urn"])
@@ -253,7 +253,7 @@ def test_a_certificate_of_fewer_implicates_is_noticed(copy: Path) -> None:
     path.write_text(text.replace('"number": 3', '"number": 1'), encoding="utf-8")
     assert "guarantee: certificate.json: implicates is not what the plan gives" in refusal(copy)
     with pytest.raises(PublicReleaseError, match="implicates of the release are not those"):
-        read_public_release(copy)
+        open_release(copy)
 
 
 # --- read
@@ -263,12 +263,10 @@ def test_an_evaluation_says_how_much_implicates_differ(
     three: pipelines.Release, config_text: Callable[..., str], tmp_path: Path
 ) -> None:
     (tmp_path / "truth.toml").write_text(config_text(), encoding="utf-8")
-    measures = pipelines.evaluate(three.out, tmp_path / "truth.toml", tmp_path / "evaluation")
+    measures = three.evaluate(tmp_path / "truth.toml", tmp_path / "evaluation")
     found = measures[measures["measure"] == "implicate_deviation"].set_index("level")["value"]
     flows = [
-        read_public_release(three.public, number)
-        .unit_flows("trct", "trct")
-        .set_index(["work", "home"])["S000"]
+        open_release(three.public, number).unit_flows("trct", "trct").set_index(["work", "home"])["S000"]
         for number in (1, 2, 3)
     ]
     variances = pd.concat(flows, axis=1).fillna(0).var(axis=1)
@@ -280,13 +278,13 @@ def test_an_evaluation_says_how_much_implicates_differ(
 
 
 def test_readers_choose_an_implicate(three: pipelines.Release, tmp_path: Path) -> None:
-    second = read_public_release(three.public, 2)
+    second = open_release(three.public, 2)
     assert (second.implicate, second.implicates) == (2, 3)
     with pytest.raises(PublicReleaseError, match="there is no implicate 4; there are 3"):
-        read_public_release(three.public, 4)
+        open_release(three.public, 4)
     with pytest.raises(PublicReleaseError, match="there is no implicate 0"):
-        read_public_release(three.public, 0)
-    files = pipelines.export(three.public, ["csv"], tmp_path / "exports", implicate=2)["csv"]
+        open_release(three.public, 0)
+    files = pipelines.open_release(three.public, 2).export(["csv"], tmp_path / "exports")["csv"]
     flows = next(pd.read_csv(path) for path in files if path.suffix != ".txt")
     expected = second.unit_flows("trct", "trct")["S000"]
     assert sorted(flows["S000"]) == sorted(expected)

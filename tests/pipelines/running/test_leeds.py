@@ -53,14 +53,14 @@ def test_it_is_useful(release: Release) -> None:
 
 
 def test_every_zone_has_its_shape_and_the_centre_its_figure(release: Release, tmp_path: Path) -> None:
-    public = pipelines.read_public_release(release.public)
+    public = pipelines.open_release(release.public)
     shapes = public.polygons("geo_code")
     assert shapes is not None
     assert shapes["unit"].tolist() == list(range(107))
     places = public.places("geo_code")
     points = type(shapes.geometry).from_xy(places["longitude"], places["latitude"], crs=shapes.crs)
     assert shapes.contains(points).mean() > 0.95  # of centroids of people, not of land
-    pipelines.draw_figure(public, tmp_path / "leeds.svg", area="E02006875")
+    public.figure(tmp_path / "leeds.svg", area="E02006875")
     text = (tmp_path / "leeds.svg").read_text(encoding="utf-8")
     name = public.names["geo_code"][public.geography.unit_number("geo_code", ["E02006875"])[0]]
     assert name.startswith("Leeds ")

@@ -62,7 +62,7 @@ def test_the_rows_are_those_of_a_release_with_csv(both: list[pipelines.Release])
 
 
 def test_readers_need_not_know(both: list[pipelines.Release]) -> None:
-    parts, whole = (pipelines.read_public_release(release.public) for release in both)
+    parts, whole = (pipelines.open_release(release.public) for release in both)
     assert parts.rows["main"].count_rows() == whole.rows["main"].count_rows()
     for levels in (("trct", "bgrp"), ("bgrp", "bgrp")):
         flows = (one.unit_flows(*levels, ["S000", "age_old"]) for one in (parts, whole))

@@ -330,8 +330,11 @@ def test_posterior_draws_have_as_many_homes_in_each_part(
     made: dict[str, tuple[pipelines.ReleaseConfig, Release]], tmp_path: Path
 ) -> None:
     for name, (config, release) in made.items():
-        files = pipelines.write_intervals(release.public, tmp_path / name, draws=19)
-        opened, jobs = pipelines.intervals(release.public, files["draws"]), confidential(config, release)
+        files = release.write_intervals(tmp_path / name, draws=19)
+        opened, jobs = (
+            pipelines.open_release(release.public).draws(files["draws"]),
+            confidential(config, release),
+        )
         names = [name for name in opened.attributes if name in jobs]
         drawn = opened.implicates("cty", "tabblk2010", names)
         drawn = drawn.melt(["home", "work", *names], var_name="draw", value_name="jobs")

@@ -126,8 +126,8 @@ def test_releases_verify_both_ways_and_say_their_policy(made: Made, tmp_path: Pa
 
 def test_posterior_draws_have_categories_of_what_is_secret(made: Made, tmp_path: Path) -> None:
     for name, (_, release) in made.items():
-        files = pipelines.write_intervals(release.public, tmp_path / name, draws=19)
-        opened = pipelines.intervals(release.public, files["draws"])
+        files = release.write_intervals(tmp_path / name, draws=19)
+        opened = pipelines.open_release(release.public).draws(files["draws"])
         draws = [str(i + 1) for i in range(19)]
         every = opened.implicates("trct", "tabblk2010", opened.attributes)
         assert set(opened.attributes) >= {"age", "sector"}
@@ -142,7 +142,7 @@ def test_posterior_draws_have_categories_of_what_is_secret(made: Made, tmp_path:
             sums = every.groupby(["home", "work", *by])[draws].sum()
             assert found.sort_index().equals(sums), (name, by)
         with pytest.raises(PublicReleaseError, match="as secret as homes, and a map "):
-            pipelines.write_map(release.public, tmp_path / f"{name}.html", intervals=files["draws"])
+            release.map(tmp_path / f"{name}.html", intervals=files["draws"])
         prepare(release.public, shown := Prepared(tmp_path / f"{name}-cache", files["draws"]))
         assert shown.figures.is_file(), "a service has a map without them"
         by_age = opened.flows("cty", None, "age")
@@ -208,24 +208,24 @@ def test_a_secret_column_changes_the_draw_and_nothing_else(
 def test_what_reads_a_release_finds_the_drawn_attribute(made: Made, tmp_path: Path) -> None:
     config, release = made["geometric"]
     jobs = released(release)
-    pipelines.export(release.public, [name for name in FORMATS if name != "pmtiles"], tmp_path / "exports")
-    opened = pipelines.read_public_release(release.public)
+    release.export([name for name in FORMATS if name != "pmtiles"], tmp_path / "exports")
+    opened = pipelines.open_release(release.public)
     flows = opened.unit_flows("trct", "trct", [f"age_{age}" for age in AGES])
     assert flows[[f"age_{age}" for age in AGES]].sum().tolist() == [
         int((jobs["age"] == a).sum()) for a in AGES
     ]
     out = config.release.out
-    measures = pipelines.evaluate(out, out.parent / "policy.toml", tmp_path / "evaluation")
+    measures = pipelines.open_release(out).evaluate(out.parent / "policy.toml", tmp_path / "evaluation")
     lost = measures.set_index(["measure", "level"])["value"]
     of = {kind: lost[f"workload_{kind}", "residents of trct by age"] for kind in ("loss", "no_privacy")}
     assert 0 <= of["no_privacy"] < of["loss"] < 0.5
     with pytest.raises(geo_data.InputError, match="is not the truth of this release, whose policy protects"):
-        pipelines.evaluate(out, tmp_path / "od.csv", tmp_path / "other")
+        pipelines.open_release(out).evaluate(tmp_path / "od.csv", tmp_path / "other")
     text = (out.parent / "policy.toml").read_text(encoding="utf-8")
     assert '"young"' in text
     (out.parent / "other.toml").write_text(text.replace('"young"', '"new"'), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="makes other attributes secret"):
-        pipelines.evaluate(out, out.parent / "other.toml", tmp_path / "other")
+        pipelines.open_release(out).evaluate(out.parent / "other.toml", tmp_path / "other")
 
 
 def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Path) -> None:

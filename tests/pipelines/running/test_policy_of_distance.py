@@ -92,8 +92,8 @@ def test_releases_say_their_distance_and_verify_both_ways(made: dict[str, Releas
         assert several == ("is public by policy" in said.words)
         assert several == any("by policy" in one for one in certificate.definition.assumed_public)
         assert said.words in plan_summary(release.plan, release.plan.certify())
-        files = pipelines.write_intervals(release.public, tmp_path / f"{name}-intervals", draws=19)
-        fine = pipelines.intervals(release.public, files["draws"]).flows("trct", "trct")
+        files = release.write_intervals(tmp_path / f"{name}-intervals", draws=19)
+        fine = pipelines.open_release(release.public).draws(files["draws"]).flows("trct", "trct")
         # Where each part lies in one tract, flows between tracts are public.
         assert (fine["high"] > fine["low"]).any() == (name == "nested")
     report = pipelines.attackers(made["zones"].public, tmp_path / "attackers").text()

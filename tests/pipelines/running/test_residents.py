@@ -299,7 +299,7 @@ def test_a_release_put_back_into_the_first_format_does_not_lose_its_declaration_
 def test_releases_of_the_first_format_say_nothing_of_it(tmp_path: Path) -> None:
     """They are verified as they were (tests of formats), and with the word they are not of their time."""
     public = Path(shutil.copytree(GOLDEN / "dirichlet-parquet-only", tmp_path / "public"))
-    certificate = pipelines.read_public_release(public).certificate
+    certificate = pipelines.open_release(public).certificate
     assert certificate.population is None
     path = public / "plan" / "plan.json"
     document = json.loads(path.read_text(encoding="utf-8"))

@@ -102,7 +102,7 @@ def microdata_protected(
 
 def totals_of(release: Release) -> dict[str, int]:
     level = release.plan.geography.block_level
-    flows = pipelines.read_public_release(release.public).unit_flows(level, level)
+    flows = pipelines.open_release(release.public).unit_flows(level, level)
     counts = flows.groupby("work")["S000"].sum()
     return {release.plan.geography.blocks[block]: int(jobs) for block, jobs in counts.items()}
 
@@ -496,9 +496,9 @@ def test_every_reader_takes_such_a_release(
     path = tmp_path / "protected.toml"
     path.write_text(config_text({"workplaces": {"file": str(blurred)}}, TABLES), encoding="utf-8")
     release = run(pipelines.load_config(path))
-    measures = pipelines.evaluate(release.out, path).set_index(["measure", "level", "group"])["value"]
+    measures = release.evaluate(path).set_index(["measure", "level", "group"])["value"]
     assert 0 < measures["workplace_variation", "tabblk2010", "all"] < 0.5
-    page = pipelines.build_map(release.public)
+    page = release.map().read_text(encoding="utf-8")
     assert "which is not derived from these records" in page
     assert "For one job record more or less, at any work block, epsilon is 4.3" in page
     document = (release.public / "certificate.json").read_text(encoding="utf-8")
@@ -506,7 +506,7 @@ def test_every_reader_takes_such_a_release(
         route = next(r for r in answer.router.routes if r.path.endswith("/certificate"))  # type: ignore[attr-defined]
         stated = TypeAdapter(route.response_model).dump_json(release.certificate)  # type: ignore[attr-defined]
         assert json.loads(stated) == json.loads(document)
-    assert pipelines.export(release.public, ["csv", "lodes"], tmp_path / "exported").keys() == {
+    assert release.export(["csv", "lodes"], tmp_path / "exported").keys() == {
         "csv",
         "lodes",
     }

@@ -169,5 +169,5 @@ def test_the_next_plan_export_and_publication_remove_what_killed_ones_left(
     left = [left_in(folder) for folder in (config.release.out.parent, title, exports)]
     pipelines.plan(config)
     pipelines.publish(small_release.out, site, version="2")
-    pipelines.export(small_release.public, ["csv"], exports)
+    small_release.export(["csv"], exports)
     assert [path for path in left if path.exists()] == []

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
-from pipelines import PublicRelease
+from pipelines import Release
 from pipelines.service.public import answers, flow_queries
 from pipelines.service.public.formats import MEDIA_TYPES
 from pipelines.views.labels import unit_names
@@ -29,11 +29,11 @@ MakeApp = Callable[..., FastAPI]
 
 
 @pytest.fixture(scope="module")
-def release(service_state: Path) -> PublicRelease:
-    return pipelines.read_public_release(service_state / "published" / NAME / "v1")
+def release(service_state: Path) -> Release:
+    return pipelines.open_release(service_state / "published" / NAME / "v1")
 
 
-def test_the_list(client: TestClient, release: PublicRelease) -> None:
+def test_the_list(client: TestClient, release: Release) -> None:
     response = client.get("/api/v1/releases")
     assert response.status_code == 200
     [entry] = response.json()["releases"]
@@ -48,26 +48,26 @@ def test_the_list(client: TestClient, release: PublicRelease) -> None:
         "delta": certificate.run.delta,
         "workers": 600,
         "plan_sha256": certificate.plan_sha256,
-        "signed": (release.folder / "signing-key.pub").exists(),
+        "signed": (release.public / "signing-key.pub").exists(),
         "withdrawn": None,
         "errata": [],
-        "sha256": hashlib.sha256((release.folder / "SHA256SUMS").read_bytes()).hexdigest(),
+        "sha256": hashlib.sha256((release.public / "SHA256SUMS").read_bytes()).hexdigest(),
     }
     assert entry.items() >= expected.items()
     assert response.headers["Cache-Control"] == "public, no-cache"
     assert client.get(f"/api/v1/releases/{NAME}/v1").json() == entry
 
 
-def test_the_certificate_is_the_file(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_the_certificate_is_the_file(client: TestClient, base: str, release: Release) -> None:
     response = client.get(f"{base}/certificate")
-    assert response.content == (release.folder / "certificate.json").read_bytes()
+    assert response.content == (release.public / "certificate.json").read_bytes()
     assert response.headers["Content-Type"] == "application/json"
     assert "immutable" in response.headers["Cache-Control"]
 
 
-def test_the_files(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_the_files(client: TestClient, base: str, release: Release) -> None:
     entries = {entry["name"]: entry for entry in client.get(f"{base}/files").json()["files"]}
-    present = {p.relative_to(release.folder).as_posix(): p for p in release.folder.rglob("*") if p.is_file()}
+    present = {p.relative_to(release.public).as_posix(): p for p in release.public.rglob("*") if p.is_file()}
     assert entries.keys() == present.keys()
     for name, path in present.items():
         content = client.get(entries[name]["href"]).content
@@ -76,7 +76,7 @@ def test_the_files(client: TestClient, base: str, release: PublicRelease) -> Non
         assert entries[name]["size"] == len(content)
 
 
-def test_the_largest_flows(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_the_largest_flows(client: TestClient, base: str, release: Release) -> None:
     for side in ("work", "home"):
         other = "home" if side == "work" else "work"
         flows = release.unit_flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
@@ -105,14 +105,14 @@ def test_the_largest_flows(client: TestClient, base: str, release: PublicRelease
         }
 
 
-def flows_of(release: PublicRelease, *counts: str) -> pd.DataFrame:
+def flows_of(release: Release, *counts: str) -> pd.DataFrame:
     """What the release itself says of flows between tracts of work and counties of homes, by code."""
     flows = release.unit_flows("cty", "trct", counts)
     codes = {side: release.geography.codes(level) for side, level in (("work", "trct"), ("home", "cty"))}
     return flows.assign(**{side: codes[side][flows[side]] for side in codes})
 
 
-def test_every_format_has_the_same_flows(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_every_format_has_the_same_flows(client: TestClient, base: str, release: Release) -> None:
     query = f"{base}/flows?work_level=trct&home_level=cty&attribute=S000,SE03&places=true&format="
     expected = flows_of(release, "S000", "SE03")
     got = {form: client.get(query + form) for form in ("json", "csv", "arrow", "geojson")}
@@ -145,7 +145,7 @@ def test_every_format_has_the_same_flows(client: TestClient, base: str, release:
 
 
 def test_an_answer_of_any_size_is_sent_while_it_is_read(
-    client: TestClient, base: str, release: PublicRelease, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, base: str, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same content, without a length beforehand; HEAD reads none of it."""
     queries = [f"{base}/flows?work_level=trct&home_level=cty&format={form}" for form in MEDIA_TYPES]
@@ -186,7 +186,7 @@ def test_pages_together_are_the_whole(client: TestClient, base: str) -> None:
             assert pages == -(-len(rows) // limit)
 
 
-def test_areas_have_names_places_and_shapes(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_areas_have_names_places_and_shapes(client: TestClient, base: str, release: Release) -> None:
     county = release.geography.codes("cty")[1]
     for level in release.levels:
         query = f"{base}/areas?level={level}"
@@ -220,7 +220,7 @@ def test_areas_have_names_places_and_shapes(client: TestClient, base: str, relea
             assert within == list(release.geography.codes(level)[unit == 1])
 
 
-def test_the_contents(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_the_contents(client: TestClient, base: str, release: Release) -> None:
     contents = client.get(f"{base}/contents").json()
     assert [level["level"] for level in contents["levels"]] == list(release.levels)
     assert {each["attribute"]: each["meaning"] for each in contents["attributes"]} == release.counts
@@ -279,7 +279,7 @@ def test_the_feed(make_app: MakeApp, new_state: Path) -> None:
     assert client.get("/api/v1/releases.atom", headers=held).status_code == 304
 
 
-def test_refusals_of_a_question(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_refusals_of_a_question(client: TestClient, base: str, release: Release) -> None:
     tract = release.geography.codes("trct")[0]
     for query, status, word in (
         ("flows?work=", 422, "query.work"),
@@ -352,7 +352,7 @@ ALL = (
 )
 
 
-def test_what_is_held_is_not_sent_again(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_what_is_held_is_not_sent_again(client: TestClient, base: str, release: Release) -> None:
     for end in ALL:
         address = base + end.format(code=release.geography.codes("cty")[0])
         first = client.get(address)
@@ -379,7 +379,7 @@ def test_what_only_a_new_version_changes_is_kept_and_asked_for_again(client: Tes
         assert again.headers["Cache-Control"] == "public, no-cache"
 
 
-def test_tags_differ_where_answers_do(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_tags_differ_where_answers_do(client: TestClient, base: str, release: Release) -> None:
     code = release.geography.codes("cty")[0]
     queries = ["work={}", "home={}", "work={}&top=1", "work={}&attribute=SA01", "work={}&home_level=trct"]
     queries += ["work={}&format=csv", "work={}&places=true", "work={}&limit=1"]
@@ -387,7 +387,7 @@ def test_tags_differ_where_answers_do(client: TestClient, base: str, release: Pu
     assert len(tags) == len(queries)
 
 
-def test_head_is_get_without_content(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_head_is_get_without_content(client: TestClient, base: str, release: Release) -> None:
     for end in ALL:
         address = base + end.format(code=release.geography.codes("cty")[0])
         full, head = client.get(address), client.head(address)

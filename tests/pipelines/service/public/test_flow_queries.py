@@ -15,7 +15,6 @@ from starlette.testclient import TestClient
 
 import pipelines
 from geo_data.geography import Partition
-from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.service.public import flow_queries
 from pipelines.service.public.answers import Paging, flow_ends, flow_id
 from pipelines.service.public.areas import Shapes, read_areas
@@ -31,9 +30,9 @@ from pipelines.service.public.flow_queries import (
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.preparation import prepare
 from pipelines.service.store import ServiceError
-from pipelines.views.exports.source import usual_level
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import unit_names
+from pipelines.views.release import PublicReleaseError, Release
 
 from ..helpers import NAME
 
@@ -41,19 +40,19 @@ Configs = Callable[..., pipelines.ReleaseConfig]
 
 
 @pytest.fixture(scope="module")
-def release(small_release: pipelines.Release) -> PublicRelease:
-    return pipelines.read_public_release(small_release.public)
+def release(small_release: pipelines.Release) -> Release:
+    return pipelines.open_release(small_release.public)
 
 
 @pytest.fixture(scope="module")
-def folder(release: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables") / "flows"
     write_flow_tables(release, path)
     return path
 
 
 @pytest.fixture(scope="module")
-def crossed(release: PublicRelease) -> PublicRelease:
+def crossed(release: Release) -> Release:
     """The release with areas of two kinds that cut across its levels; tracts lie in those of the second."""
     geography = release.geography
     blocks, tract = np.arange(geography.n_blocks), geography.unit_of("trct", np.arange(geography.n_blocks))
@@ -77,12 +76,12 @@ def rows_of(flows: Flows) -> Rows:
     )
 
 
-def all_rows(release: PublicRelease, folder: Path, question: FlowQuestion, **how: Any) -> Rows:
+def all_rows(release: Release, folder: Path, question: FlowQuestion, **how: Any) -> Rows:
     parts = flow_batches(FlowTables(), folder, select(release, question), **how)
     return [row for flows in parts for row in rows_of(flows)]
 
 
-def expected(release: PublicRelease, home_level: str, work_level: str, *counts: str) -> Rows:
+def expected(release: Release, home_level: str, work_level: str, *counts: str) -> Rows:
     """The release's own numbers."""
     flows = release.unit_flows(home_level, work_level, counts)
     return [
@@ -91,7 +90,7 @@ def expected(release: PublicRelease, home_level: str, work_level: str, *counts: 
 
 
 def test_every_pair_of_levels_has_the_flows_of_the_release(
-    release: PublicRelease, folder: Path, monkeypatch: pytest.MonkeyPatch
+    release: Release, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole, and those of areas of every level on both sides; in one part, and in many."""
     counts = list(release.counts)
@@ -114,7 +113,7 @@ def test_every_pair_of_levels_has_the_flows_of_the_release(
                 assert all_rows(release, folder, question) == mine, (work, home, sides)
 
 
-def test_areas_of_a_coarser_level_stand_for_those_in_them(release: PublicRelease, folder: Path) -> None:
+def test_areas_of_a_coarser_level_stand_for_those_in_them(release: Release, folder: Path) -> None:
     geography = release.geography
     for finer in release.levels[1:]:
         of = geography.unit_of("cty", geography.starts(finer))
@@ -126,7 +125,7 @@ def test_areas_of_a_coarser_level_stand_for_those_in_them(release: PublicRelease
 
 
 def test_areas_that_cut_across_levels(
-    crossed: PublicRelease, folder: Path, monkeypatch: pytest.MonkeyPatch
+    crossed: Release, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their flows are those of their blocks, on either side, of some or all, in one part and in many."""
     geography = crossed.geography
@@ -159,7 +158,7 @@ def test_areas_that_cut_across_levels(
     assert all_rows(crossed, folder, question) == sorted(mine, key=lambda row: row[1])
 
 
-def test_rows_of_areas_that_cut_across_levels(crossed: PublicRelease, folder: Path) -> None:
+def test_rows_of_areas_that_cut_across_levels(crossed: Release, folder: Path) -> None:
     strips = read_areas(crossed, FlowTables(), folder, "strip")
     geography, places = crossed.geography, crossed.places("strip")
     blocks = crossed.unit_flows("tabblk2010", "tabblk2010")
@@ -179,7 +178,7 @@ def test_rows_of_areas_that_cut_across_levels(crossed: PublicRelease, folder: Pa
     assert (shapes.kind, [shape.x for shape in shapes.shapes]) == ("point", expected["longitude"])
 
 
-def test_codes_may_hold_what_stands_between_them(release: PublicRelease, folder: Path) -> None:
+def test_codes_may_hold_what_stands_between_them(release: Release, folder: Path) -> None:
     """In addresses of pages, in ids of flows, and in lists of areas."""
     geography = release.geography
     codes = np.array(["a,b", "a", "b:c", "%3A"], object)
@@ -202,7 +201,7 @@ def test_codes_may_hold_what_stands_between_them(release: PublicRelease, folder:
             Paging(request, 1, after).units(4, 4)
 
 
-def test_sums_over_sides(crossed: PublicRelease, folder: Path) -> None:
+def test_sums_over_sides(crossed: Release, folder: Path) -> None:
     rows = np.array(expected(crossed, "trct", "cty", "S000", "SE03"))
     codes = tuple(crossed.geography.codes("trct")[:3])
     rows = rows[rows[:, 1] < 3]
@@ -220,7 +219,7 @@ def test_sums_over_sides(crossed: PublicRelease, folder: Path) -> None:
         assert rows_of(said.flows) == [max(mine, key=lambda row: row[2])]
 
 
-def test_areas_have_names(crossed: PublicRelease, folder: Path) -> None:
+def test_areas_have_names(crossed: Release, folder: Path) -> None:
     county = unit_names(crossed, "cty")[1], crossed.geography.codes("cty")[1]
     for names, codes in (("old town", "t2"), ("UPPER, me", "s1"), ("Old Town,t1", "t2,t1"), county):
         found = [all_rows(crossed, folder, FlowQuestion(work=(given,))) for given in (names, codes)]
@@ -249,7 +248,7 @@ def test_areas_have_names(crossed: PublicRelease, folder: Path) -> None:
         assert ("t2 (Old Town; town)" in error.value.detail) == (status == 404)
 
 
-def test_the_largest_flows(release: PublicRelease, folder: Path) -> None:
+def test_the_largest_flows(release: Release, folder: Path) -> None:
     rows = expected(release, "trct", "cty", "SE03")
     mine = sorted((r for r in rows if r[0] == 1), key=lambda row: (-row[2], row[1]))
     question = FlowQuestion((release.geography.codes("cty")[1],), home_level="trct", attributes=("SE03",))
@@ -259,7 +258,7 @@ def test_the_largest_flows(release: PublicRelease, folder: Path) -> None:
         assert (said.jobs.tolist(), said.number) == ([sum(r[2] for r in mine)], len(mine))
 
 
-def test_what_comes_after_a_flow(release: PublicRelease, folder: Path) -> None:
+def test_what_comes_after_a_flow(release: Release, folder: Path) -> None:
     for question in (
         FlowQuestion(work_level="cty", home_level="trct"),
         FlowQuestion(home=tuple(release.geography.codes("trct")[:4]), work_level="cty"),
@@ -270,20 +269,20 @@ def test_what_comes_after_a_flow(release: PublicRelease, folder: Path) -> None:
             assert all_rows(release, folder, question, after=after) == rows[k + 1 :]
 
 
-def test_levels_have_defaults(release: PublicRelease) -> None:
+def test_levels_have_defaults(release: Release) -> None:
     codes = release.geography.codes
     for question, levels in (
         (FlowQuestion((codes("cty")[1],)), ("cty", "cty")),
         (FlowQuestion(home=(codes("trct")[1],)), ("trct", "trct")),
         (FlowQuestion((codes("cty")[1],), (codes("trct")[1],)), ("cty", "trct")),
         (FlowQuestion((codes("cty")[1],), work_level="trct"), ("trct", "trct")),
-        (FlowQuestion(), (usual_level(release),) * 2),
+        (FlowQuestion(), (release.usual_level(),) * 2),
     ):
         found = select(release, question).levels
         assert (found["work"], found["home"]) == levels
 
 
-def test_what_the_release_does_not_have(release: PublicRelease) -> None:
+def test_what_the_release_does_not_have(release: Release) -> None:
     state, tract = release.geography.codes("st")[0], release.geography.codes("trct")[0]
     for question, status, message in (
         ({"work": ("no such code",)}, 404, "work: there is no area"),
@@ -305,7 +304,7 @@ def test_what_the_release_does_not_have(release: PublicRelease) -> None:
 def test_implicates_are_kept_apart(small_config: Configs, tmp_path: Path) -> None:
     """Each has flows of its own, and the same number of workers at every workplace."""
     made = pipelines.run(small_config({"release.implicates": 2}))
-    opened = [pipelines.read_public_release(made.public, number) for number in (1, 2)]
+    opened = [pipelines.open_release(made.public, number) for number in (1, 2)]
     write_flow_tables(opened[0], tmp_path / "flows")
     level = opened[0].levels[-2]
     found = []
@@ -324,25 +323,25 @@ def test_data_of_another_geography_are_refused(public_copy: Path, tmp_path: Path
     table.loc[0, "h_geocode"] = "999999999999999"
     table.to_parquet(path, index=False)
     with pytest.raises(PublicReleaseError, match="blocks that are not in the plan"):
-        write_flow_tables(pipelines.read_public_release(public_copy), tmp_path / "flows")
+        write_flow_tables(pipelines.open_release(public_copy), tmp_path / "flows")
 
 
 def test_flows_have_intervals_where_draws_lie_beside_the_version(
-    new_state: Path, make_app: Callable[..., FastAPI], base: str, page: str, crossed: PublicRelease
+    new_state: Path, make_app: Callable[..., FastAPI], base: str, page: str, crossed: Release
 ) -> None:
     folder = new_state / "published" / NAME / "v1"
     query = {"work_level": "cty", "home_level": "trct", "attribute": "SE03", "top": 3}
-    code = pipelines.read_public_release(folder).geography.codes("cty")[1]
-    home = pipelines.read_public_release(folder).geography.codes("trct")[0]
+    code = pipelines.open_release(folder).geography.codes("cty")[1]
+    home = pipelines.open_release(folder).geography.codes("trct")[0]
     with TestClient(make_app(new_state)) as client:
         before = client.get(f"{base}/flows", params={"work": code, **query})
         assert "low" not in before.json()["flows"][0]
-        files = pipelines.write_intervals(folder, new_state / "intervals", draws=19)
+        files = pipelines.open_release(folder).write_intervals(new_state / "intervals", draws=19)
         beside = folder.with_name("v1.draws.parquet")
         beside.write_bytes(files["draws"].read_bytes())
         answer = client.get(f"{base}/flows", params={"work": code, **query})
         assert answer.headers["ETag"] != before.headers["ETag"]
-        said = pipelines.intervals(folder, beside).flows("trct", "cty", "SE")
+        said = pipelines.open_release(folder).draws(beside).flows("trct", "cty", "SE")
         said = said[(said["work"] == code) & (said["SE"] == "SE03")].set_index("home")
         for flow in answer.json()["flows"]:
             assert (flow["low"], flow["high"]) == tuple(said.loc[flow["home"], ["low", "high"]])
@@ -350,9 +349,12 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         assert "low" in client.get(f"{base}/flows", params={"home": home}).json()["flows"][0]
         fine = {"work": code, "home_level": "tabblk2010"}
         assert "low" not in client.get(f"{base}/flows", params=fine).json()["flows"][0]
-        some = pipelines.read_public_release(folder).geography.codes("trct")[:3]
+        some = pipelines.open_release(folder).geography.codes("trct")[:3]
         of_some = (
-            pipelines.intervals(folder, beside).flows(dict.fromkeys(some, "all"), "cty").set_index("work")
+            pipelines.open_release(folder)
+            .draws(beside)
+            .flows(dict.fromkeys(some, "all"), "cty")
+            .set_index("work")
         )
         contents = client.get(f"{base}/contents").json()
         assert (contents["intervals"], contents["interval_level"]) == (True, "bgrp")
@@ -364,7 +366,7 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         check_areas_across(PosteriorDraws(crossed, beside), crossed)
         shown = client.get(f"{page}/flows", params={"area": code, "level": "trct"}).text
         assert "need not lie in it" in shown
-        assert interval_of_largest(pipelines.intervals(folder, beside)) in home_page(client, folder)
+        assert interval_of_largest(pipelines.open_release(folder).draws(beside)) in home_page(client, folder)
         beside.write_bytes(beside.read_bytes()[:-50])
         assert "Interval:" not in home_page(client, folder)
         broken = client.get(f"{base}/flows", params={"work": code, **query})
@@ -373,7 +375,7 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
     assert [version["version"] for version in client.get("/api/v1/releases").json()["releases"]] == ["v1"]
 
 
-def check_areas_across(draws: PosteriorDraws, crossed: PublicRelease) -> None:
+def check_areas_across(draws: PosteriorDraws, crossed: Release) -> None:
     """Areas of homes have intervals if they are made of whole areas of the level of the draws."""
     geography = crossed.geography
     towns = dict(

@@ -18,7 +18,7 @@ import requests
 from starlette.testclient import TestClient
 
 import pipelines
-from pipelines import PublicRelease
+from pipelines import Release
 from pipelines.service.public import geo
 
 from ..helpers import NAME, copy_state, wait_for
@@ -70,8 +70,8 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def release(service_state: Path) -> PublicRelease:
-    return pipelines.read_public_release(service_state / "published" / NAME / "v1")
+def release(service_state: Path) -> Release:
+    return pipelines.open_release(service_state / "published" / NAME / "v1")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def first_tile(client: TestClient, base: str, level: str) -> tuple[int, int, int
     return zoom, int(x * 2**zoom), int(y * 2**zoom)
 
 
-def test_gdal_reads_features(address: str, release: PublicRelease, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gdal_reads_features(address: str, release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     source = f"OAPIF:{address}/ogc"
     layers = [f"{what}_{level}" for what in ("areas", "flows") for level in release.levels]
     assert pyogrio.list_layers(source)[:, 0].tolist() == layers
@@ -138,7 +138,7 @@ def test_gdal_reads_features(address: str, release: PublicRelease, monkeypatch: 
     assert sorted(found["id"]) == sorted(flows[flows.intersects(box)]["id"])
 
 
-def test_pages_of_features_are_followed(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_pages_of_features_are_followed(client: TestClient, base: str, release: Release) -> None:
     for name in ("areas_trct", "flows_trct"):
         items = f"{base}/ogc/collections/{name}/items"
         whole = client.get(items).json()["features"]
@@ -203,7 +203,7 @@ def test_what_the_standard_wants(client: TestClient, base: str) -> None:
         assert client.get(f"{base}/ogc/collections/{end}").status_code == 404
 
 
-def test_tiles_hold_the_areas(client: TestClient, base: str, release: PublicRelease, tmp_path: Path) -> None:
+def test_tiles_hold_the_areas(client: TestClient, base: str, release: Release, tmp_path: Path) -> None:
     """Read by a decoder that is not ours, and by GDAL's driver."""
     for level in release.levels:
         described = client.get(f"{base}/tiles/{level}").json()
@@ -244,30 +244,30 @@ def test_a_level_without_tiles_says_so(
     assert (answer.status_code, "have no tiles" in answer.json()["detail"]) == (404, True)
 
 
-def test_a_release_is_read_from_its_address(address: str, release: PublicRelease, tmp_path: Path) -> None:
+def test_a_release_is_read_from_its_address(address: str, release: Release, tmp_path: Path) -> None:
     """The same tables as from its folder; files that are here already are not asked for again."""
-    own = pipelines.read(release.folder)
+    own = pipelines.open_release(release.public)
     for source in (address, address.replace("/api/v1", "") + "/"):
-        data = pipelines.read(source, cache=tmp_path)
+        data = pipelines.open_release(source, cache=tmp_path)
         assert data.workers().equals(own.workers())
         assert data.flows().equals(own.flows())
         assert data.shapes().equals(own.shapes())
-    folder = data.release.folder
+    folder = data.release.public
     kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     there = {
-        path.relative_to(release.folder).as_posix() for path in release.folder.rglob("*") if path.is_file()
+        path.relative_to(release.public).as_posix() for path in release.public.rglob("*") if path.is_file()
     }
     assert there - kept == {name for name in there if name.endswith(".csv.gz")}
     (folder / "README.md").write_text("changed")
-    assert pipelines.read(address, cache=tmp_path).release.folder == folder
-    assert (folder / "README.md").read_bytes() == (release.folder / "README.md").read_bytes()
+    assert pipelines.open_release(address, cache=tmp_path).release.public == folder
+    assert (folder / "README.md").read_bytes() == (release.public / "README.md").read_bytes()
     with pytest.raises(pipelines.PublicReleaseError, match="No version of this name"):
-        pipelines.read(address.replace(NAME, "nothing"), cache=tmp_path)
+        pipelines.open_release(address.replace(NAME, "nothing"), cache=tmp_path)
 
 
 @pytest.mark.slow
 def test_qgis_reads_features_and_tiles(
-    address: str, client: TestClient, base: str, release: PublicRelease, tmp_path: Path
+    address: str, client: TestClient, base: str, release: Release, tmp_path: Path
 ) -> None:
     if (
         shutil.which(PYTHON_OF_QGIS) is None

@@ -24,7 +24,6 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.service.public import pages
 from pipelines.service.public.describing import Licence
-from pipelines.views.exports.source import usual_level
 
 from ..helpers import NAME, Page, at_once
 
@@ -43,7 +42,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def code(service_state: Path) -> str:
-    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    release = pipelines.open_release(service_state / "published" / NAME / "v1")
     return str(release.geography.codes("cty")[0])
 
 
@@ -86,7 +85,7 @@ def test_home_shows_the_newest_release(client: TestClient, page: str, base: str,
     )
     assert f"live in {names[home]['name']} and work in {names[work]['name']}" in text
     assert f"<dd>{jobs:,}</dd>" in text
-    expected = pipelines.read_public_release(service_state / "published" / NAME / "v1").accuracy
+    expected = pipelines.open_release(service_state / "published" / NAME / "v1").accuracy
     assert expected is not None
     for table in expected.tables:
         if table.flows_of == "tabblk2010":
@@ -200,9 +199,9 @@ def test_examples_of_the_api_answer(client: TestClient, page: str, service_state
         assert answer.status_code == 200, (address, answer.text)
     sums = {address.partition("sum=")[2].partition("&")[0] for address in found if "sum=" in address}
     assert sums == {"home,work", "work"}
-    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    release = pipelines.open_release(service_state / "published" / NAME / "v1")
     assert all(f"<code>{level}</code>" in text for level in release.kinds_of_areas)
-    described = client.get(f"/api/v1{page}/tiles/{usual_level(release)}").json()
+    described = client.get(f"/api/v1{page}/tiles/{release.usual_level()}").json()
     assert f"zoom levels {described['minzoom']} to {described['maxzoom']}" in text
 
 
@@ -221,7 +220,7 @@ def test_search_engines_read_what_it_is(client: TestClient, page: str, service_s
         "application/gzip",
         "application/vnd.apache.parquet",
     } <= formats
-    about = pipelines.read_public_release(service_state / "published" / NAME / "v1").description
+    about = pipelines.open_release(service_state / "published" / NAME / "v1").description
     assert described["spatialCoverage"]["geo"]["box"] == about.box
     assert described["keywords"] == list(about.keywords)
     catalog = Page(client.get("/").text).described
@@ -244,7 +243,7 @@ def test_every_column_has_a_meaning(client: TestClient, page: str, base: str, se
     text = client.get(f"{page}/columns").text
     meanings = dict(re.findall(r"<code>([^<]+)</code></th><td role=\"cell\">([^<]+)</td>", text))
     published = service_state / "published" / NAME / "v1"
-    release = pipelines.read_public_release(published)
+    release = pipelines.open_release(published)
     every = ",".join(release.counts)
     asked = [
         f"{base}/areas?level=cty",
@@ -286,7 +285,7 @@ def test_an_empty_list(make_app: Callable[..., FastAPI], tmp_path: Path) -> None
 
 def test_how_far_to_trust_a_number(client: TestClient, page: str, service_state: Path) -> None:
     text = client.get(page).text
-    expected = pipelines.read_public_release(service_state / "published" / NAME / "v1").accuracy
+    expected = pipelines.open_release(service_state / "published" / NAME / "v1").accuracy
     assert expected is not None
     section = text[text.index('id="accuracy"') :]
     summaries = re.findall(r"<summary>(.*?)</summary>", section, re.DOTALL)[: len(expected.tables)]
@@ -300,7 +299,7 @@ def test_how_far_to_trust_a_number(client: TestClient, page: str, service_state:
 
 def test_a_release(client: TestClient, page: str, service_state: Path) -> None:
     text = client.get(page).text
-    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    release = pipelines.open_release(service_state / "published" / NAME / "v1")
     certificate = release.certificate
     assert certificate.plan_sha256 in text
     shown = re.search(r"<dd>([\d.]+)</dd>\n<dd class=\"aside\">with &delta; ([\d.]+);", text)
@@ -309,7 +308,7 @@ def test_a_release(client: TestClient, page: str, service_state: Path) -> None:
         assert 0 <= Decimal(number) / Decimal(bound) - 1 < 0.001  # rounded up, never down
     assert "times more or less likely" in text  # the promise in words
     assert "odsynth verify ." in text
-    for line in (release.folder / "SHA256SUMS").read_text().splitlines():
+    for line in (release.public / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")
         assert digest in text
         assert f'href="{page}/files/{name}"' in text
@@ -381,8 +380,8 @@ def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, 
 
 def test_every_number_about_an_area(client: TestClient, page: str, service_state: Path) -> None:
     """Against plain pandas on the released file."""
-    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
-    jobs = pd.concat([pd.read_parquet(path) for path in release.folder.glob("*_od_*.parquet")])
+    release = pipelines.open_release(service_state / "published" / NAME / "v1")
+    jobs = pd.concat([pd.read_parquet(path) for path in release.public.glob("*_od_*.parquet")])
     facts = client.get(page).text
     assert f"<dt>synthetic workers</dt>\n<dd>{jobs['S000'].sum():,}</dd>" in facts
     digits = {"cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
@@ -426,7 +425,7 @@ def test_every_number_about_an_area(client: TestClient, page: str, service_state
     assert "0 synthetic workers, all jobs, living in 0 areas of the level block." in " ".join(nobody.split())
 
 
-def quiet_block(release: pipelines.PublicRelease, jobs: pd.DataFrame) -> str:
+def quiet_block(release: pipelines.Release, jobs: pd.DataFrame) -> str:
     """A block where nobody works."""
     return str(next(block for block in release.geography.blocks if block not in set(jobs["w_geocode"])))
 

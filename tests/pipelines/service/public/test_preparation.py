@@ -90,11 +90,11 @@ def test_a_map_has_draws_beside_the_version_and_water_of_the_service(
     """It is another map when these are others, and is made without those that cannot be used."""
     folder = new_state / "published" / NAME / "v1"
     (content,) = (path.name for path in (new_state / "cache").iterdir())
-    points = pipelines.read_public_release(folder).geography.points().geometry
+    points = pipelines.open_release(folder).geography.points().geometry
     lake, missing = tmp_path / "lake.geojson", tmp_path / "roads.gpkg"
     gpd.GeoSeries([points[~points.is_empty].union_all().envelope], crs="EPSG:4326").to_file(lake)
     beside = folder.with_name("v1.draws.parquet")
-    pipelines.write_intervals(folder, tmp_path / "intervals", draws=19)["draws"].rename(beside)
+    pipelines.open_release(folder).write_intervals(tmp_path / "intervals", draws=19)["draws"].rename(beside)
     alone, names = Preparation(new_state / "cache"), []
     names += [alone.of(content).map, alone.of(content, folder).map]
     for truncated in (False, True):

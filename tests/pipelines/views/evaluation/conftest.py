@@ -64,7 +64,7 @@ def closed(
 ) -> Evaluation:
     """Against the confidential truth."""
     folder = tmp_path_factory.mktemp("closed")
-    make = lambda out: pipelines.evaluate(out, config_file)  # noqa: E731
+    make = lambda out: pipelines.open_release(out).evaluate(config_file)  # noqa: E731
     return evaluation(small_release, folder, make, "confidential/evaluation")
 
 
@@ -74,5 +74,5 @@ def opened(
 ) -> Evaluation:
     """Against public tables."""
     folder = tmp_path_factory.mktemp("opened")
-    make = lambda out: pipelines.evaluate_public(out, [config_file])  # noqa: E731
+    make = lambda out: pipelines.open_release(out).evaluate_public([config_file])  # noqa: E731
     return evaluation(small_release, folder, make, "evaluation")

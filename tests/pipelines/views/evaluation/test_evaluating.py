@@ -90,7 +90,7 @@ def test_measures_of_the_small_release(
 
 
 def test_a_release_of_itself_is_perfect(out: Path) -> None:
-    measures = pipelines.evaluate(out, out / "public" / "demo_od_main_JT00_2019.csv.gz")
+    measures = pipelines.open_release(out).evaluate(out / "public" / "demo_od_main_JT00_2019.csv.gz")
     zero = ["total_variation", "jensen_shannon", "lost_pairs", "spurious_jobs", "residence_error"]
     zero += ["earth_movers_distance", "destination_absolute_error", "query_error", "pmse"]
     for name in zero:
@@ -121,7 +121,7 @@ def test_a_truth_that_everybody_can_read_is_refused(
     small_region["od"].chmod(0o604)
     try:
         with pytest.raises(pipelines.ConfigError, match="everybody on this machine can read"):
-            pipelines.evaluate(out, config_file)
+            pipelines.open_release(out).evaluate(config_file)
     finally:
         small_region["od"].chmod(before)
 
@@ -131,7 +131,7 @@ def test_again_replaces_and_leaves_nothing(
 ) -> None:
     out = Path(shutil.copytree(closed.out, tmp_path / "release"))
     before = (out / "confidential" / "evaluation").stat().st_ino
-    again = pipelines.evaluate(out, small_region["od"])  # the configuration names no other truth
+    again = pipelines.open_release(out).evaluate(small_region["od"])  # the configuration names no other truth
     assert (out / "confidential" / "evaluation").stat().st_ino != before
     pd.testing.assert_frame_equal(closed.measures, again)  # no chance is in it
     stored = pd.read_parquet(out / "confidential" / "evaluation" / "measures.parquet")
@@ -162,9 +162,9 @@ def test_never_into_a_public_folder(out: Path, config_file: Path) -> None:
     before = contents(out)
     for place in ("public", "public/new", "public/plan", "link/new", "published/new"):
         with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
-            pipelines.evaluate(out, config_file, out / place)
+            pipelines.open_release(out).evaluate(config_file, out / place)
         with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
-            pipelines.evaluate_public(out, [config_file], out / place)
+            pipelines.open_release(out).evaluate_public([config_file], out / place)
     assert contents(out) == before
 
 
@@ -173,7 +173,7 @@ def test_a_linked_confidential_folder_is_seen(out: Path, config_file: Path) -> N
     (out / "confidential").symlink_to(out / "public")
     before = contents(out / "public")
     with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
-        pipelines.evaluate(out, config_file)
+        pipelines.open_release(out).evaluate(config_file)
     assert contents(out / "public") == before
 
 
@@ -182,12 +182,12 @@ def test_nothing_else_is_replaced(out: Path, opened: Evaluation, config_file: Pa
     folder.mkdir()
     (folder / "notes.txt").write_text("kept", encoding="utf-8")
     with pytest.raises(pipelines.ConfigError, match="is no confidential evaluation"):
-        pipelines.evaluate(out, config_file, folder)
+        pipelines.open_release(out).evaluate(config_file, folder)
     assert (folder / "notes.txt").read_text(encoding="utf-8") == "kept"
     # A public report may be on its way to readers: a confidential one does not take its place.
     shutil.copytree(opened.folder, tmp_path / "open")
     with pytest.raises(pipelines.ConfigError, match="is no confidential evaluation"):
-        pipelines.evaluate(out, config_file, tmp_path / "open")
+        pipelines.open_release(out).evaluate(config_file, tmp_path / "open")
 
 
 def test_report_stands_alone(closed: Evaluation) -> None:
@@ -220,7 +220,7 @@ def test_pictures_name_nothing_outside(closed: Evaluation) -> None:
 def test_another_truth_is_noticed(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
     table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
     table.iloc[: len(table) // 2].to_csv(tmp_path / "half.csv", index=False)
-    pipelines.evaluate(out, tmp_path / "half.csv", tmp_path / "half")
+    pipelines.open_release(out).evaluate(tmp_path / "half.csv", tmp_path / "half")
     assert "this is not the truth it was made from" in (tmp_path / "half" / "report.html").read_text(
         encoding="utf-8"
     )
@@ -299,14 +299,14 @@ def test_public_evaluation_reads_no_job(
     path = tmp_path / "elsewhere.toml"
     path.write_text(config_text(jobs=tmp_path / "absent.csv.gz"), encoding="utf-8")
     public = Path(shutil.copytree(small_release.public, tmp_path / "alone" / "public"))
-    again = pipelines.evaluate_public(public, [path], tmp_path / "again")
+    again = pipelines.open_release(public).evaluate_public([path], tmp_path / "again")
     pd.testing.assert_frame_equal(opened.measures, again)
 
 
 def test_the_truth_is_no_public_table(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
     copied = shutil.copy(small_region["od"], tmp_path / "harmless.csv.gz")
     with pytest.raises(geo_data.InputError, match="confidential input"):
-        pipelines.evaluate_public(out, [Path(copied)])
+        pipelines.open_release(out).evaluate_public([Path(copied)])
     assert not (out / "evaluation").exists()
 
 
@@ -322,7 +322,7 @@ def test_the_truth_in_other_bytes_is_no_public_table(
     for name, version in versions.items():
         version.to_csv(tmp_path / f"{name}.csv", index=False)
         with pytest.raises(geo_data.InputError, match="confidential jobs of the release"):
-            pipelines.evaluate_public(out, [tmp_path / f"{name}.csv"])
+            pipelines.open_release(out).evaluate_public([tmp_path / f"{name}.csv"])
     # Also where a configuration calls it an auxiliary table. Copied checksums do not make it a release.
     posing = tmp_path / "posing"
     posing.mkdir()
@@ -332,7 +332,7 @@ def test_the_truth_in_other_bytes_is_no_public_table(
     auxiliary = [{"format": "lodes", "file": str(posing / "sorted.csv")} | levels]
     (tmp_path / "planned.toml").write_text(config_text({"auxiliary": auxiliary}), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="confidential jobs of the release") as error:
-        pipelines.evaluate_public(out, [tmp_path / "planned.toml"])
+        pipelines.open_release(out).evaluate_public([tmp_path / "planned.toml"])
     assert "sorted.csv" in str(error.value)
     assert not (out / "evaluation").exists()
 
@@ -340,16 +340,16 @@ def test_the_truth_in_other_bytes_is_no_public_table(
 def test_an_earlier_release_of_the_same_jobs_is_public(out: Path, tmp_path: Path) -> None:
     """Its totals are those of the truth, too; its public folder says what it is."""
     file = out / "public" / "demo_od_main_JT00_2019.csv.gz"
-    measures = pipelines.evaluate_public(out, [file])
+    measures = pipelines.open_release(out).evaluate_public([file])
     assert value(measures, "total_variation", "bgrp") == pytest.approx(0)
     with pytest.raises(geo_data.InputError, match="beside the SHA256SUMS"):
-        pipelines.evaluate_public(out, [Path(shutil.copy(file, tmp_path))])
+        pipelines.open_release(out).evaluate_public([Path(shutil.copy(file, tmp_path))])
 
 
 def test_last_years_release(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
     table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
     table.iloc[10:].assign(S000=table["S000"] + 1).to_csv(tmp_path / "earlier.csv", index=False)
-    measures = pipelines.evaluate_public(out, [tmp_path / "earlier.csv"])
+    measures = pipelines.open_release(out).evaluate_public([tmp_path / "earlier.csv"])
     assert value(measures, "total_variation", "bgrp") > 0
     assert "tabblk2010" not in set(measures["level"])
 
@@ -358,7 +358,7 @@ def test_pairs_that_a_table_never_shows_are_left_out(
     out: Path, config_text: Callable[..., str], small_geography: geo_data.Geography, tmp_path: Path
 ) -> None:
     """A table of flows within counties says nothing of those between them."""
-    release = pipelines.read_public_release(out / "public")
+    release = pipelines.open_release(out / "public")
     flows = release.unit_flows("trct", "trct")
     county = small_geography.unit_of("cty", small_geography.starts("trct"))
     within = flows[county[flows["work"]] == county[flows["home"]]]
@@ -370,7 +370,7 @@ def test_pairs_that_a_table_never_shows_are_left_out(
     table |= {"origin": "h", "origin_level": "trct", "destination": "w", "destination_level": "trct"}
     config = out.parent / "within.toml"
     config.write_text(config_text({"auxiliary": [table]}), encoding="utf-8")
-    measures = pipelines.evaluate_public(out, [config])
+    measures = pipelines.open_release(out).evaluate_public([config])
     assert value(measures, "total_variation", "trct") == pytest.approx(0, abs=1e-12)
     share = 1 - within["S000"].sum() / flows["S000"].sum()
     assert share > 0  # some commute across a county line, in whatever was drawn
@@ -385,7 +385,7 @@ def test_tables_of_areas_that_cut_across_the_levels(
     tmp_path: Path,
 ) -> None:
     """Losses are of every table of the workload; public tables of such areas are not compared."""
-    measures = pipelines.evaluate(cut_release.out, small_region["od"], tmp_path / "closed")
+    measures = cut_release.evaluate(small_region["od"], tmp_path / "closed")
     losses = measures[measures["measure"] == "workload_loss"]
     names = ["stplc to stplc", "residents of stplc by SE", "tabblk2010 to trct", "trct to stplc"]
     assert list(losses["level"])[: len(names)] == names
@@ -396,13 +396,13 @@ def test_tables_of_areas_that_cut_across_the_levels(
     table |= {"origin": "h", "origin_level": "stplc", "destination": "w", "destination_level": "stplc"}
     (tmp_path / "places.toml").write_text(config_text(strips, {"auxiliary": [table]}), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="no public table"):
-        pipelines.evaluate_public(cut_release.out, [tmp_path / "places.toml"])
+        cut_release.evaluate_public([tmp_path / "places.toml"])
 
 
 def test_no_public_table(out: Path, config_text: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text(config_text({"auxiliary": []}), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="no public table"):
-        pipelines.evaluate_public(out, [tmp_path / "none.toml"])
+        pipelines.open_release(out).evaluate_public([tmp_path / "none.toml"])
 
 
 @pytest.fixture(scope="module")
@@ -448,7 +448,7 @@ def _tiny_jobs(folder: Path, rows: list[str]) -> None:
 )
 def test_a_truth_that_has_nothing_in_common(tiny: Path, rows: list[str], measured: bool) -> None:
     _tiny_jobs(tiny, rows)
-    measures = pipelines.evaluate(tiny / "out", tiny / "tiny.toml")
+    measures = pipelines.open_release(tiny / "out").evaluate(tiny / "tiny.toml")
     losses = measures[measures["measure"] == "workload_loss"]
     by_age = losses["level"].str.endswith("by age")
     assert losses["value"][by_age].notna().tolist() == [measured] * by_age.sum()
@@ -461,7 +461,7 @@ def test_a_public_table_that_has_nothing_in_common(tiny: Path) -> None:
     flows += 'destination = "w"\ndestination_level = "b"\n'
     (tiny / "tables.toml").write_text(f"{TINY}\n[[auxiliary]]\n{flows}")
     with pytest.raises(geo_data.InputError, match="they have nothing in common"):
-        pipelines.evaluate_public(tiny / "out", [tiny / "tables.toml"])
+        pipelines.open_release(tiny / "out").evaluate_public([tiny / "tables.toml"])
 
 
 def test_jobs_of_another_geography(out: Path, tmp_path: Path, small_region: dict[str, Path]) -> None:
@@ -469,7 +469,7 @@ def test_jobs_of_another_geography(out: Path, tmp_path: Path, small_region: dict
     table["h_geocode"] = "99" + table["h_geocode"].str[2:]
     table.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(geo_data.InputError, match="not in the geography") as error:
-        pipelines.evaluate(out, tmp_path / "other.csv")
+        pipelines.open_release(out).evaluate(tmp_path / "other.csv")
     assert not any(code in str(error.value) for code in table["h_geocode"])
 
 
@@ -489,7 +489,7 @@ def test_microdata_and_canaries(
     written = b"".join(path.read_bytes() for path in (release.out / "confidential" / "evaluation").iterdir())
     assert canary not in result.output
     assert canary.encode() not in written
-    blocks = [code.encode() for code in pipelines.read_public_release(release.public).geography.blocks]
+    blocks = [code.encode() for code in pipelines.open_release(release.public).geography.blocks]
     assert not any(code in written for code in blocks)  # nor is any block singled out
     # Nothing is said about the truth but where the report is.
     told = result.output.replace(str(release.out), "")
@@ -519,8 +519,8 @@ def test_umask_decides_about_public_reports(out: Path, config_file: Path, tmp_pa
     before = os.umask(0o022)
     try:
         released = out / "public" / "demo_od_main_JT00_2019.csv.gz"
-        pipelines.evaluate_public(out, [released], tmp_path / "open")
-        pipelines.evaluate(out, config_file, tmp_path / "closed")
+        pipelines.open_release(out).evaluate_public([released], tmp_path / "open")
+        pipelines.open_release(out).evaluate(config_file, tmp_path / "closed")
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("open", "closed")] == [0o755, 0o700]

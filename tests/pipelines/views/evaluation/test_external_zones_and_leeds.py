@@ -23,19 +23,19 @@ def only(measures: pd.DataFrame, name: str, level: str, group: str = "all") -> f
 def test_workers_from_external_zones_are_counted(
     zoned_release: pipelines.Release, zoned_config: Path, tmp_path: Path
 ) -> None:
-    measures = pipelines.evaluate(zoned_release.out, zoned_config, tmp_path / "closed")
+    measures = zoned_release.evaluate(zoned_config, tmp_path / "closed")
     geography = zoned_release.plan.geography
     block = geography.block_level
     assert only(measures, "workplace_variation", block) == 0
     assert 0 < only(measures, "residence_variation", "st") < 0.2
     # Means are over those whose home has a place, as in the measure that compares jobs one by one.
-    public = pipelines.read_public_release(zoned_release.public)
+    public = pipelines.open_release(zoned_release.public)
     flows = public.unit_flows(block, block)
     homes, work = (np.repeat(flows[side], flows["S000"]).to_numpy() for side in ("home", "work"))
     assert geography.is_external(homes).any()
     expected = pipelines.mean_commute(geography, work, homes)
     assert only(measures, "mean_commute_release", block) == pytest.approx(expected)
-    pipelines.evaluate_public(zoned_release.out, [zoned_config], tmp_path / "open")
+    zoned_release.evaluate_public([zoned_config], tmp_path / "open")
     page = (tmp_path / "open" / "report.html").read_text(encoding="utf-8")
     assert "left out of all measures of commutes" in page
     assert "Distances of all jobs" not in page
@@ -43,7 +43,7 @@ def test_workers_from_external_zones_are_counted(
 
 def test_one_file_is_not_the_truth_of_two(zoned_release: pipelines.Release, zoned_config: Path) -> None:
     with pytest.raises(geo_data.InputError, match="workers who live in external zones"):
-        pipelines.evaluate(zoned_release.out, zoned_config.parent / "main.csv.gz")
+        zoned_release.evaluate(zoned_config.parent / "main.csv.gz")
 
 
 def test_one_file_of_two_is_not_public(
@@ -53,9 +53,9 @@ def test_one_file_of_two_is_not_public(
     jobs = pd.read_csv(zoned_config.parent / "main.csv.gz", dtype={"w_geocode": "str", "h_geocode": "str"})
     jobs.to_csv(tmp_path / "main.csv", index=False)
     with pytest.raises(geo_data.InputError, match="or a part of them"):
-        pipelines.evaluate_public(zoned_release.out, [tmp_path / "main.csv"])
+        zoned_release.evaluate_public([tmp_path / "main.csv"])
     released = zoned_release.public / "demo_od_main_JT00_2019.csv.gz"
-    pipelines.evaluate_public(zoned_release.out, [released], tmp_path / "open")
+    zoned_release.evaluate_public([released], tmp_path / "open")
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_leeds(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
     # With a seed: now and then the noise of a large cell is seen by many of the queries.
     config = pipelines.load_config(LEEDS).with_out(tmp_path / "release")
     release = pipelines.run(config, key=synth.RunKey.from_seed(1))
-    measures = pipelines.evaluate(release.out, LEEDS)
+    measures = release.evaluate(LEEDS)
     zone = "geo_code"
     truth = pd.read_csv(shared_data / "leeds_2011" / "leeds_msoa_od_2011.csv").rename(columns={"all": "true"})
     found = pd.read_parquet(release.public / "leeds_od_main_JT01_2011.parquet", columns=None)

@@ -113,7 +113,7 @@ def test_a_release_that_breaks_its_promise(out: Path, small_region: dict[str, Pa
         sheet["tables"][0].update(loss=0.001, carried=True, noise=False)
 
     edit_json(out / "public" / ACCURACY_FILE, promise)
-    pipelines.evaluate(out, small_region["od"])
+    pipelines.open_release(out).evaluate(small_region["od"])
     document = json.loads((out / "confidential" / "evaluation" / "verdict.json").read_text(encoding="utf-8"))
     assert document["verdict"].startswith("Outside what was promised: ")
     assert (document["tables"][0]["forecast"], document["tables"][0]["inside"]) == (0.001, False)
@@ -122,7 +122,7 @@ def test_a_release_that_breaks_its_promise(out: Path, small_region: dict[str, Pa
 def test_a_release_that_promised_nothing(out: Path, small_region: dict[str, Path]) -> None:
     (out / "public" / ACCURACY_FILE).unlink()
     edit_json(out / "public" / "certificate.json", lambda one: one["software"].update(version="0.0.7"))
-    pipelines.evaluate(out, small_region["od"])
+    pipelines.open_release(out).evaluate(small_region["od"])
     folder = out / "confidential" / "evaluation"
     document = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
     assert document["verdict"].startswith("No table of the workload was both forecast and measured")
@@ -153,7 +153,7 @@ def joint(
 
 def test_a_table_by_two_attributes_is_measured(joint: pipelines.Release, tmp_path: Path) -> None:
     folder = joint.out.parent
-    pipelines.evaluate(joint.out, folder / "joint.toml", tmp_path / "to")
+    joint.evaluate(folder / "joint.toml", tmp_path / "to")
     document = json.loads((tmp_path / "to" / "verdict.json").read_text(encoding="utf-8"))
     true = pd.read_parquet(folder / "jobs.parquet")
     [released] = map(pd.read_parquet, joint.public.glob("*_jobs_*.parquet"))
@@ -175,7 +175,7 @@ def test_a_truth_with_margins_measures_the_other_tables(joint: pipelines.Release
         table[column] = table["S000"] * column.endswith("1")
     table = table.filter(regex="geocode|^S|^createdate")
     table.to_csv(tmp_path / "margins.csv", index=False)
-    pipelines.evaluate(joint.out, tmp_path / "margins.csv", tmp_path / "to")
+    joint.evaluate(tmp_path / "margins.csv", tmp_path / "to")
     document = json.loads((tmp_path / "to" / "verdict.json").read_text(encoding="utf-8"))
     assert [one["error"] for one in document["tables"]] == [None, 0]
     words = "all 1 table of the workload that was forecast and measured. Not measured: 1 table; the truth"

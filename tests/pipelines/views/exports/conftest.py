@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 import shapely
 
-from pipelines import Release, read_public_release
+from pipelines import Release, open_release
 from pipelines.release.polygons import polygon_file
-from pipelines.views.exports import Source, export
+from pipelines.views.exports import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
 
@@ -24,7 +24,7 @@ Exporter = Callable[..., tuple[Path, Source]]
 def public(zoned_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A public folder that stands alone: nothing else of the release is beside it."""
     folder = Path(shutil.copytree(zoned_release.public, tmp_path_factory.mktemp("exported") / "public"))
-    geography = read_public_release(folder).geography
+    geography = open_release(folder).geography
     tract = geography.codes("trct")[geography.unit_of("trct", np.arange(geography.n_blocks))]
     places = pd.DataFrame({"x": geography.longitude, "y": geography.latitude}).groupby(tract)
     low, high = places.min().dropna() - 0.01, places.max().dropna() + 0.01
@@ -54,8 +54,8 @@ def exported(public: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporter
         levels = {} if name == "lodes" else {"home_level": home_level, "work_level": work_level}
         if not levels:
             home_level = work_level = "tabblk2010"
-        export(public, [name], folder / "exports", **levels)
-        return folder / "exports" / name, Source(read_public_release(public), home_level, work_level, folder)
+        open_release(public).export([name], folder / "exports", **levels)
+        return folder / "exports" / name, Source(open_release(public), home_level, work_level, folder)
 
     return run
 

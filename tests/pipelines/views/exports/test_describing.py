@@ -17,8 +17,8 @@ import pytest
 from pmtiles.reader import MmapSource, Reader
 
 import pipelines
-from pipelines.release.reader import PublicReleaseError
-from pipelines.views.exports import FORMATS, Source, export
+from pipelines.views.exports import FORMATS, Source
+from pipelines.views.release import PublicReleaseError, open_release
 
 Exporter = Callable[..., tuple[Path, Source]]
 Described = dict[str, tuple[dict[str, str], list[str], dict[str, str]]]
@@ -144,7 +144,7 @@ def test_the_licence_of_the_configuration(
     release = pipelines.run(config)
     for _ in pipelines.verify(release.public):
         pass
-    export(release.public, ["csv"], tmp_path / "exports", home_level="cty")
+    release.export(["csv"], tmp_path / "exports", home_level="cty")
     assert "\nlicence CC-BY-4.0\n" in (tmp_path / "exports/csv/README.txt").read_text(encoding="utf-8")
     ((about, _, _),) = described_csv(next((tmp_path / "exports/csv").glob("*flows*.csv"))).values()
     assert about["licence"] == "CC-BY-4.0"
@@ -154,5 +154,5 @@ def test_without_checksums_there_is_no_version(public: Path, tmp_path: Path) -> 
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     (copy / "SHA256SUMS").unlink()
     with pytest.raises(PublicReleaseError, match=r"SHA256SUMS: .* there is no such file"):
-        export(copy, ["csv"], tmp_path / "exports")
+        open_release(copy).export(["csv"], tmp_path / "exports")
     assert not list((tmp_path / "exports").iterdir())

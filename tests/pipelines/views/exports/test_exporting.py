@@ -17,9 +17,8 @@ import pipelines
 from pipelines.release import reader
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.polygons import polygon_file
-from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.views.exports import FORMATS, ExportError, Format, Source, export
-from pipelines.views.exports.source import usual_level
+from pipelines.views.exports import FORMATS, ExportError, Format, Source
+from pipelines.views.release import PublicReleaseError, Release, open_release
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "exports.md"
 
@@ -30,9 +29,9 @@ def all_files(folder: Path) -> list[str]:
 
 def test_every_format_comes_with_what_must_be_known(public: Path, tmp_path: Path) -> None:
     before = all_files(public)
-    found = export(public, list(FORMATS), tmp_path / "exports")
+    found = open_release(public).export(list(FORMATS), tmp_path / "exports")
     assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == sorted(FORMATS)
-    certificate = pipelines.read_public_release(public).certificate
+    certificate = pipelines.open_release(public).certificate
     for name, paths in found.items():
         assert [path.parent.name for path in paths] == [name] * len(paths)
         assert paths == sorted((tmp_path / "exports" / name).iterdir())
@@ -60,20 +59,20 @@ def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Pat
     text = text.replace('"for_release": true', '"for_release": false')
     text = re.sub(r'"not_for_release_because": \[\]', reason, text)
     (copy / "certificate.json").write_text(text, encoding="utf-8")
-    export(copy, ["csv", "kepler"])
+    open_release(copy).export(["csv", "kepler"])
     assert "NOT FOR RELEASE: the run was seeded." in (tmp_path / "exports/csv/README.txt").read_text()
     assert '"description":"NOT FOR RELEASE. ' in (tmp_path / "exports/kepler/kepler.gl.json").read_text()
 
 
 def test_nothing_is_overwritten(public: Path, tmp_path: Path) -> None:
-    export(public, ["csv"], tmp_path)
+    open_release(public).export(["csv"], tmp_path)
     before = {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()}
     with pytest.raises(ExportError, match=r"csv: a folder .* is there already\. Fix: move"):
-        export(public, ["flowmap", "csv"], tmp_path, home_level="cty")
+        open_release(public).export(["flowmap", "csv"], tmp_path, home_level="cty")
     assert {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()} == before
     assert all_files(tmp_path) == ["csv", *sorted(f"csv/{path.name}" for path in before)]
     with pytest.raises(ExportError, match=r"README\.txt: a file is where a folder must be"):
-        export(public, ["csv"], tmp_path / "csv" / "README.txt", home_level="cty")
+        open_release(public).export(["csv"], tmp_path / "csv" / "README.txt", home_level="cty")
 
 
 def test_what_is_not_there_is_refused(public: Path, tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_what_is_not_there_is_refused(public: Path, tmp_path: Path) -> None:
         (["lodes"], {"home_level": "cty"}, "LODES has blocks, and no other level"),
     ):
         with pytest.raises(ExportError, match=words):
-            export(public, formats, tmp_path / "new", **levels)
+            open_release(public).export(formats, tmp_path / "new", **levels)
         assert not (tmp_path / "new").exists()
 
 
@@ -92,13 +91,13 @@ def test_areas_that_cut_across_the_levels_are_none(cut_release: pipelines.Releas
     with pytest.raises(
         ExportError, match="no level 'stplc', whose areas cut across the levels; there are: st"
     ):
-        export(cut_release.public, ["csv"], tmp_path, home_level="stplc")
+        cut_release.export(["csv"], tmp_path, home_level="stplc")
 
 
 def test_the_public_folder_stays_as_it_was_checked(public: Path) -> None:
     before = all_files(public)
     with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
-        export(public, ["csv"], public / "exports")
+        open_release(public).export(["csv"], public / "exports")
     assert all_files(public) == before
 
 
@@ -111,7 +110,7 @@ def test_a_failure_leaves_nothing_half_written(
 
     monkeypatch.setitem(FORMATS, "broken", Format("", "", fail))
     with pytest.raises(OSError, match="disk full"):
-        export(public, ["csv", "broken"], tmp_path)
+        open_release(public).export(["csv", "broken"], tmp_path)
     assert all_files(tmp_path) == []
 
 
@@ -121,7 +120,7 @@ def test_a_new_format_is_one_entry(public: Path, tmp_path: Path, monkeypatch: py
         return ["A remark."]
 
     monkeypatch.setitem(FORMATS, "sum", Format("the number of workers", "anything", write))
-    export(public, ["sum"], tmp_path)
+    open_release(public).export(["sum"], tmp_path)
     assert (tmp_path / "sum" / "workers.txt").read_text() == "600"
     assert "\nA remark.\n" in (tmp_path / "sum" / "README.txt").read_text()
 
@@ -134,28 +133,28 @@ def test_levels(public: Path, tmp_path: Path) -> None:
         ("tabblk2010", "st", "tabblk2010_to_st"),
     ):
         to = tmp_path / f"{home} {work}"
-        export(public, ["csv"], to, home_level=home, work_level=work)
+        open_release(public).export(["csv"], to, home_level=home, work_level=work)
         assert (to / "csv" / f"demo_flows_{name}_JT00_2019.csv").is_file()
 
 
 def test_the_usual_level(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
-    assert usual_level(pipelines.read_public_release(copy)) == "trct"
+    assert pipelines.open_release(copy).usual_level() == "trct"
     (copy / polygon_file("trct")).rename(copy / polygon_file("tabblk2010"))
-    assert usual_level(pipelines.read_public_release(copy)) == "bgrp"  # flows between blocks are noise
+    assert pipelines.open_release(copy).usual_level() == "bgrp"  # flows between blocks are noise
     (copy / ACCURACY_FILE).unlink()
-    release = pipelines.read_public_release(copy)
-    assert usual_level(release) == "tabblk2010"
-    assert usual_level(release, most_zones=30) == "st"  # blocks are too many
+    release = pipelines.open_release(copy)
+    assert release.usual_level() == "tabblk2010"
+    assert release.usual_level(most_zones=30) == "st"  # blocks are too many
     (copy / polygon_file("tabblk2010")).unlink()
-    assert usual_level(release, most_zones=30) == "st"  # 600 workers: no level has zones of 1,000
+    assert release.usual_level(most_zones=30) == "st"  # 600 workers: no level has zones of 1,000
     counties = release.geography.n_units("cty")
-    assert usual_level(release, most_zones=30, workers_per_zone=600 / counties) == "cty"
+    assert release.usual_level(most_zones=30, workers_per_zone=600 / counties) == "cty"
 
 
 def test_a_level_of_noise_says_so(public: Path, tmp_path: Path) -> None:
-    export(public, ["csv", "lodes"], tmp_path / "fine", home_level="tabblk2010")
-    export(public, ["csv"], tmp_path / "usual")
+    open_release(public).export(["csv", "lodes"], tmp_path / "fine", home_level="tabblk2010")
+    open_release(public).export(["csv"], tmp_path / "usual")
     for path in tmp_path.glob("*/*/README.txt"):
         about = next(path.parent.glob("*-metadata.json")).read_text(encoding="utf-8")
         for text in (path.read_text(encoding="utf-8"), about):
@@ -181,7 +180,7 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
 
     def write(folder: Path, to: Path, **batches: int) -> None:
         to.mkdir()
-        source = Source(pipelines.read_public_release(folder), "tabblk2010", "bgrp", to, **batches)
+        source = Source(pipelines.open_release(folder), "tabblk2010", "bgrp", to, **batches)
         for name in names:
             (to / name).mkdir()
             FORMATS[name].write(source, to / name)
@@ -189,7 +188,7 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
     write(public, tmp_path / "one")
     monkeypatch.setattr(reader, "_AT_ONCE", 1)
     monkeypatch.setattr(Source, "flows", counted(Source.flows))
-    monkeypatch.setattr(PublicRelease, "flow_batches", counted(PublicRelease.flow_batches))
+    monkeypatch.setattr(Release, "flow_batches", counted(Release.flow_batches))
     write(copy, tmp_path / "many", batch_rows=7)
     assert max(lengths["flows"]) <= 7 < 50 < sum(lengths["flows"]) / len(names)
     assert max(lengths["flow_batches"]) <= 2 * 50  # a group of main and one of aux
@@ -210,7 +209,7 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
 def test_codes_that_are_no_prefixes(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:
     """A British release: other levels, other codes, no LODES categories, no polygons."""
     release = pipelines.run(british())
-    found = export(release.public, list(FORMATS), tmp_path, home_level="lsoa", work_level="lad")
+    found = release.export(list(FORMATS), tmp_path, home_level="lsoa", work_level="lad")
     assert set(found) == set(FORMATS)
     rac = tmp_path / "lodes" / "leeds_rac_S000_JT00_2021.csv.gz"
     assert rac in found["lodes"]

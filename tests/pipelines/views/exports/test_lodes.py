@@ -20,8 +20,9 @@ import pytest
 
 import pipelines
 from geo_data.lodes import LODES_COLUMNS
-from pipelines.views.exports import Source, export
+from pipelines.views.exports import Source
 from pipelines.views.exports.lodes import _remarks, write_lodes
+from pipelines.views.release import open_release
 
 Exporter = Callable[..., tuple[Path, Source]]
 TEXT = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
@@ -51,7 +52,7 @@ def test_od_of_parquet_alone(public: Path, tmp_path: Path) -> None:
         path.mkdir()
         for number, start in enumerate(range(0, len(table), 70)):
             pq.write_table(table.slice(start, 70), path / f"part-{number:06}.parquet")
-    write_lodes(Source(pipelines.read_public_release(copy), "st", "st", tmp_path, batch_rows=50), tmp_path)
+    write_lodes(Source(pipelines.open_release(copy), "st", "st", tmp_path, batch_rows=50), tmp_path)
     written = sorted(tmp_path.glob("*_od_*.csv.gz"))
     assert len(written) == 2
     for path in written:
@@ -62,7 +63,7 @@ def test_an_empty_aux_file_has_its_header(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     path = copy / "demo_od_aux_JT00_2019.parquet"
     pq.write_table(pq.read_table(path).slice(0, 0), path)
-    export(copy, ["lodes"], tmp_path)
+    open_release(copy).export(["lodes"], tmp_path)
     text = gzip.decompress((tmp_path / "lodes" / "demo_od_aux_JT00_2019.csv.gz").read_bytes()).decode()
     assert text == ",".join(LODES_COLUMNS) + "\n"
 
@@ -113,7 +114,7 @@ def test_the_crosswalk_has_areas_and_names(exported: Exporter) -> None:
 
 def test_without_lodes_categories(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:
     release = pipelines.run(british())
-    export(release.public, ["lodes"], tmp_path)
+    release.export(["lodes"], tmp_path)
     wac = pd.read_csv(tmp_path / "lodes" / "leeds_wac_S000_JT00_2021.csv.gz", dtype=TEXT)
     assert list(wac.columns) == ["w_geocode", "C000", "createdate"]
     assert wac["C000"].sum() == 300

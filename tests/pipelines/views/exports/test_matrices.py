@@ -14,7 +14,7 @@ import openmatrix
 import pandas as pd
 import pytest
 
-from pipelines import read_public_release
+from pipelines import open_release
 from pipelines.views.exports import Source, matrices
 from pipelines.views.exports.matrices import write_omx
 
@@ -88,7 +88,7 @@ def test_the_read_me_says_whether_there_is_one_zone_system(exported: Exporter) -
 def test_only_tiles_with_flows_are_in_the_file(public: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
     """At the level of blocks; the matrix in slices is that of the rows of the release."""
     block = "tabblk2010"
-    source = Source(read_public_release(public), block, block, tmp_path, batch_rows=10)
+    source = Source(open_release(public), block, block, tmp_path, batch_rows=10)
     codes = source.release.geography.codes(block)
     path = tmp_path / f"demo_flows_{block}_to_{block}_JT00_2019.omx"
     expected = {

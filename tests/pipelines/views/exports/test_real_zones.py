@@ -15,7 +15,7 @@ from pmtiles.reader import MmapSource, all_tiles
 
 import pipelines
 from pipelines.release.polygons import polygon_file
-from pipelines.views.exports import FORMATS, export
+from pipelines.views.exports import FORMATS
 
 CONFIG = Path(__file__).resolve().parents[4] / "examples" / "leeds.toml"
 COMMUTES = "geo_code_to_geo_code_JT01_2011"
@@ -28,7 +28,7 @@ def test_leeds(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
     path = release.public / polygon_file("geo_code")
     path.parent.mkdir(exist_ok=True)
     zones.rename(columns={"msoa11cd": "geo_code"})[["geo_code", "geometry"]].to_parquet(path)
-    found = export(release.public, list(FORMATS), tmp_path)
+    found = release.export(list(FORMATS), tmp_path)
     assert set(found) == set(FORMATS)
     truth = pd.read_csv(shared_data / "leeds_2011" / "leeds_msoa_od_2011.csv")
     jobs = truth.groupby("geo_code2")["all"].sum().astype(int)

@@ -24,7 +24,7 @@ import shapely
 from pmtiles.reader import MemorySource, MmapSource, Reader, all_tiles
 from pmtiles.tile import Compression, TileType
 
-from pipelines import read_public_release
+from pipelines import open_release
 from pipelines.views.exports import Source
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.spatial import write_flatgeobuf, write_geojson
@@ -66,7 +66,7 @@ def test_geoparquet(exported: Exporter, tract_flows: pd.Series) -> None:
     assert zones.crs == pyproj.CRS("EPSG:4326")
     assert zones.geometry.isna().sum() == SHAPELESS
     assert zones.attrs["plan_sha256"] == source.release.certificate.plan_sha256
-    given = gpd.read_parquet(source.release.folder / "geo" / "trct.parquet").set_index("trct").geometry
+    given = gpd.read_parquet(source.release.public / "geo" / "trct.parquet").set_index("trct").geometry
     assert zones.dropna().set_index("code").geometry.geom_equals(given).all()
     flows = pq.read_table(folder / f"{FLOWS}.parquet")
     assert flows.schema.metadata[b"epsilon"] == source.release.certificate.run.epsilon.encode()
@@ -279,7 +279,7 @@ def test_across_the_antimeridian(public: Path, tmp_path: Path) -> None:
     """Lines do not go round the earth; points are where they are known to be."""
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     shutil.rmtree(copy / "geo")  # polygons are where the region was
-    near = read_public_release(copy)
+    near = open_release(copy)
     there = near.geography.longitude + 180 - np.nanmean(near.geography.longitude)
     longitude = np.where(there > 180, there - 360, there)
     release = replace(near, geography=replace(near.geography, longitude=longitude))

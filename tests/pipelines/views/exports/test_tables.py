@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines import read_public_release
+from pipelines import open_release
 from pipelines.views.exports import Source
 from pipelines.views.exports.tables import write_csv, write_zone_table
 
@@ -33,7 +33,7 @@ def test_csv_at_any_pair_of_levels(exported: Exporter, rows: pd.DataFrame) -> No
 
 def test_csv_as_bytes(public: Path, tmp_path: Path) -> None:
     """One line a flow with leading zeros, whatever the system; the same again, byte for byte."""
-    write_csv(Source(read_public_release(public), "trct", "trct", tmp_path, batch_rows=7), tmp_path)
+    write_csv(Source(open_release(public), "trct", "trct", tmp_path, batch_rows=7), tmp_path)
     path = tmp_path / "demo_flows_trct_to_trct_JT00_2019.csv"
     content = path.read_bytes().decode()
     assert "\r" not in content
@@ -46,7 +46,7 @@ def test_csv_as_bytes(public: Path, tmp_path: Path) -> None:
 def test_zones_are_in_the_order_of_their_numbers(
     public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = Source(read_public_release(public), "cty", "cty", tmp_path)
+    source = Source(open_release(public), "cty", "cty", tmp_path)
     codes = source.release.geography.codes("cty")
     monkeypatch.setattr(Source, "numbers", lambda *_: np.arange(len(codes), 0, -1, np.int32))
     table = pd.read_csv(write_zone_table(source, "cty", tmp_path), dtype={"code": "str"})

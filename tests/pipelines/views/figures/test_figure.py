@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import pipelines
-from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, read_public_release
+from pipelines import PublicReleaseError, Release, open_release
 from pipelines.cli.main import main
 from pipelines.release.names import write_names
 from pipelines.views.choices import KINDS
@@ -29,20 +29,20 @@ def ink(path: Path) -> float:
     return float((matplotlib.image.imread(path)[..., :3] < 0.99).any(axis=2).mean())
 
 
-def test_every_kind_is_drawn(release: PublicRelease, tmp_path: Path) -> None:
+def test_every_kind_is_drawn(release: Release, tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "figure.png"
     for kind in KINDS:
-        draw_figure(release, path, area=release.geography.codes("cty")[0], kind=kind)
+        release.figure(path, area=release.geography.codes("cty")[0], kind=kind)
         height, width = matplotlib.image.imread(path).shape[:2]
         assert (width, height) == ((2160, 2160) if kind == "all" else (1300, 1320))
         assert 0.03 < ink(path) < 0.9
 
 
-def test_svg_holds_its_words_and_no_address(release: PublicRelease, tmp_path: Path) -> None:
+def test_svg_holds_its_words_and_no_address(release: Release, tmp_path: Path) -> None:
     for of, kind in (("workers", "all"), ("residents", "distance")):
         path, again = tmp_path / "figure.svg", tmp_path / "again.svg"
-        draw_figure(release, path, of=of, kind=kind)  # type: ignore[arg-type]
-        draw_figure(release, again, of=of, kind=kind)  # type: ignore[arg-type]
+        release.figure(path, of=of, kind=kind)  # type: ignore[arg-type]
+        release.figure(again, of=of, kind=kind)  # type: ignore[arg-type]
         text = path.read_text(encoding="utf-8")
         assert text == again.read_text(encoding="utf-8")
         words = [element.text or "" for element in ElementTree.fromstring(text).iter(f"{{{SVG}}}text")]
@@ -50,32 +50,32 @@ def test_svg_holds_its_words_and_no_address(release: PublicRelease, tmp_path: Pa
         assert all(url.startswith(NAMESPACES) for url in re.findall(r"https?://[^\"'\s<>]+", text))
 
 
-def test_a_name_is_no_formula(release: PublicRelease, tmp_path: Path) -> None:
+def test_a_name_is_no_formula(release: Release, tmp_path: Path) -> None:
     """Nor markup: what matplotlib would typeset, and XML would read, stands there as it is."""
-    folder = Path(shutil.copytree(release.folder, tmp_path / "public"))
+    folder = Path(shutil.copytree(release.public, tmp_path / "public"))
     name = '$\\frac$ & <b>"Sure"</b> $x'
     names = {"cty": np.array([name, ""], object)}
     write_names(names, release.geography, folder)
     path = tmp_path / "figure.svg"
     code = release.geography.codes("cty")[0]
-    draw_figure(read_public_release(folder), path, area=code, kind="distance")
+    open_release(folder).figure(path, area=code, kind="distance")
     root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     words = " ".join(element.text or "" for element in root.iter(f"{{{SVG}}}text"))
     assert f"Where the workers of {name} (county {code}) live" in words
 
 
-def test_png_and_pdf_name_no_address_and_are_equal(release: PublicRelease, tmp_path: Path) -> None:
+def test_png_and_pdf_name_no_address_and_are_equal(release: Release, tmp_path: Path) -> None:
     for suffix in ("png", "pdf"):
         path, again = tmp_path / f"figure.{suffix}", tmp_path / f"again.{suffix}"
         for target in (path, again):
-            draw_figure(release, target, kind="distance")
+            release.figure(target, kind="distance")
         assert b"http" not in path.read_bytes()
         assert path.read_bytes() == again.read_bytes()
 
 
-def test_pdf_says_what_it_is(release: PublicRelease, tmp_path: Path) -> None:
+def test_pdf_says_what_it_is(release: Release, tmp_path: Path) -> None:
     path = tmp_path / "figure.PDF"
-    draw_figure(release, path, kind="choropleth")
+    release.figure(path, kind="choropleth")
     content = path.read_bytes()
     assert content.startswith(b"%PDF-")
     assert b"/Subject (Synthetic workers, no real person. Release: " in content
@@ -83,20 +83,20 @@ def test_pdf_says_what_it_is(release: PublicRelease, tmp_path: Path) -> None:
     assert b"/FontFile2" in content, "words are in a font, not outlines"
 
 
-def test_every_level_of_area_and_of_map(release: PublicRelease, tmp_path: Path) -> None:
+def test_every_level_of_area_and_of_map(release: Release, tmp_path: Path) -> None:
     block = int(release.unit_flows("tabblk2010", "tabblk2010")["work"].mode()[0])
     for level, shown in zip(release.levels, itertools.cycle(["trct", "tabblk2010", "st"]), strict=False):
         code = release.geography.codes(level)[release.geography.unit_of(level, [block])[0]]
         path = tmp_path / f"{level}-{shown}.png"
-        draw_figure(release, path, area=code, level=shown, kind="flows")
+        release.figure(path, area=code, level=shown, kind="flows")
         assert path.stat().st_size > 10_000
 
 
 def test_a_release_with_one_level_and_no_polygons(british: object, tmp_path: Path) -> None:
     config = british((), tables=False)  # type: ignore[operator]
-    made = read_public_release(pipelines.run(config).public)
+    made = open_release(pipelines.run(config).public)
     path = tmp_path / "figure.png"
-    draw_figure(made, path, area=made.geography.blocks[made.unit_flows("oa", "oa")["work"][0]])
+    made.figure(path, area=made.geography.blocks[made.unit_flows("oa", "oa")["work"][0]])
     assert ink(path) > 0.03
     assert "Other levels" not in (made.folder / "README.md").read_text(encoding="utf-8")
 
@@ -116,24 +116,24 @@ def test_workers_who_all_live_in_an_external_zone(
     config = small_config(  # type: ignore[operator]
         files, {"geography.external_zones": ["25"], "privacy.epsilon": "40"}
     )
-    made = read_public_release(pipelines.run(config).public)
+    made = open_release(pipelines.run(config).public)
     for area, of in ((work, "workers"), ("25", "residents"), (None, "workers")):
         code = "259999999999999" if area == "25" else area
         path = tmp_path / f"{of}-{area}.png"
-        draw_figure(made, path, area=code, of=of)  # type: ignore[arg-type]
+        made.figure(path, area=code, of=of)  # type: ignore[arg-type]
         assert ink(path) > 0.02
 
 
 # --- errors
 
 
-def test_names_of_files_and_kinds(release: PublicRelease, tmp_path: Path) -> None:
+def test_names_of_files_and_kinds(release: Release, tmp_path: Path) -> None:
     with pytest.raises(
         PublicReleaseError, match=r"figure\.gif: the name of a figure ends with \.png, \.svg or \.pdf"
     ):
-        draw_figure(release, tmp_path / "figure.gif")
+        release.figure(tmp_path / "figure.gif")
     with pytest.raises(PublicReleaseError, match="there is no kind 'pie'; there are: all, choropleth"):
-        draw_figure(release, tmp_path / "figure.png", kind="pie")
+        release.figure(tmp_path / "figure.png", kind="pie")
     assert not list(tmp_path.iterdir())
 
 
@@ -144,14 +144,14 @@ def call(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["figure", *map(str, arguments)])
 
 
-def test_the_command_draws(small_release: Release, release: PublicRelease, tmp_path: Path) -> None:
+def test_the_command_draws(small_release: Release, release: Release, tmp_path: Path) -> None:
     path, same = tmp_path / "figure.svg", tmp_path / "same.svg"
     code = release.geography.codes("trct")[0]
     options = ["--area", code, "--of", "residents", "--count", "SA01", "--kind", "rose"]
     result = call(small_release.public, "--to", path, *options)
     assert result.exit_code == 0, result.output
     assert result.output == f"Written {path}\n"
-    draw_figure(release, same, area=code, of="residents", count="SA01", kind="rose")
+    release.figure(same, area=code, of="residents", count="SA01", kind="rose")
     assert path.read_bytes() == same.read_bytes()
 
 
@@ -188,7 +188,7 @@ def test_the_public_folder_stays_as_it_was_checked(public_copy: Path, tmp_path: 
     before = sorted(public_copy.rglob("*"))
     for folder, name in itertools.product((public_copy, link), ("figure.svg", "geo/figure.png")):
         with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
-            draw_figure(read_public_release(public_copy), folder / name)
+            open_release(public_copy).figure(folder / name)
         done = call(folder, "--to", public_copy / name)
         assert done.exit_code == 1
         assert "would make it fail `verify`" in done.output

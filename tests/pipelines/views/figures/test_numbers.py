@@ -11,8 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 from pyproj import Geod
 
-from pipelines import PublicRelease, Release, read_public_release
-from pipelines.views.commutes import find_area
+from pipelines import Release, open_release
 from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import draw_choropleth, draw_flows
 from pipelines.views.figures.subject import FigureSubject
@@ -24,15 +23,15 @@ PANELS: dict[Any, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def zoned(zoned_release: Release) -> PublicRelease:
-    return read_public_release(zoned_release.public)
+def zoned(zoned_release: Release) -> Release:
+    return open_release(zoned_release.public)
 
 
 @pytest.fixture(scope="module")
-def jobs(zoned: PublicRelease) -> pd.DataFrame:
+def jobs(zoned: Release) -> pd.DataFrame:
     """The rows of the released files; km is NaN for those who live in external zones."""
-    rows = pd.concat([pd.read_parquet(path) for path in zoned.folder.glob("*_od_*.parquet")])
-    blocks = pd.read_parquet(zoned.folder / "plan" / "blocks.parquet").set_index("tabblk2010")
+    rows = pd.concat([pd.read_parquet(path) for path in zoned.public.glob("*_od_*.parquet")])
+    blocks = pd.read_parquet(zoned.public / "plan" / "blocks.parquet").set_index("tabblk2010")
     ends = [
         blocks[["longitude", "latitude"]].loc[rows[side]].to_numpy().T for side in ("h_geocode", "w_geocode")
     ]
@@ -54,14 +53,14 @@ def percents(words: str, what: str) -> list[float]:
 
 
 @pytest.mark.parametrize("of", ["workers", "residents"])
-def test_every_number(zoned: PublicRelease, jobs: pd.DataFrame, of: str) -> None:
+def test_every_number(zoned: Release, jobs: pd.DataFrame, of: str) -> None:
     near, far = ("w_geocode", "h_geocode") if of == "workers" else ("h_geocode", "w_geocode")
     busy = str(jobs[jobs["km"].notna()].groupby(near)["S000"].sum().idxmax())
     areas = [None, busy[:5], busy[:11], busy, *(["25", "09"] if of == "residents" else [])]
     seen = set()
     for code in areas:
         rows = jobs if code is None else jobs[jobs[near].str.startswith(code)]
-        area = None if code is None else find_area(zoned, code)
+        area = None if code is None else zoned.find_area(code)
         total, inside = rows["S000"].sum(), rows.dropna(subset="km").sort_values("km")
         for level, digits in DIGITS.items():
             subject = FigureSubject(zoned, area, of, "S000", level)  # type: ignore[arg-type]
@@ -116,7 +115,7 @@ def test_every_number(zoned: PublicRelease, jobs: pd.DataFrame, of: str) -> None
     assert "beyond" in seen
 
 
-def test_external_zones_have_names(zoned: PublicRelease) -> None:
+def test_external_zones_have_names(zoned: Release) -> None:
     for level, code in (("st", "25"), ("trct", "25999999999"), ("tabblk2010", "259999999999999")):
-        subject = FigureSubject(zoned, find_area(zoned, code), "residents", "S000")
+        subject = FigureSubject(zoned, zoned.find_area(code), "residents", "S000")
         assert subject.place.startswith("Massachusetts ("), level

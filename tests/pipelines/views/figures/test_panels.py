@@ -11,19 +11,16 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from pipelines import PublicRelease
-from pipelines.views.commutes import find_area
+from pipelines import Release
 from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import _edges, _round_length, _round_sizes, draw_choropleth, draw_flows
 from pipelines.views.figures.subject import FigureSubject
 
 
 @pytest.fixture(scope="module")
-def busiest(release: PublicRelease) -> FigureSubject:
+def busiest(release: Release) -> FigureSubject:
     unit = int(release.unit_flows("trct", "trct").groupby("work")["S000"].sum().idxmax())
-    return FigureSubject(
-        release, find_area(release, release.geography.codes("trct")[unit]), "workers", "S000"
-    )
+    return FigureSubject(release, release.find_area(release.geography.codes("trct")[unit]), "workers", "S000")
 
 
 def drawn(draw: Callable[[Axes, FigureSubject], object], subject: FigureSubject, **how: object) -> Axes:
@@ -55,10 +52,10 @@ def test_darker_is_denser(busiest: FigureSubject) -> None:
     assert bar.get_xticklabels()
 
 
-def test_units_without_workers_are_grey(release: PublicRelease) -> None:
+def test_units_without_workers_are_grey(release: Release) -> None:
     flows = release.unit_flows("tabblk2010", "tabblk2010")
     work = int(flows.groupby("work")["home"].nunique().idxmin())  # few homes
-    subject = FigureSubject(release, find_area(release, release.geography.blocks[work]), "workers", "S000")
+    subject = FigureSubject(release, release.find_area(release.geography.blocks[work]), "workers", "S000")
     axis = drawn(draw_choropleth, subject)
     assert subject.shapes is not None
     none = ~subject.shapes.index.isin(subject.jobs.index)
@@ -67,7 +64,7 @@ def test_units_without_workers_are_grey(release: PublicRelease) -> None:
     assert (np.isclose(colours, to_rgba("#f4f4f2")).all(axis=1) == none).all()
 
 
-def test_points_are_as_large_as_their_jobs(bare: PublicRelease) -> None:
+def test_points_are_as_large_as_their_jobs(bare: Release) -> None:
     subject = FigureSubject(bare, None, "workers", "S000", "trct")
     axis = drawn(draw_choropleth, subject)
     sizes = np.asarray(axis.collections[0].get_sizes())
@@ -76,7 +73,7 @@ def test_points_are_as_large_as_their_jobs(bare: PublicRelease) -> None:
     assert axis.get_legend().get_title().get_text() == "synthetic workers living in a tract"
 
 
-def test_a_level_without_shapes_is_drawn_on_those_there_are(release: PublicRelease) -> None:
+def test_a_level_without_shapes_is_drawn_on_those_there_are(release: Release) -> None:
     subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
     assert subject.shapes is None
     for draw in (draw_choropleth, draw_flows):
@@ -87,7 +84,7 @@ def test_a_level_without_shapes_is_drawn_on_those_there_are(release: PublicRelea
         assert np.isclose(land.get_facecolor(), to_rgba("#f4f4f2")).all()
 
 
-def test_what_rounds_to_nothing_is_not_said(release: PublicRelease) -> None:
+def test_what_rounds_to_nothing_is_not_said(release: Release) -> None:
     subject = FigureSubject(release, None, "workers", "S000", "trct")
     apart = subject.pairs[subject.pairs["home"] != subject.pairs["work"]]
     subject.__dict__["pairs"] = apart  # as if nobody stayed
@@ -106,7 +103,7 @@ def test_flows_are_as_wide_as_they_are_large(busiest: FigureSubject) -> None:
     assert "All flows between tracts" in texts(axis)
 
 
-def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) -> None:
+def test_only_the_largest_flows_of_a_region_are_drawn(release: Release) -> None:
     subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
     axis = drawn(draw_flows, subject)
     arrows = [patch for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
@@ -165,7 +162,7 @@ def test_the_rose_points_where_homes_are(busiest: FigureSubject) -> None:
     )
 
 
-def test_residents_look_towards_work(release: PublicRelease, busiest: FigureSubject) -> None:
+def test_residents_look_towards_work(release: Release, busiest: FigureSubject) -> None:
     axis = drawn(draw_rose, FigureSubject(release, busiest.area, "residents", "S000"), projection="polar")
     assert "Direction of work, seen from home" in texts(axis)
 

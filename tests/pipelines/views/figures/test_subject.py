@@ -6,22 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines import PublicRelease, PublicReleaseError
-from pipelines.views.commutes import find_area
+from pipelines import PublicReleaseError, Release
 from pipelines.views.figures.subject import FigureSubject
 
 pytestmark = pytest.mark.quick
 
 
-def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> FigureSubject:
+def of_busiest(release: Release, level: str = "trct", **how: object) -> FigureSubject:
     """The subject of the area with the most jobs."""
     flows = release.unit_flows(level, level)
     unit = int(flows.groupby("work")["S000"].sum().idxmax())
     given: dict = {"of": "workers", "count": "S000"} | how
-    return FigureSubject(release, find_area(release, release.geography.codes(level)[unit]), **given)
+    return FigureSubject(release, release.find_area(release.geography.codes(level)[unit]), **given)
 
 
-def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None:
+def test_jobs_are_counted_where_the_other_end_is(release: Release) -> None:
     workers, residents = of_busiest(release), of_busiest(release, of="residents")
     flows = release.unit_flows("trct", "trct")
     assert workers.area is not None
@@ -34,7 +33,7 @@ def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None
     assert residents.total == works.sum()
 
 
-def test_the_level_is_the_finest_that_can_be_drawn(release: PublicRelease, bare: PublicRelease) -> None:
+def test_the_level_is_the_finest_that_can_be_drawn(release: Release, bare: Release) -> None:
     assert FigureSubject(release, None, "workers", "S000").level == "trct"  # it has polygons
     usual = FigureSubject(bare, None, "workers", "S000")
     assert usual.level == "bgrp"  # 120 points can be told apart, but flows between blocks are noise
@@ -45,15 +44,15 @@ def test_the_level_is_the_finest_that_can_be_drawn(release: PublicRelease, bare:
         FigureSubject(release, None, "workers", "S000", "tract")
 
 
-def test_nobody_there_is_an_error(release: PublicRelease) -> None:
+def test_nobody_there_is_an_error(release: Release) -> None:
     flows = release.unit_flows("tabblk2010", "tabblk2010")
     empty = sorted(set(range(120)) - set(flows["work"]))[0]
     code = release.geography.blocks[empty]
     with pytest.raises(PublicReleaseError, match=f"there are no workers of block {code}"):
-        FigureSubject(release, find_area(release, code), "workers", "S000")
+        FigureSubject(release, release.find_area(code), "workers", "S000")
 
 
-def test_the_map_is_metric_and_has_nearly_everybody(release: PublicRelease, bare: PublicRelease) -> None:
+def test_the_map_is_metric_and_has_nearly_everybody(release: Release, bare: Release) -> None:
     for subject in (of_busiest(release), of_busiest(bare), FigureSubject(release, None, "residents", "S000")):
         west, south, east, north = subject.frame
         assert (east - west) / (north - south) == pytest.approx(1.25)
@@ -62,7 +61,7 @@ def test_the_map_is_metric_and_has_nearly_everybody(release: PublicRelease, bare
         assert subject.crs.axis_info[0].unit_name == "metre"
 
 
-def test_areas_are_true_to_size(release: PublicRelease) -> None:
+def test_areas_are_true_to_size(release: Release) -> None:
     subject = of_busiest(release)
     assert subject.shapes is not None
     polygons = release.polygons("trct")
@@ -71,7 +70,7 @@ def test_areas_are_true_to_size(release: PublicRelease) -> None:
     np.testing.assert_allclose(subject.shapes.area, expected, rtol=1e-6)
 
 
-def test_an_area_has_an_outline_where_shapes_make_it_up(release: PublicRelease) -> None:
+def test_an_area_has_an_outline_where_shapes_make_it_up(release: Release) -> None:
     for level in ("st", "cty", "trct"):
         subject = of_busiest(release, level)
         assert subject.outline is not None
@@ -82,7 +81,7 @@ def test_an_area_has_an_outline_where_shapes_make_it_up(release: PublicRelease) 
         assert subject.outline.area.sum() == pytest.approx(subject.shapes[own].area.sum(), rel=1e-4)
 
 
-def test_an_area_has_a_centre_where_no_shapes_make_it_up(release: PublicRelease, bare: PublicRelease) -> None:
+def test_an_area_has_a_centre_where_no_shapes_make_it_up(release: Release, bare: Release) -> None:
     for subject in (of_busiest(release, "tabblk2010"), of_busiest(bare)):
         assert subject.outline is None
         assert subject.centre is not None
@@ -92,7 +91,7 @@ def test_an_area_has_a_centre_where_no_shapes_make_it_up(release: PublicRelease,
         assert south < y < north
 
 
-def test_words(release: PublicRelease) -> None:
+def test_words(release: Release) -> None:
     subject = of_busiest(release, of="residents", count="SE03")
     assert subject.area is not None
     first, second = subject.title.splitlines()
@@ -107,7 +106,8 @@ def test_words(release: PublicRelease) -> None:
     )
 
 
-def test_what_is_not_for_release_says_so(release: PublicRelease) -> None:
+def test_what_is_not_for_release_says_so(release: Release) -> None:
     certificate = release.certificate.model_copy(update={"for_release": False})
-    other = PublicRelease(release.folder, certificate, release.plan_document, release.geography)
+    other = Release(release.public)
+    vars(other)["certificate"] = certificate
     assert FigureSubject(other, None, "workers", "S000").source.startswith("NOT FOR RELEASE.")

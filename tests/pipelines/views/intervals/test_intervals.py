@@ -32,17 +32,17 @@ held_by_lot = load("benchmarks/by_lot.py").held_by_lot
 def public(small_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A public folder that stands alone, with its intervals beside it."""
     folder = Path(shutil.copytree(small_release.public, tmp_path_factory.mktemp("alone") / "public"))
-    pipelines.write_intervals(folder, draws=DRAWS)
+    pipelines.open_release(folder).write_intervals(draws=DRAWS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def opened(public: Path) -> pipelines.PosteriorDraws:
-    return pipelines.intervals(public)
+    return pipelines.open_release(public).draws()
 
 
 def test_every_draw_has_the_public_totals(public: Path, opened: pipelines.PosteriorDraws) -> None:
-    rows = pipelines.read_public_release(public).unit_flows("st", "tabblk2010", ["S000", "SA01"])
+    rows = pipelines.open_release(public).unit_flows("st", "tabblk2010", ["S000", "SA01"])
     said = opened.release.geography.codes("tabblk2010")
     for attribute, count in ((None, "S000"), ("SA", "SA01")):
         drawn = opened.implicates("st", "tabblk2010", attribute or ())
@@ -55,8 +55,8 @@ def test_every_draw_has_the_public_totals(public: Path, opened: pipelines.Poster
 
 
 def test_a_plan_may_have_many_classes_of_pools(public: Path) -> None:
-    release = pipelines.read_public_release(public)
-    plan = release.load_plan()
+    release = pipelines.open_release(public)
+    plan = release.plan
     numeric = plan.numeric
     table = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
     classes = numeric.parameters.classes
@@ -108,8 +108,8 @@ def test_the_tables_of_the_workload_are_those_of_the_draws(
 def cut(cut_release: Release, tmp_path_factory: pytest.TempPathFactory) -> pipelines.PosteriorDraws:
     """Draws by home block, as the workload has tables of areas that cut tracts."""
     folder = Path(shutil.copytree(cut_release.public, tmp_path_factory.mktemp("cut") / "public"))
-    pipelines.write_intervals(folder, draws=DRAWS)
-    return pipelines.intervals(folder)
+    pipelines.open_release(folder).write_intervals(draws=DRAWS)
+    return pipelines.open_release(folder).draws()
 
 
 def test_areas_that_cut_units_have_the_intervals_of_their_blocks(cut: pipelines.PosteriorDraws) -> None:
@@ -144,8 +144,7 @@ def test_areas_that_cut_units_have_the_intervals_of_their_blocks(cut: pipelines.
 def test_everybody_gets_the_same_draws(public: Path, tmp_path: Path) -> None:
     steps: list[str] = []
     counted: list[tuple[int, int]] = []
-    again = pipelines.write_intervals(
-        public,
+    again = pipelines.open_release(public).write_intervals(
         tmp_path / "again",
         draws=DRAWS,
         report=steps.append,
@@ -172,8 +171,8 @@ def test_counts_without_noise_have_no_width(
     cells = {"plan.coarsening": "units", "plan.cell_level": "trct", "privacy.epsilon": "60"}
     for pools in ({"plan.pool_below": 10_000, "plan.pool_level": "trct"}, {"plan.pool_below": 1}):
         release = pipelines.run(small_config(GEOMETRIC, {"plan.split_threshold": None}, cells, pools))
-        pipelines.write_intervals(release.public, draws=19)
-        found = pipelines.intervals(release.public).flows("trct", "trct")
+        release.write_intervals(draws=19)
+        found = pipelines.release.draws().flows("trct", "trct")
         assert (found["low"] == found["high"]).all()
         unit = [geography.unit_number("trct", found[side]) for side in ("work", "home")]
         jobs = np.zeros(n * n, np.int64)
@@ -201,8 +200,8 @@ def test_intervals_of_a_release_hold_the_truth(mechanism: str, tmp_path: Path, c
     text = text.replace('retention_min = "0.5"', f'retention_min = "1"\n{plan}')
     config = pipelines.parse_config(text, path.parent, "demo.toml").with_out(tmp_path / "release")
     release = pipelines.run(config)
-    pipelines.write_intervals(release.public, draws=60)
-    opened = pipelines.intervals(release.public)
+    release.write_intervals(draws=60)
+    opened = pipelines.release.draws()
     geography = release.plan.geography
     source = geo_data.LodesJobs(config.jobs.file, geography, config.jobs.aux)
     truth, random = source.records(), np.random.default_rng(1)
@@ -229,7 +228,7 @@ def test_without_what_was_published_there_are_no_intervals(
 ) -> None:
     def refused(folder: Path, **more: int) -> str:
         with pytest.raises(PublicReleaseError) as caught:
-            pipelines.write_intervals(folder, tmp_path / "intervals", **more)
+            pipelines.open_release(folder).write_intervals(tmp_path / "intervals", **more)
         assert not (tmp_path / "intervals").exists()
         return str(caught.value)
 
@@ -259,9 +258,9 @@ def test_what_cannot_be_asked_is_refused(
         (lambda: opened.flows("stplc", "trct"), "no homes by 'stplc'"),
         (lambda: opened.flows("trct", "trct", "XX"), "not told apart by XX"),
         (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
-        (lambda: pipelines.write_intervals(public), "is there already"),
-        (lambda: pipelines.write_intervals(public, public / "intervals"), "fail `verify`"),
-        (lambda: pipelines.intervals(public, tmp_path / "none.parquet"), "odsynth intervals"),
+        (lambda: pipelines.open_release(public).write_intervals(), "is there already"),
+        (lambda: pipelines.open_release(public).write_intervals(public / "intervals"), "fail `verify`"),
+        (lambda: pipelines.open_release(public).draws(tmp_path / "none.parquet"), "odsynth intervals"),
     ):
         with pytest.raises(PublicReleaseError, match=said):
             ask()
@@ -272,21 +271,21 @@ def test_a_file_of_another_release_or_damaged_is_refused(public: Path, tmp_path:
     (other / "SHA256SUMS").write_bytes((other / "SHA256SUMS").read_bytes() + b"\n")
     draws = public.parent / "intervals" / "draws.parquet"
     with pytest.raises(PublicReleaseError, match="of another release"):
-        pipelines.intervals(other, draws)
+        pipelines.open_release(other).draws(draws)
     half = tmp_path / "half.parquet"
     half.write_bytes(draws.read_bytes()[:-100])
     with pytest.raises(PublicReleaseError, match="damaged"):
-        pipelines.intervals(public, half)
+        pipelines.open_release(public).draws(half)
     pd.DataFrame({"a": [1]}).to_parquet(half)
     with pytest.raises(PublicReleaseError, match="the format is not"):
-        pipelines.intervals(public, half)
+        pipelines.open_release(public).draws(half)
 
 
 def test_exports_have_the_intervals_of_their_flows(
     public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
 ) -> None:
     draws = public.parent / "intervals" / "draws.parquet"
-    pipelines.export(public, ["csv", "geoparquet"], tmp_path, home_level="trct", intervals=draws)
+    pipelines.open_release(public).export(["csv", "geoparquet"], tmp_path, home_level="trct", intervals=draws)
     codes = dict.fromkeys(("home", "work"), "str")
     flows = pd.read_csv(next(tmp_path.glob("csv/*flows*.csv")), dtype=codes)
     said = opened.flows("trct", "trct").set_index(["work", "home"])[["low", "high"]]
@@ -306,10 +305,12 @@ def test_exports_have_the_intervals_of_their_flows(
     with pytest.raises(
         pipelines.ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"
     ):
-        pipelines.export(public, ["csv", "omx"], tmp_path / "mixed", intervals=draws)
+        pipelines.open_release(public).export(["csv", "omx"], tmp_path / "mixed", intervals=draws)
     assert not (tmp_path / "mixed").exists()
     with pytest.raises(pipelines.ExportError, match="no intervals of homes by tabblk2010"):
-        pipelines.export(public, ["csv"], tmp_path / "fine", home_level="tabblk2010", intervals=draws)
+        pipelines.open_release(public).export(
+            ["csv"], tmp_path / "fine", home_level="tabblk2010", intervals=draws
+        )
 
 
 def test_the_command_says_what_intervals_cover(public_copy: Path) -> None:

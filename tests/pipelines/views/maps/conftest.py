@@ -12,43 +12,40 @@ import pandas as pd
 import pytest
 
 from helpers import edit_json
-from pipelines import PosteriorDraws, PublicRelease, Release, intervals, read_public_release, write_intervals
+from pipelines import PosteriorDraws, Release, open_release
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE
-from pipelines.views.maps import write_map
 
 from .layers import add_areas
 
 
 @pytest.fixture(scope="session")
-def mapped(zoned_release: Release, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
+def mapped(zoned_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The release with external zones, with shapes of its tracts and without a forecast of accuracy."""
     folder = Path(shutil.copytree(zoned_release.public, tmp_path_factory.mktemp("mapped") / "public"))
     write_tracts(folder)
     (folder / ACCURACY_FILE).unlink()
-    return read_public_release(folder)
+    return open_release(folder)
 
 
 @pytest.fixture(scope="session")
-def layered(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
+def layered(mapped: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The same release with areas that cut across its levels."""
-    folder = Path(shutil.copytree(mapped.folder, tmp_path_factory.mktemp("layered") / "public"))
+    folder = Path(shutil.copytree(mapped.public, tmp_path_factory.mktemp("layered") / "public"))
     write_areas(folder)
-    return read_public_release(folder)
+    return open_release(folder)
 
 
 @pytest.fixture(scope="session")
-def layered_file(layered: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def layered_file(layered: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its map."""
-    return write_map(layered.folder, tmp_path_factory.mktemp("layered-map") / "map.html")
+    return layered.map(tmp_path_factory.mktemp("layered-map") / "map.html")
 
 
 @pytest.fixture(scope="session")
-def noisy(
-    mapped: PublicRelease, zoned_release: Release, tmp_path_factory: pytest.TempPathFactory
-) -> PublicRelease:
+def noisy(mapped: Release, zoned_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The same release with a forecast: flows between block groups and between blocks are noise."""
-    folder = Path(shutil.copytree(mapped.folder, tmp_path_factory.mktemp("noisy") / "public"))
+    folder = Path(shutil.copytree(mapped.public, tmp_path_factory.mktemp("noisy") / "public"))
 
     def say(sheet: dict[str, Any]) -> None:
         for table in sheet["tables"]:
@@ -60,7 +57,7 @@ def noisy(
 
     shutil.copyfile(zoned_release.public / ACCURACY_FILE, folder / ACCURACY_FILE)
     edit_json(folder / ACCURACY_FILE, say)
-    return read_public_release(folder)
+    return open_release(folder)
 
 
 def write_areas(public: Path) -> None:
@@ -78,7 +75,7 @@ def write_areas(public: Path) -> None:
 
 def write_tracts(public: Path) -> None:
     """Give a release boxes around the centroids of each tract's blocks as shapes."""
-    release = read_public_release(public)
+    release = open_release(public)
     geography = release.geography
     points = geography.points().geometry
     unit = geography.unit_of("trct", np.arange(geography.n_blocks))
@@ -91,38 +88,38 @@ def write_tracts(public: Path) -> None:
 
 
 @pytest.fixture
-def shapeless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
+def shapeless(mapped: Release, tmp_path: Path) -> Release:
     """The same release without shapes."""
-    folder = shutil.copytree(mapped.folder, tmp_path / "shapeless" / "public")
+    folder = shutil.copytree(mapped.public, tmp_path / "shapeless" / "public")
     shutil.rmtree(folder / "geo")
-    return read_public_release(folder)
+    return open_release(folder)
 
 
 @pytest.fixture
-def nameless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
+def nameless(mapped: Release, tmp_path: Path) -> Release:
     """The same release without names."""
-    folder = shutil.copytree(mapped.folder, tmp_path / "nameless" / "public")
+    folder = shutil.copytree(mapped.public, tmp_path / "nameless" / "public")
     (folder / NAME_FILE).unlink()
-    return read_public_release(folder)
+    return open_release(folder)
 
 
 @pytest.fixture(scope="session")
-def noisy_file(noisy: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def noisy_file(noisy: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its map."""
-    return write_map(noisy.folder, tmp_path_factory.mktemp("noisy-map") / "map.html")
+    return noisy.map(tmp_path_factory.mktemp("noisy-map") / "map.html")
 
 
 @pytest.fixture(scope="session")
 def bounded(
-    mapped: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory
+    mapped: Release, library: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[PosteriorDraws, Path]:
     """Posterior draws of the small release, and its map with them."""
     folder = tmp_path_factory.mktemp("bounded")
-    file = write_intervals(mapped.folder, folder / "intervals", draws=39)["draws"]
-    return intervals(mapped.folder, file), write_map(mapped.folder, folder / "map.html", intervals=file)
+    file = mapped.write_intervals(folder / "intervals", draws=39)["draws"]
+    return mapped.draws(file), mapped.map(folder / "map.html", intervals=file)
 
 
 @pytest.fixture(scope="session")
-def map_file(mapped: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def map_file(mapped: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The map of the small release."""
-    return write_map(mapped.folder, tmp_path_factory.mktemp("map") / "map.html")
+    return mapped.map(tmp_path_factory.mktemp("map") / "map.html")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from geo_data.distance import distance_km
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 LAPTOP, PHONE = (1366, 768), (390, 844)
 
@@ -159,13 +159,13 @@ class Reader:
 
 
 @lru_cache(maxsize=2)
-def _flows(release: PublicRelease, count: str) -> pd.DataFrame:
+def _flows(release: Release, count: str) -> pd.DataFrame:
     block = release.levels[-1]
     return release.unit_flows(block, block, [count]).rename(columns={count: "jobs"})
 
 
 def expected(
-    release: PublicRelease,
+    release: Release,
     *,
     work: tuple[str, str] | None = None,
     home: tuple[str, str] | None = None,
@@ -190,7 +190,7 @@ def expected(
     return rows.assign(km=km)[rows["jobs"] > 0]
 
 
-def by_code(release: PublicRelease, rows: pd.DataFrame, side: str, level: str) -> pd.Series:
+def by_code(release: Release, rows: pd.DataFrame, side: str, level: str) -> pd.Series:
     """Jobs by the code of a level's units on one side, external zones left out."""
     geography = release.geography
     inside = rows[~geography.is_external(rows[side].to_numpy())]

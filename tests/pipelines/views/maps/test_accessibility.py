@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.views.maps import write_map
-
 from .map_reader import PHONE, Reader
 
 pytestmark = pytest.mark.slow
@@ -56,7 +54,7 @@ def check(reader: Reader, axe: str) -> None:
 def test_no_barrier_in_any_state(
     browser: Any, axe: str, layered: Any, noisy_file: Path, map_file: Path, tmp_path: Path
 ) -> None:
-    file = write_map(layered.folder, tmp_path / "map.html")
+    file = layered.map(tmp_path / "map.html")
     for scheme in ("light", "dark"):
         with Reader(browser, file, color_scheme=scheme) as reader:
             page = reader.page

@@ -11,8 +11,7 @@ import geopandas as gpd
 import pytest
 import shapely
 
-from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import write_map
+from pipelines.views.release import Release, open_release
 
 from .map_reader import Reader, expected
 
@@ -33,9 +32,7 @@ def seen(reader: Reader) -> list[str]:
     return [*words, *(reader.page.input_value(f"#{choice}") for choice in ("level", "count", "unit"))]
 
 
-def test_a_link_shows_the_same(
-    reader: Reader, browser: Any, layered_file: Path, layered: PublicRelease
-) -> None:
+def test_a_link_shows_the_same(reader: Reader, browser: Any, layered_file: Path, layered: Release) -> None:
     """Level, side, filter, unit, areas of all kinds, the part of the map: after a reload, elsewhere."""
     page = reader.page
     code = layered.geography.codes("trct")[0]
@@ -74,7 +71,7 @@ def test_a_link_shows_the_same(
         assert other.complaints == []
 
 
-def test_back_and_undo(reader: Reader, layered: PublicRelease) -> None:
+def test_back_and_undo(reader: Reader, layered: Release) -> None:
     """Each choice is a step; the part of the map that is seen is none."""
     page = reader.page
     assert page.is_disabled("#undo")
@@ -155,19 +152,19 @@ def test_the_link_is_copied(browser: Any, layered_file: Path) -> None:
 
 
 def test_densities_are_shown_at_first_where_sizes_differ(
-    browser: Any, layered: PublicRelease, library: Path, tmp_path: Path
+    browser: Any, layered: Release, library: Path, tmp_path: Path
 ) -> None:
     """Not by the largest and the smallest tenth; what the reader ticks stays."""
     for factor, dense in ((4, True), (2, False)):
         public = tmp_path / f"x{factor}" / "public"
-        shutil.copytree(layered.folder, public)
+        shutil.copytree(layered.public, public)
         path = public / "geo" / "trct.parquet"
         shapes = gpd.read_parquet(path)
         middle = shapes.to_crs("EPSG:6933").centroid.to_crs("EPSG:4326")
         sizes = [0.002 * (factor if i % 2 else 1) for i in range(len(shapes))]
         shapes.geometry = [point.buffer(size, cap_style=3) for point, size in zip(middle, sizes, strict=True)]
         shapes.to_parquet(path)
-        with Reader(browser, write_map(public)) as reader:
+        with Reader(browser, open_release(public).map()) as reader:
             reader.page.goto("about:blank")
             reader.page.goto(reader.file.as_uri())
             reader.page.wait_for_selector("html[data-ready]", state="attached")

@@ -15,9 +15,9 @@ from PIL import Image
 
 import geo_data
 from pipelines.cli.main import main
-from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import Backdrop, write_map
+from pipelines.views.maps import Backdrop
 from pipelines.views.maps.backdrop import backdrop_shapes
+from pipelines.views.release import Release
 
 from .map_reader import Reader
 
@@ -25,7 +25,7 @@ BY = "Roads & <b>Waters</b> Office, 2019"
 
 
 @pytest.fixture(scope="module")
-def bounds(mapped: PublicRelease) -> tuple[float, float, float, float]:
+def bounds(mapped: Release) -> tuple[float, float, float, float]:
     places = mapped.places(mapped.levels[-1]).dropna()
     (west, south), (east, north) = places[["longitude", "latitude"]].agg(["min", "max"]).to_numpy()
     return west, south, east, north
@@ -52,7 +52,7 @@ def files(
 
 
 def test_shapes_near_the_region_simplified(
-    mapped: PublicRelease, bounds: tuple[float, float, float, float], files: dict[str, Path]
+    mapped: Release, bounds: tuple[float, float, float, float], files: dict[str, Path]
 ) -> None:
     west, south, east, north = bounds
     found = backdrop_shapes(mapped, Backdrop(BY, **files), bounds)
@@ -70,7 +70,7 @@ def test_shapes_near_the_region_simplified(
 
 
 def test_bad_files(
-    mapped: PublicRelease, bounds: tuple[float, float, float, float], files: dict[str, Path], tmp_path: Path
+    mapped: Release, bounds: tuple[float, float, float, float], files: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "text.gpkg").write_text("no shapes")
     west, south, east, north = bounds
@@ -95,8 +95,8 @@ def test_bad_files(
         assert path.name in str(caught.value)
 
 
-def test_the_command(mapped: PublicRelease, library: Path, files: dict[str, Path], tmp_path: Path) -> None:
-    target = ["map", str(mapped.folder), "--to", str(tmp_path / "map.html")]
+def test_the_command(mapped: Release, library: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    target = ["map", str(mapped.public), "--to", str(tmp_path / "map.html")]
     for some in (
         ["--water", str(files["water"])],
         ["--attribution", BY],
@@ -108,14 +108,14 @@ def test_the_command(mapped: PublicRelease, library: Path, files: dict[str, Path
     options = [f"--{kind}={path}" for kind, path in files.items()]
     result = CliRunner().invoke(main, [*target, *options, "--attribution", BY])
     assert result.exit_code == 0, result.output
-    made = write_map(mapped.folder, tmp_path / "same.html", backdrop=Backdrop(BY, **files))
+    made = mapped.map(tmp_path / "same.html", backdrop=Backdrop(BY, **files))
     assert made.read_bytes() == (tmp_path / "map.html").read_bytes()
 
 
 @pytest.mark.slow
 def test_it_is_drawn(
     browser: Any,
-    mapped: PublicRelease,
+    mapped: Release,
     map_file: Path,
     bounds: tuple[float, float, float, float],
     files: dict[str, Path],
@@ -123,9 +123,7 @@ def test_it_is_drawn(
 ) -> None:
     """A lake in the colour of water over the areas; it lets clicks through; its box puts it away."""
     west, south, east, north = bounds
-    with Reader(
-        browser, write_map(mapped.folder, tmp_path / "map.html", backdrop=Backdrop(BY, **files))
-    ) as reader:
+    with Reader(browser, mapped.map(tmp_path / "map.html", backdrop=Backdrop(BY, **files))) as reader:
         page = reader.page
         assert BY in page.inner_text("#map")
         assert page.locator("#map b").count() == 0

@@ -14,9 +14,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pipelines.release.reader import PublicRelease
-from pipelines.views.commutes import add_travel
-from pipelines.views.maps import write_map
+from pipelines.views.release import Release
+from pipelines.views.travel import add_travel
 
 from .map_reader import LAPTOP, PHONE, Reader, by_code, expected, mean_km, median_km
 
@@ -52,13 +51,13 @@ PAPER_COLOURS = """() => {
 }"""
 
 
-def busiest(release: PublicRelease, side: str, level: str = "trct") -> str:
+def busiest(release: Release, side: str, level: str = "trct") -> str:
     return str(by_code(release, expected(release), side, level).index[0])
 
 
-def tract_shapes(release: PublicRelease) -> gpd.GeoSeries:
+def tract_shapes(release: Release) -> gpd.GeoSeries:
     """By code; plane, as they are drawn."""
-    shapes = gpd.read_parquet(release.folder / "geo" / "trct.parquet").set_index("trct").geometry
+    shapes = gpd.read_parquet(release.public / "geo" / "trct.parquet").set_index("trct").geometry
     return shapes.set_crs(None, allow_override=True)
 
 
@@ -126,14 +125,14 @@ def test_the_browser_refuses_requests(reader: Reader, tmp_path: Path) -> None:
     reader.complaints.clear()  # the refusals
 
 
-def test_the_whole_region(reader: Reader, mapped: PublicRelease) -> None:
+def test_the_whole_region(reader: Reader, mapped: Release) -> None:
     rows = expected(mapped)
     check_summary(reader, rows)
     check_top(reader, by_code(mapped, rows, "work", reader.page.input_value("#level")))
     assert "not real people" in reader.text("panel")
 
 
-def test_a_workplace_that_is_searched(reader: Reader, mapped: PublicRelease) -> None:
+def test_a_workplace_that_is_searched(reader: Reader, mapped: Release) -> None:
     reader.page.select_option("#level", "trct")
     for level in ("cty", "trct", "bgrp", "tabblk2010"):
         code = busiest(mapped, "work", level)
@@ -144,7 +143,7 @@ def test_a_workplace_that_is_searched(reader: Reader, mapped: PublicRelease) -> 
         check_top(reader, by_code(mapped, rows, "home", "trct"))
 
 
-def test_a_residence_that_is_searched(reader: Reader, mapped: PublicRelease) -> None:
+def test_a_residence_that_is_searched(reader: Reader, mapped: Release) -> None:
     code = busiest(mapped, "home")
     reader.pick_side("home")
     reader.page.select_option("#level", "trct")
@@ -155,7 +154,7 @@ def test_a_residence_that_is_searched(reader: Reader, mapped: PublicRelease) -> 
     check_top(reader, by_code(mapped, rows, "work", "trct"))
 
 
-def test_a_workplace_that_is_clicked(reader: Reader, mapped: PublicRelease) -> None:
+def test_a_workplace_that_is_clicked(reader: Reader, mapped: Release) -> None:
     reader.page.select_option("#level", "trct")
     reader.still()
     code = busiest(mapped, "work")
@@ -167,7 +166,7 @@ def test_a_workplace_that_is_clicked(reader: Reader, mapped: PublicRelease) -> N
     check_summary(reader, expected(mapped, work=("trct", code)))
 
 
-def test_the_pointer_is_told_what_is_under_it(reader: Reader, mapped: PublicRelease) -> None:
+def test_the_pointer_is_told_what_is_under_it(reader: Reader, mapped: Release) -> None:
     reader.page.select_option("#level", "trct")
     reader.slide(100)
     reader.still()
@@ -190,7 +189,7 @@ def test_the_pointer_is_told_what_is_under_it(reader: Reader, mapped: PublicRele
     assert told >= 3
 
 
-def test_a_filter_is_named_beside_every_number(reader: Reader, mapped: PublicRelease) -> None:
+def test_a_filter_is_named_beside_every_number(reader: Reader, mapped: Release) -> None:
     words = "only: earnings of more than 3,333 dollars a month"
     places = ["summary", "legend", "top-title", "rose", "external-zones"]
     beside = "(id) => document.getElementById(id).closest('section, details').innerText.toLowerCase()"
@@ -210,7 +209,7 @@ def test_a_filter_is_named_beside_every_number(reader: Reader, mapped: PublicRel
     reader.still()
 
 
-def test_another_level_keeps_the_choice(reader: Reader, mapped: PublicRelease) -> None:
+def test_another_level_keeps_the_choice(reader: Reader, mapped: Release) -> None:
     code = busiest(mapped, "work")
     rows = expected(mapped, work=("trct", code))
     reader.search(code)
@@ -224,7 +223,7 @@ def test_another_level_keeps_the_choice(reader: Reader, mapped: PublicRelease) -
 @pytest.mark.parametrize(
     "count", ["SE03", *(pytest.param(c, marks=pytest.mark.deep) for c in ("SA01", "SI02"))]
 )
-def test_the_attributes(reader: Reader, mapped: PublicRelease, count: str) -> None:
+def test_the_attributes(reader: Reader, mapped: Release, count: str) -> None:
     reader.page.select_option("#count", count)
     check_summary(reader, expected(mapped, count=count))
     code = busiest(mapped, "work")
@@ -235,14 +234,14 @@ def test_the_attributes(reader: Reader, mapped: PublicRelease, count: str) -> No
     check_top(reader, by_code(mapped, rows, "home", "trct"))
 
 
-def test_miles(reader: Reader, mapped: PublicRelease) -> None:
+def test_miles(reader: Reader, mapped: Release) -> None:
     reader.page.select_option("#unit", "mi")
     assert reader.text("mean").endswith(" mi")
     assert reader.number("mean") == pytest.approx(mean_km(expected(mapped)) / 1.609344, abs=0.051)
     assert "under 5 mi" in reader.text("distances")
 
 
-def test_the_rose_diagram(reader: Reader, mapped: PublicRelease) -> None:
+def test_the_rose_diagram(reader: Reader, mapped: Release) -> None:
     code = busiest(mapped, "work")
     reader.search(code)
     rows = expected(mapped, work=("trct", code)).dropna()
@@ -264,7 +263,7 @@ def test_the_rose_diagram(reader: Reader, mapped: PublicRelease) -> None:
     assert table.to_numpy().sum() == away["jobs"].sum()
 
 
-def test_the_slider(reader: Reader, mapped: PublicRelease) -> None:
+def test_the_slider(reader: Reader, mapped: Release) -> None:
     reader.page.select_option("#level", "trct")
     rows = mapped.unit_flows("trct", "trct").rename(columns={"S000": "jobs"})
     flows = rows[rows["home"] != rows["work"]]["jobs"]
@@ -291,7 +290,7 @@ def test_the_slider_stays_where_the_reader_put_it(reader: Reader) -> None:
     assert reader.flow_words() == moved
 
 
-def test_lines_go_from_home_to_work(reader: Reader, mapped: PublicRelease) -> None:
+def test_lines_go_from_home_to_work(reader: Reader, mapped: Release) -> None:
     """They bend to the right, with arrows; the legend says how wide they are."""
     reader.page.select_option("#level", "trct")
     places = mapped.places("trct")[["longitude", "latitude"]].to_numpy(copy=True)
@@ -323,7 +322,7 @@ def test_lines_go_from_home_to_work(reader: Reader, mapped: PublicRelease) -> No
 @pytest.mark.parametrize(
     "dense", [pytest.param(False, id="number"), pytest.param(True, id="density", marks=pytest.mark.deep)]
 )
-def test_colours_mean_what_the_legend_says(reader: Reader, mapped: PublicRelease, dense: bool) -> None:
+def test_colours_mean_what_the_legend_says(reader: Reader, mapped: Release, dense: bool) -> None:
     """The pixels of every tract, with the flows taken away."""
     reader.page.select_option("#level", "trct")
     reader.page.set_checked("#density", dense)
@@ -384,7 +383,7 @@ ALONE = """() => {
 }"""
 
 
-def test_circles_have_the_colours_of_the_legend(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
+def test_circles_have_the_colours_of_the_legend(browser: Any, map_file: Path, mapped: Release) -> None:
     """At their middle nine tenths of it; also after the graphics card was away for a while."""
     places = mapped.places("tabblk2010").dropna().set_index("code")
     xy = places[["longitude", "latitude"]].to_numpy() * [np.cos(np.radians(places["latitude"].mean())), 1]
@@ -421,7 +420,7 @@ def test_circles_have_the_colours_of_the_legend(browser: Any, map_file: Path, ma
                 )
 
 
-def test_every_class_has_an_area(reader: Reader, mapped: PublicRelease) -> None:
+def test_every_class_has_an_area(reader: Reader, mapped: Release) -> None:
     rows = expected(mapped)
     for level in mapped.levels:
         reader.page.select_option("#level", level)
@@ -435,7 +434,7 @@ def test_every_class_has_an_area(reader: Reader, mapped: PublicRelease) -> None:
             assert classes[0][1] == values.max()
 
 
-def test_keys(reader: Reader, mapped: PublicRelease) -> None:
+def test_keys(reader: Reader, mapped: Release) -> None:
     page = reader.page
     page.evaluate(
         "document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex')"
@@ -484,7 +483,7 @@ def test_a_code_that_is_not_there(reader: Reader) -> None:
         assert reader.text("chosen") == "The whole region"
 
 
-def test_a_code_with_the_word_for_its_level(reader: Reader, mapped: PublicRelease) -> None:
+def test_a_code_with_the_word_for_its_level(reader: Reader, mapped: Release) -> None:
     code = busiest(mapped, "work")
     reader.search(f"Tract {code[:2]} {code[2:5]} {code[5:]}")
     assert reader.chosen().endswith(f"Tract{code}")
@@ -561,7 +560,7 @@ def test_it_fits_a_phone(browser: Any, map_file: Path) -> None:
         assert reader.page.evaluate("document.documentElement.scrollWidth") == 320
 
 
-def test_the_certificate(reader: Reader, mapped: PublicRelease) -> None:
+def test_the_certificate(reader: Reader, mapped: Release) -> None:
     words = reader.text("certificate")
     certificate = mapped.certificate
     assert certificate.plan_sha256 in words
@@ -569,7 +568,7 @@ def test_the_certificate(reader: Reader, mapped: PublicRelease) -> None:
     assert "for publication" in words
 
 
-def test_paper(reader: Reader, mapped: PublicRelease, tmp_path: Path) -> None:
+def test_paper(reader: Reader, mapped: Release, tmp_path: Path) -> None:
     reader.search(busiest(mapped, "work"))
     reader.still()
     where = "(({ map }) => [map.getZoom(), map.getCanvas().width])(document.getElementById('map'))"
@@ -585,7 +584,7 @@ def test_paper(reader: Reader, mapped: PublicRelease, tmp_path: Path) -> None:
     assert reader.page.evaluate(where) == before
 
 
-def test_without_graphics(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
+def test_without_graphics(browser: Any, map_file: Path, mapped: Release) -> None:
     """Where the map cannot be drawn, the panel still answers."""
     reader = Reader(browser, map_file)
     reader.page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
@@ -596,8 +595,8 @@ def test_without_graphics(browser: Any, map_file: Path, mapped: PublicRelease) -
         check_summary(reader, expected(mapped, work=("trct", code)))
 
 
-def test_without_shapes(browser: Any, shapeless: PublicRelease, library: Path) -> None:
-    with Reader(browser, write_map(shapeless.folder)) as reader:
+def test_without_shapes(browser: Any, shapeless: Release, library: Path) -> None:
+    with Reader(browser, shapeless.map()) as reader:
         reader.page.select_option("#level", "trct")
         assert reader.page.locator("#legend-cells").is_visible()
         reader.still()

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines import PosteriorDraws, intervals, write_intervals
-from pipelines.release.reader import PublicRelease, read_public_release
-from pipelines.views.maps import payload, write_map
+from pipelines import PosteriorDraws
+from pipelines.views.maps import payload
+from pipelines.views.release import Release, open_release
 
 from .map_reader import Reader, expected, mean_km, median_km
 from .truth import Truth, ends, numbers
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 @lru_cache(maxsize=16)
-def facts(release: PublicRelease, code: str, count: str, side: str) -> list[float]:
+def facts(release: Release, code: str, count: str, side: str) -> list[float]:
     """What stands beside a tract: sums and lengths, and the shares of those of a side."""
     works = expected(release, work=("trct", code), count=count)
     lives = expected(release, home=("trct", code), count=count)
@@ -40,7 +40,7 @@ def facts(release: PublicRelease, code: str, count: str, side: str) -> list[floa
 
 
 def check_columns(
-    reader: Reader, release: PublicRelease, a: str, b: str, count: str = "S000", side: str = "work"
+    reader: Reader, release: Release, a: str, b: str, count: str = "S000", side: str = "work"
 ) -> None:
     """Numbers of two tracts, and of the first less the second."""
     one, other = (np.array(facts(release, code, count, side)) for code in (a, b))
@@ -50,7 +50,7 @@ def check_columns(
         assert shown == [[] if np.isnan(n) else [pytest.approx(n, abs=0.061)] for n in true]
 
 
-def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
+def test_two_choices(browser: Any, map_file: Path, mapped: Release) -> None:
     flows = mapped.unit_flows("trct", "trct")
     jobs = flows[flows["home"] == flows["work"]].groupby("work")["S000"].sum().nlargest(2)
     a, b = mapped.geography.codes("trct")[jobs.index]
@@ -86,7 +86,7 @@ def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> Non
         assert reader.complaints == []
 
 
-def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: PublicRelease) -> None:
+def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: Release) -> None:
     """Flows of units of such a level; not their totals, nor flows of a level that is none."""
     with Reader(browser, noisy_file) as reader:
         page = reader.page
@@ -114,29 +114,29 @@ def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: 
 
 
 @pytest.fixture(scope="module")
-def later(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
+def later(mapped: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """Another release of the region: some flows twice as large, a third of them gone."""
-    folder = Path(shutil.copytree(mapped.folder, tmp_path_factory.mktemp("later") / "public"))
+    folder = Path(shutil.copytree(mapped.public, tmp_path_factory.mktemp("later") / "public"))
     for path in folder.glob("*_od_*.parquet"):
         rows = pd.read_parquet(path)
         counts = [name for name in rows if name[0] == "S"]
         rows.loc[rows.index % 5 == 0, counts] *= 2
         rows[rows.index % 3 != 1].to_parquet(path, index=False)
-    return read_public_release(folder)
+    return open_release(folder)
 
 
 def test_two_releases(
     browser: Any,
     map_file: Path,
-    mapped: PublicRelease,
-    later: PublicRelease,
+    mapped: Release,
+    later: Release,
     library: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     codes = mapped.geography.codes("trct")
     code = str(codes[0])
-    file = write_map(later.folder, tmp_path / "later.html")
+    file = later.map(tmp_path / "later.html")
     with Reader(browser, map_file) as reader:
         page = reader.page
         page.click("#several summary")
@@ -210,7 +210,7 @@ def test_two_releases(
             return packed(texts)
 
         monkeypatch.setattr(payload, "_json", renamed)
-        page.set_input_files("#other-file", write_map(later.folder, tmp_path / "renamed.html"))
+        page.set_input_files("#other-file", later.map(tmp_path / "renamed.html"))
         page.wait_for_function("() => document.getElementById('other-words').innerText.includes('not in')")
         said = [here.sum(), there.sum(), abs(total), there[gone]]
         assert numbers(reader.text("other-words"))[:4] == said
@@ -238,14 +238,14 @@ def three(here: Truth, there: Truth, side: str, chosen: str | None, area: str) -
 
 
 def test_intervals_of_two_releases(
-    browser: Any, bounded: tuple[PosteriorDraws, Path], map_file: Path, later: PublicRelease, tmp_path: Path
+    browser: Any, bounded: tuple[PosteriorDraws, Path], map_file: Path, later: Release, tmp_path: Path
 ) -> None:
     """Draws of one release less draws of the other, as many as both have; why there are none."""
     draws, file = bounded
     # Its data are made up, so its draws are other ones of the first release.
-    written = write_intervals(draws.release.folder, tmp_path / "intervals", draws=29)["draws"]
-    other = write_map(later.folder, tmp_path / "later.html", intervals=written)
-    here, there = Truth(draws), Truth(intervals(draws.release.folder, written))
+    written = draws.release.write_intervals(tmp_path / "intervals", draws=29)["draws"]
+    other = later.map(tmp_path / "later.html", intervals=written)
+    here, there = Truth(draws), Truth(open_release(draws.release.public).draws(written))
     code = str(draws.release.geography.codes("trct")[0])
     with Reader(browser, file) as reader:
         page = reader.page

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from pipelines import PosteriorDraws
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 from .map_reader import Reader, expected
 
@@ -51,8 +51,8 @@ def table(content: bytes) -> pd.DataFrame:
     return pd.read_csv(io.BytesIO(content), dtype=codes, keep_default_na=False)
 
 
-def check_source(source: Any, release: PublicRelease, chosen: str, counted: str) -> None:
-    certificate = hashlib.sha256((release.folder / "certificate.json").read_bytes()).hexdigest()
+def check_source(source: Any, release: Release, chosen: str, counted: str) -> None:
+    certificate = hashlib.sha256((release.public / "certificate.json").read_bytes()).hexdigest()
     assert source["synthetic"] == "Synthetic workers, not real people"
     assert source["release"] == release.certificate.release.name
     assert f"odsynth {release.certificate.software.version}" in source["version"]
@@ -60,13 +60,13 @@ def check_source(source: Any, release: PublicRelease, chosen: str, counted: str)
     assert source["counted"] == counted
 
 
-def totals(release: PublicRelease, rows: pd.DataFrame, side: str) -> pd.Series:
+def totals(release: Release, rows: pd.DataFrame, side: str) -> pd.Series:
     units = release.geography.unit_of("trct", rows[side].to_numpy())
     jobs = rows["jobs"].groupby(units).sum()
     return jobs.reindex(range(release.geography.n_units("trct")), fill_value=0)
 
 
-def test_the_table_of_areas(reader: Reader, layered: PublicRelease) -> None:
+def test_the_table_of_areas(reader: Reader, layered: Release) -> None:
     geography = layered.geography
     real = ~geography.is_external(geography.starts("trct"))
     code = str(geography.codes("trct")[real][0])
@@ -105,7 +105,7 @@ def test_the_table_of_areas(reader: Reader, layered: PublicRelease) -> None:
     assert (found["come_from_here"].tolist(), found["go_to_here"].tolist()) == (to.tolist(), off.tolist())
 
 
-def test_the_drawn_lines(reader: Reader, layered: PublicRelease) -> None:
+def test_the_drawn_lines(reader: Reader, layered: Release) -> None:
     rows = layered.unit_flows("trct", "trct").rename(columns={"S000": "jobs"})
     rows = rows[rows["home"] != rows["work"]]
     reader.slide(30)
@@ -125,12 +125,12 @@ def test_the_drawn_lines(reader: Reader, layered: PublicRelease) -> None:
     assert nothing.empty
 
 
-def test_the_shapes(reader: Reader, layered: PublicRelease) -> None:
+def test_the_shapes(reader: Reader, layered: Release) -> None:
     name, content = saved(reader, "save-geojson")
     assert name == "map-work-trct.geojson"
     check_source(json.loads(content)["odsynth"], layered, "", layered.counts["S000"])
     found = gpd.read_file(io.BytesIO(content)).set_index("code")
-    shapes = gpd.read_parquet(layered.folder / "geo" / "trct.parquet").set_index("trct")
+    shapes = gpd.read_parquet(layered.public / "geo" / "trct.parquet").set_index("trct")
     jobs = dict(zip(layered.geography.codes("trct"), totals(layered, expected(layered), "work"), strict=True))
     assert found["jobs"].to_dict() == {code: jobs[code] for code in shapes.index}
     true = shapes.geometry.reindex(found.index)
@@ -155,7 +155,7 @@ def test_the_picture(reader: Reader) -> None:
     assert counts[colour] > 150  # areas of the class, and its swatch
 
 
-def test_the_report(reader: Reader, layered: PublicRelease, tmp_path: Path) -> None:
+def test_the_report(reader: Reader, layered: Release, tmp_path: Path) -> None:
     """One page of A4, of several areas too; the panel is as before."""
     page = reader.page
     codes = layered.geography.codes("trct")[:3]
@@ -176,7 +176,7 @@ def test_the_report(reader: Reader, layered: PublicRelease, tmp_path: Path) -> N
     for hidden in ("certificate", "accuracy", "downloads", "search-form", "several"):
         assert not page.is_visible(f"#{hidden}"), hidden
     source = reader.text("source")
-    assert hashlib.sha256((layered.folder / "certificate.json").read_bytes()).hexdigest() in source
+    assert hashlib.sha256((layered.public / "certificate.json").read_bytes()).hexdigest() in source
     assert layered.certificate.release.name in source
     page.emulate_media(media="screen")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from pipelines import PosteriorDraws
-from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import PARTS, payload, write_map
+from pipelines.views.maps import PARTS, payload
+from pipelines.views.release import Release
 
 from .map_reader import Reader
 
@@ -43,7 +43,7 @@ HASH = "(hash) => { location.hash = hash; }"
 READ = "() => !document.getElementById('commute-of').innerText.includes('until')"
 
 
-def tracts_only(release: PublicRelease) -> int:
+def tracts_only(release: Release) -> int:
     """So many bytes that tracts are read at once, and finer levels are not."""
     sizes = [
         len(made.arrays) + len(made.texts)
@@ -55,10 +55,10 @@ def tracts_only(release: PublicRelease) -> int:
 
 
 @pytest.fixture
-def parted(layered: PublicRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Path) -> Path:
+def parted(layered: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Path) -> Path:
     """The map of the layered release, as if little were read at once."""
     monkeypatch.setattr(payload, "_AT_ONCE", tracts_only(layered))
-    return write_map(layered.folder, tmp_path / "map.html")
+    return layered.map(tmp_path / "map.html")
 
 
 class Site(SimpleHTTPRequestHandler):
@@ -94,10 +94,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path
 
 
 def test_what_is_large_lies_beside_the_page_of_a_site(
-    parted: Path, layered: PublicRelease, layered_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parted: Path, layered: Release, layered_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compressed, under the names of its content; what is small stays inside, and one file has it all."""
-    page = write_map(layered.folder, tmp_path / "at" / "index.html", site=True)
+    page = layered.map(tmp_path / "at" / "index.html", site=True)
     text, whole = page.read_text(), parted.read_text()
     named = dict(re.findall(rf'data-address="{PARTS}/([^"]+)" data-bytes="(\d+)"></script>', text))
     assert {name.rpartition("-")[0] for name in named} == {"whole-arrays", "whole-texts"}
@@ -111,7 +111,7 @@ def test_what_is_large_lies_beside_the_page_of_a_site(
     policies = [re.findall(r'Policy" content="([^"]+)"', each)[0] for each in (whole, text)]
     assert policies[1] == f"{policies[0]}; connect-src 'self'"
     monkeypatch.undo()  # as it is, all of this is small
-    small = write_map(layered.folder, tmp_path / "small" / "map.html", site=True)
+    small = layered.map(tmp_path / "small" / "map.html", site=True)
     assert small.read_bytes() == layered_file.read_bytes()
     assert [path.name for path in small.parent.iterdir()] == [small.name]
 
@@ -126,7 +126,7 @@ def failed(reader: Reader, way: str) -> None:
 
 
 def test_finer_levels_are_read_when_they_are_wanted(
-    browser: Any, parted: Path, layered_file: Path, layered: PublicRelease, site: tuple[Path, str]
+    browser: Any, parted: Path, layered_file: Path, layered: Release, site: tuple[Path, str]
 ) -> None:
     """By the list, a search, an outline, a link; then all is as in a map that has them at once.
 
@@ -151,7 +151,7 @@ def test_finer_levels_are_read_when_they_are_wanted(
         "radius": around,
         "link": lambda page: page.evaluate(HASH, link),
     }
-    on_site = write_map(layered.folder, site[0] / "map.html", site=True)
+    on_site = layered.map(site[0] / "map.html", site=True)
     address = f"{site[1]}/map.html"
     with Reader(browser, layered_file) as at_once:
         for way, go in ways.items():
@@ -187,7 +187,7 @@ def test_finer_levels_are_read_when_they_are_wanted(
 def test_large_draws_are_fetched_when_intervals_are_wanted(
     browser: Any,
     bounded: tuple[PosteriorDraws, Path],
-    mapped: PublicRelease,
+    mapped: Release,
     site: tuple[Path, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -204,7 +204,7 @@ def test_large_draws_are_fetched_when_intervals_are_wanted(
     with Reader(browser, at_once) as reader:
         wanted = seen(reader)
     assert "True number" in wanted[0]
-    page = write_map(mapped.folder, site[0] / "map.html", intervals=draws.path, site=True)
+    page = mapped.map(site[0] / "map.html", intervals=draws.path, site=True)
     with Reader(browser, page, site=f"{site[1]}/map.html") as reader:
         assert seen(reader)[0] == ""
         Site.does = "cut"
@@ -213,6 +213,6 @@ def test_large_draws_are_fetched_when_intervals_are_wanted(
         reader.page.wait_for_selector("#open-intervals", state="hidden")
         assert seen(reader) == wanted
         assert [url for url in reader.requests if not url.startswith((site[1], "blob:", "data:"))] == []
-    with Reader(browser, write_map(mapped.folder, site[0] / "one.html", intervals=draws.path)) as reader:
+    with Reader(browser, mapped.map(site[0] / "one.html", intervals=draws.path)) as reader:
         reader.page.wait_for_function("document.getElementById('loading').innerText === ''")
         assert seen(reader) == wanted

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines.release.reader import PublicRelease
 from pipelines.views.maps import page as page_module
-from pipelines.views.maps import write_map
+from pipelines.views.release import Release
 
 from .map_reader import Reader
 
@@ -39,7 +38,7 @@ def cells_of(places: np.ndarray, zoom: float) -> pd.Series:
 
 
 def test_ends_near_each_other_are_one(
-    browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Any, library: Path, mapped: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each zoom; the jobs of all lines, and of those that have none, are those of all flows."""
     read = page_module._text
@@ -50,7 +49,7 @@ def test_ends_near_each_other_are_one(
     monkeypatch.setattr(page_module, "_text", fewer)
     flows = mapped.unit_flows("tabblk2010", "tabblk2010")
     flows = flows[flows["home"] != flows["work"]]
-    with Reader(browser, write_map(mapped.folder, tmp_path / "map.html")) as reader:
+    with Reader(browser, mapped.map(tmp_path / "map.html")) as reader:
         page = reader.page
         page.select_option("#level", "tabblk2010")
         reader.slide(0)
@@ -101,7 +100,7 @@ def test_ends_near_each_other_are_one(
         assert reader.complaints == []
 
 
-def test_names_on_the_map(browser: Any, layered_file: Path, layered: PublicRelease) -> None:
+def test_names_on_the_map(browser: Any, layered_file: Path, layered: Release) -> None:
     """Of counties and towns, without what stands behind them; none on another; they can be put away."""
     with Reader(browser, layered_file) as reader:
         names = {feature["properties"]["name"] for feature in reader.features("labels")}

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pipelines.release.reader import PublicRelease
 from pipelines.views.maps.payload import make_payload
+from pipelines.views.release import Release
 
 from .map_reader import Reader
 
 NOISE = ("bgrp", "tabblk2010")
 
 
-def test_the_data_of_a_map_name_levels_of_noise(noisy: PublicRelease, mapped: PublicRelease) -> None:
+def test_the_data_of_a_map_name_levels_of_noise(noisy: Release, mapped: Release) -> None:
     levels = {level["id"]: level.get("noise") for level in make_payload(noisy, 10**7).meta["levels"]}
     assert levels == {
         level: {"loss": 0.7139, "public_model": 0.8422} if level in NOISE else None for level in noisy.levels
@@ -95,7 +95,7 @@ def test_a_level_of_noise_is_marked_warned_of_and_muted(reader: Reader) -> None:
 
 
 @pytest.mark.slow
-def test_the_panel_says_how_far_to_trust_a_number(reader: Reader, noisy: PublicRelease) -> None:
+def test_the_panel_says_how_far_to_trust_a_number(reader: Reader, noisy: Release) -> None:
     assert noisy.accuracy is not None
     parts = reader.page.locator("#accuracy details")
     assert parts.count() == len(noisy.accuracy.tables)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pipelines import PosteriorDraws
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 from .map_reader import Reader
 from .truth import DIGITS, EDGES, SAME_PLACE, Truth, ends, numbers, share, with_distances
@@ -24,12 +24,12 @@ ZONES = {"09": "Connecticut", "25": "Massachusetts"}
 
 
 @pytest.fixture(scope="module")
-def jobs(mapped: PublicRelease) -> pd.DataFrame:
+def jobs(mapped: Release) -> pd.DataFrame:
     """The rows of the released files, with zones of homes beyond the region, and distances of others."""
-    files = [*mapped.folder.glob("*_od_*.parquet")]
+    files = [*mapped.public.glob("*_od_*.parquet")]
     rows = pd.concat([pd.read_parquet(path) for path in files], ignore_index=True)
     assert rows["S000"].sum() == mapped.certificate.totals.synthetic_workers
-    return with_distances(rows, mapped.folder)
+    return with_distances(rows, mapped.public)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
 
 
 def test_every_interval(
-    browser: Any, jobs: pd.DataFrame, mapped: PublicRelease, bounded: tuple[PosteriorDraws, Path]
+    browser: Any, jobs: pd.DataFrame, mapped: Release, bounded: tuple[PosteriorDraws, Path]
 ) -> None:
     """Between two of the draws of a sum: of flows, of several areas together, shares, means, zones."""
     draws, file = bounded
@@ -375,7 +375,7 @@ def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None
     reader.reset()
 
 
-def test_it_opens_at_areas_of_the_region(reader: Reader, mapped: PublicRelease) -> None:
+def test_it_opens_at_areas_of_the_region(reader: Reader, mapped: Release) -> None:
     """Nearest to a hundred of them; external zones are none."""
     n = {level: mapped.places(level)["latitude"].notna().sum() for level in mapped.levels}
     reader.reset()

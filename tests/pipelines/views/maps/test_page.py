@@ -13,8 +13,8 @@ import pytest
 
 from pipelines import PublicReleaseError
 from pipelines.release.promises import odds_in_words
-from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import build_map, write_map
+from pipelines.views.maps import build_map
+from pipelines.views.release import Release, open_release
 
 NAMESPACE = re.compile(r"https?://www\.w3\.org/(2000/svg|1999/xhtml|1999/xlink|XML/1998/namespace)\b")
 
@@ -49,7 +49,7 @@ def test_the_policy_lets_only_its_own_scripts_run(text: str) -> None:
     assert all("http" not in rule and "*" not in rule for rule in rules.values())
 
 
-def test_the_words_of_the_certificate(text: str, mapped: PublicRelease) -> None:
+def test_the_words_of_the_certificate(text: str, mapped: Release) -> None:
     certificate = mapped.certificate
     words = re.sub(r"<[^>]+>|\s+", " ", text[text.index('<section id="certificate">') :])
     assert odds_in_words(certificate).replace("\n", " ") in words
@@ -64,21 +64,19 @@ def test_the_licence_is_in_it(text: str, library: Path) -> None:
     assert "THIS SOFTWARE IS PROVIDED BY THE COPYRIGHT HOLDERS" in text
 
 
-def test_the_same_release_makes_the_same_map(mapped: PublicRelease, text: str) -> None:
-    assert build_map(mapped.folder) == text
+def test_the_same_release_makes_the_same_map(mapped: Release, text: str) -> None:
+    assert build_map(open_release(mapped.public)) == text
 
 
-def test_only_the_public_folder_is_read(
-    mapped: PublicRelease, library: Path, text: str, tmp_path: Path
-) -> None:
-    alone = shutil.copytree(mapped.folder, tmp_path / "elsewhere" / "public")
-    path = write_map(alone)
+def test_only_the_public_folder_is_read(mapped: Release, library: Path, text: str, tmp_path: Path) -> None:
+    alone = shutil.copytree(mapped.public, tmp_path / "elsewhere" / "public")
+    path = open_release(alone).map()
     assert path == tmp_path / "elsewhere" / "map.html"  # not in the folder whose checksums are sealed
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_a_name_is_no_markup(mapped: PublicRelease, library: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(mapped.folder, tmp_path / "public")
+def test_a_name_is_no_markup(mapped: Release, library: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(mapped.public, tmp_path / "public")
     name = "</title><script>alert(1)</script>$finest"
     for path, part in (
         (folder / "certificate.json", ()),
@@ -87,15 +85,15 @@ def test_a_name_is_no_markup(mapped: PublicRelease, library: Path, tmp_path: Pat
         document = json.loads(path.read_text(encoding="utf-8"))
         (document[part[0]] if part else document)["release"]["name"] = name
         path.write_text(json.dumps(document), encoding="utf-8")
-    text = build_map(folder)
+    text = build_map(open_release(folder))
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;$finest" in text
 
 
-def test_the_public_folder_stays_as_it_was_checked(mapped: PublicRelease, tmp_path: Path) -> None:
-    folder = shutil.copytree(mapped.folder, tmp_path / "public")
+def test_the_public_folder_stays_as_it_was_checked(mapped: Release, tmp_path: Path) -> None:
+    folder = shutil.copytree(mapped.public, tmp_path / "public")
     before = sorted(folder.rglob("*"))
     for where in (".", "geo", "new/../plan"):
         with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
-            write_map(folder, folder / where / "map.html")
+            open_release(folder).map(folder / where / "map.html")
     assert sorted(folder.rglob("*")) == before

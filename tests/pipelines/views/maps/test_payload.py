@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import pipelines
-from pipelines.release.reader import PublicRelease
 from pipelines.views.maps.draws import draw_tables
 from pipelines.views.maps.payload import Payload, make_payload
+from pipelines.views.release import Release
 
 pytestmark = pytest.mark.quick
 
@@ -34,11 +34,11 @@ def texts_of(payload: Payload) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def payload(mapped: PublicRelease) -> Payload:
+def payload(mapped: Release) -> Payload:
     return make_payload(mapped, LARGE)
 
 
-def test_the_flows_are_those_of_the_release(payload: Payload, mapped: PublicRelease) -> None:
+def test_the_flows_are_those_of_the_release(payload: Payload, mapped: Release) -> None:
     arrays = arrays_of(payload)
     block = mapped.levels[-1]
     n_rows = arrays["rows_of_work"]
@@ -54,7 +54,7 @@ def test_the_flows_are_those_of_the_release(payload: Payload, mapped: PublicRele
     )
 
 
-def test_places_codes_and_ranges(payload: Payload, mapped: PublicRelease) -> None:
+def test_places_codes_and_ranges(payload: Payload, mapped: Release) -> None:
     arrays, texts = arrays_of(payload), texts_of(payload)
     for level in mapped.levels:
         places = mapped.places(level)
@@ -71,7 +71,7 @@ def test_arrays_begin_where_a_browser_can_read_them(payload: Payload) -> None:
         assert offset % np.dtype(kind).itemsize == 0
 
 
-def test_external_zones_have_names(payload: Payload, mapped: PublicRelease) -> None:
+def test_external_zones_have_names(payload: Payload, mapped: Release) -> None:
     zones = payload.meta["external_zones"]
     assert [(mapped.geography.blocks[zone["unit"]], zone["name"], zone["code"]) for zone in zones] == [
         ("099999999999999", "Connecticut", "09"),
@@ -79,7 +79,7 @@ def test_external_zones_have_names(payload: Payload, mapped: PublicRelease) -> N
     ]
 
 
-def test_areas_of_shapes(payload: Payload, mapped: PublicRelease, shapeless: PublicRelease) -> None:
+def test_areas_of_shapes(payload: Payload, mapped: Release, shapeless: Release) -> None:
     shapes = mapped.polygons("trct")
     assert shapes is not None
     arrays = arrays_of(payload)
@@ -90,7 +90,7 @@ def test_areas_of_shapes(payload: Payload, mapped: PublicRelease, shapeless: Pub
     assert not [name for name in arrays_of(make_payload(shapeless, LARGE)) if name.startswith("area")]
 
 
-def test_external_zones_have_places(payload: Payload, mapped: PublicRelease) -> None:
+def test_external_zones_have_places(payload: Payload, mapped: Release) -> None:
     """The same at every level, beyond all that is in the region."""
     arrays, geography = arrays_of(payload), mapped.geography
     found = {}
@@ -103,7 +103,7 @@ def test_external_zones_have_places(payload: Payload, mapped: PublicRelease) -> 
         assert not (west <= x <= east and south <= y <= north)
 
 
-def test_names(payload: Payload, mapped: PublicRelease) -> None:
+def test_names(payload: Payload, mapped: Release) -> None:
     names = texts_of(payload)["names"]
     known = mapped.names["trct"].copy()
     known[mapped.geography.unit_of("trct", mapped.geography.external_blocks)] = ""  # once for all levels
@@ -112,13 +112,13 @@ def test_names(payload: Payload, mapped: PublicRelease) -> None:
     assert "tabblk2010" not in names
 
 
-def test_a_release_without_names(payload: Payload, nameless: PublicRelease) -> None:
+def test_a_release_without_names(payload: Payload, nameless: Release) -> None:
     texts = texts_of(make_payload(nameless, LARGE))
     assert texts["names"] == {}
     assert {**texts, "names": {}} == {**texts_of(payload), "names": {}}
 
 
-def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) -> None:
+def test_what_does_not_fit_is_left_out(payload: Payload, mapped: Release) -> None:
     smaller = make_payload(mapped, payload.size - 1)
     kept = len(smaller.meta["levels"])
     assert 0 < kept < len(mapped.levels)
@@ -135,11 +135,11 @@ def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) 
     assert external == set(mapped.geography.external_zones)
 
 
-def test_the_coarsest_level_always_stays(mapped: PublicRelease) -> None:
+def test_the_coarsest_level_always_stays(mapped: Release) -> None:
     assert [level["id"] for level in make_payload(mapped, 1).meta["levels"]] == [mapped.levels[0]]
 
 
-def test_shapes_or_cells(payload: Payload, mapped: PublicRelease, shapeless: PublicRelease) -> None:
+def test_shapes_or_cells(payload: Payload, mapped: Release, shapeless: Release) -> None:
     assert not payload.meta["drawn_around_centroids"]
     assert sorted(texts_of(payload)["shapes"]) == ["cty", "st", "trct"]
     around = make_payload(shapeless, LARGE)
@@ -147,10 +147,10 @@ def test_shapes_or_cells(payload: Payload, mapped: PublicRelease, shapeless: Pub
     assert sorted(texts_of(around)["shapes"]) == sorted(mapped.levels)
 
 
-def test_draws_take_the_room_there_is(mapped: PublicRelease, tmp_path: Path) -> None:
+def test_draws_take_the_room_there_is(mapped: Release, tmp_path: Path) -> None:
     """All of them where they fit; with less room they are of coarser levels, and then of residents only."""
-    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
-    draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
+    mapped.write_intervals(tmp_path / "intervals", draws=19)
+    draws = pipelines.mapped.draws(tmp_path / "intervals" / "draws.parquet")
     levels = mapped.levels
     whole = draw_tables(draws, levels, LARGE)
     for table in (table for table in whole if table.column == "S000"):

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import pipelines
-from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import write_map
+from pipelines.views.release import Release
 
 from .map_reader import Reader, by_code, expected, mean_km
 
@@ -20,20 +19,20 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def state(rhode_island: pipelines.Release) -> PublicRelease:
-    return pipelines.read_public_release(rhode_island.public)
+def state(rhode_island: pipelines.Release) -> Release:
+    return pipelines.open_release(rhode_island.public)
 
 
 @pytest.fixture(scope="module")
-def state_map(state: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_map(state.folder, tmp_path_factory.mktemp("state") / "map.html")
+def state_map(state: Release, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return state.map(tmp_path_factory.mktemp("state") / "map.html")
 
 
 def test_size(state_map: Path) -> None:
     assert state_map.stat().st_size <= 15_000_000
 
 
-def test_it_answers_right(browser: Any, state: PublicRelease, state_map: Path) -> None:
+def test_it_answers_right(browser: Any, state: Release, state_map: Path) -> None:
     with Reader(browser, state_map) as reader:
         assert reader.number("jobs") == state.certificate.totals.synthetic_workers
         assert reader.page.input_value("#level") == "trct"  # and not at what is near a hundred with 55 zones

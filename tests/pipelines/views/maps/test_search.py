@@ -12,8 +12,7 @@ import pytest
 
 import pipelines
 from pipelines.release.names import write_names
-from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import build_map
+from pipelines.views.release import Release
 
 from .map_reader import LAPTOP, PHONE, Reader, by_code, expected, mean_km
 
@@ -27,24 +26,22 @@ GROUPS = ["Bristol", "", "", "", "", "Old Bristol"]
 
 
 @pytest.fixture(scope="module")
-def named(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
+def named(mapped: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The small release with other names."""
     public = tmp_path_factory.mktemp("named") / "public"
-    shutil.copytree(mapped.folder, public)
+    shutil.copytree(mapped.public, public)
     geography, inside = mapped.geography, {}
     for level, names in {"cty": COUNTIES, "trct": TRACTS, "bgrp": GROUPS}.items():
         beyond = geography.unit_of(level, geography.external_blocks)
         inside[level] = np.full(geography.n_units(level), "", object)
         inside[level][np.delete(np.arange(geography.n_units(level)), beyond)] = names
     write_names(inside, geography, public)
-    return pipelines.read_public_release(public)
+    return pipelines.open_release(public)
 
 
 @pytest.fixture(scope="module")
-def named_map(named: PublicRelease, library: Path) -> Path:
-    path = named.folder.with_name("map.html")
-    path.write_text(build_map(named.folder), encoding="utf-8")
-    return path
+def named_map(named: Release, library: Path) -> Path:
+    return named.map()
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +58,12 @@ def reader(opened: Reader) -> Iterator[Reader]:
     assert opened.complaints == []
 
 
-def code_of(release: PublicRelease, level: str, name: str) -> str:
+def code_of(release: Release, level: str, name: str) -> str:
     """Code of the first unit of a name."""
     return str(release.geography.codes(level)[release.names[level].tolist().index(name)])
 
 
-def test_a_part_of_a_name(reader: Reader, named: PublicRelease) -> None:
+def test_a_part_of_a_name(reader: Reader, named: Release) -> None:
     """Without accents, capitals and punctuation; what is chosen has the right numbers."""
     code = code_of(named, "trct", TRACTS[2])
     rows = expected(named, work=("trct", code))
@@ -99,14 +96,14 @@ def test_punctuation_alone_finds_nothing(reader: Reader) -> None:
     assert [reader.type(typed) for typed in ("!", "(", " ", ". ,")] == [[]] * 4
 
 
-def test_the_codes_are_found_as_before(reader: Reader, named: PublicRelease) -> None:
+def test_the_codes_are_found_as_before(reader: Reader, named: Release) -> None:
     code = code_of(named, "trct", TRACTS[-1])
     for typed in (code, f"{code[:2]} {code[2:5]} {code[5:]}"):
         reader.search(typed)
         assert reader.chosen().endswith(code)
 
 
-def test_a_name_of_several(reader: Reader, named: PublicRelease) -> None:
+def test_a_name_of_several(reader: Reader, named: Release) -> None:
     """Enter alone chooses none of them; the arrows say which."""
     assert len(reader.type("twin town")) == 2
     reader.page.keyboard.press("Enter")
@@ -168,7 +165,7 @@ OVERFLOWING = """() => [...document.querySelectorAll("aside, aside *, .maplibreg
 
 
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
-def test_long_names_fit(browser: Any, named: PublicRelease, named_map: Path, size: tuple[int, int]) -> None:
+def test_long_names_fit(browser: Any, named: Release, named_map: Path, size: tuple[int, int]) -> None:
     with Reader(browser, named_map, size) as reader:
         page = reader.page
         page.select_option("#level", "trct")

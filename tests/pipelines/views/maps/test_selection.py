@@ -14,7 +14,7 @@ import pytest
 import shapely
 from pyproj import Geod
 
-from pipelines.release.reader import PublicRelease
+from pipelines.views.release import Release
 
 from .map_reader import PHONE, Reader
 from .truth import EDGES, numbers, share, with_distances
@@ -23,16 +23,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def blocks(layered: PublicRelease) -> pd.DataFrame:
+def blocks(layered: Release) -> pd.DataFrame:
     """Those of the region: places, and the areas that they are in."""
-    table = pd.read_parquet(layered.folder / "plan" / "blocks.parquet").set_index("tabblk2010")
+    table = pd.read_parquet(layered.public / "plan" / "blocks.parquet").set_index("tabblk2010")
     return table[table["latitude"].notna()]
 
 
 @pytest.fixture(scope="module")
-def jobs(layered: PublicRelease) -> pd.DataFrame:
-    files = [pd.read_parquet(path) for path in layered.folder.glob("*_od_*.parquet")]
-    return with_distances(pd.concat(files, ignore_index=True), layered.folder)
+def jobs(layered: Release) -> pd.DataFrame:
+    files = [pd.read_parquet(path) for path in layered.public.glob("*_od_*.parquet")]
+    return with_distances(pd.concat(files, ignore_index=True), layered.public)
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ UNDER = """([x, y]) => {
 }"""
 
 
-def test_a_click_adds_with_a_key_or_the_switch(reader: Reader, layered: PublicRelease) -> None:
+def test_a_click_adds_with_a_key_or_the_switch(reader: Reader, layered: Release) -> None:
     reader.page.select_option("#level", "tabblk2010")
     reader.still()
     places = layered.places("tabblk2010").dropna()
@@ -316,7 +316,7 @@ def test_outlines_by_touch(browser: Any, layered_file: Path, blocks: pd.DataFram
         assert reader.complaints == []
 
 
-def test_a_radius(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame, layered: PublicRelease) -> None:
+def test_a_radius(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame, layered: Release) -> None:
     """Around a place on the map, and around the chosen area by keys alone."""
     page = reader.page
     middle = blocks[["longitude", "latitude"]].median().tolist()

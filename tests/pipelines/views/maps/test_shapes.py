@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import shapely
 
-from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
+from pipelines.views.release import Release
 
 
 def plane(shapes: gpd.GeoDataFrame) -> gpd.GeoSeries:
     return shapes.set_index("unit").geometry.set_crs(None, allow_override=True)
 
 
-def wavy_tracts(release: PublicRelease) -> gpd.GeoDataFrame:
+def wavy_tracts(release: Release) -> gpd.GeoDataFrame:
     """Stripes side by side, with far more corners than anybody can see; true neighbours."""
     codes = release.geography.codes("trct")
     y = np.linspace(40, 41, 4001)
@@ -32,13 +32,13 @@ def wavy_tracts(release: PublicRelease) -> gpd.GeoDataFrame:
 
 
 @pytest.fixture
-def stripes(shapeless: PublicRelease) -> PublicRelease:
-    (shapeless.folder / "geo").mkdir()
-    wavy_tracts(shapeless).to_parquet(shapeless.folder / "geo" / "trct.parquet")
-    return read_public_release(shapeless.folder)
+def stripes(shapeless: Release) -> Release:
+    (shapeless.public / "geo").mkdir()
+    wavy_tracts(shapeless).to_parquet(shapeless.public / "geo" / "trct.parquet")
+    return shapeless
 
 
-def test_neighbours_fit(stripes: PublicRelease) -> None:
+def test_neighbours_fit(stripes: Release) -> None:
     before = wavy_tracts(stripes)
     shapes = plane(level_shapes(stripes, ["trct"])["trct"])
     corners = shapely.get_num_coordinates(shapes.to_numpy())
@@ -49,7 +49,7 @@ def test_neighbours_fit(stripes: PublicRelease) -> None:
     assert np.abs(shapes.area.to_numpy() - truth.area.to_numpy()).max() < 0.001 * truth.area.mean()
 
 
-def test_a_level_above_is_put_together(stripes: PublicRelease) -> None:
+def test_a_level_above_is_put_together(stripes: Release) -> None:
     found = level_shapes(stripes, stripes.levels)
     assert set(found) == {"st", "cty", "trct"}
     tracts, counties = plane(found["trct"]), plane(found["cty"])
@@ -59,19 +59,19 @@ def test_a_level_above_is_put_together(stripes: PublicRelease) -> None:
     assert counties.area.to_dict() == pytest.approx(areas.to_dict(), rel=1e-4)
 
 
-def test_levels_that_the_map_leaves_out_may_still_give_shapes(stripes: PublicRelease) -> None:
+def test_levels_that_the_map_leaves_out_may_still_give_shapes(stripes: Release) -> None:
     assert set(level_shapes(stripes, ["st", "cty"])) == {"st", "cty"}
 
 
-def test_shapes_go_on_beyond_180_degrees(shapeless: PublicRelease) -> None:
+def test_shapes_go_on_beyond_180_degrees(shapeless: Release) -> None:
     geography = shapeless.geography
     n = geography.n_units("trct")
     west = 180 - n // 2 + np.arange(n)
     west = np.where(west < 180, west, west - 360)
     boxes = shapely.box(west, 40, west + 1, 41)
-    (shapeless.folder / "geo").mkdir()
+    (shapeless.public / "geo").mkdir()
     shapes = gpd.GeoDataFrame({"trct": geography.codes("trct")}, geometry=boxes, crs="EPSG:4326")
-    shapes.to_parquet(shapeless.folder / "geo" / "trct.parquet")
+    shapes.to_parquet(shapeless.public / "geo" / "trct.parquet")
     unit = geography.unit_of("trct", np.arange(geography.n_blocks))
     longitude = np.where(np.isfinite(geography.longitude), west[unit] + 0.5, np.nan)
     release = replace(shapeless, geography=replace(geography, longitude=longitude))
@@ -81,11 +81,11 @@ def test_shapes_go_on_beyond_180_degrees(shapeless: PublicRelease) -> None:
     np.testing.assert_allclose(drawn[places.index].centroid.x, places["longitude"])
 
 
-def test_none(shapeless: PublicRelease) -> None:
+def test_none(shapeless: Release) -> None:
     assert level_shapes(shapeless, shapeless.levels) == {}
 
 
-def test_cells(shapeless: PublicRelease) -> None:
+def test_cells(shapeless: Release) -> None:
     geography, block = shapeless.geography, shapeless.levels[-1]
     cells = {level: plane(shapes) for level, shapes in centroid_cells(shapeless, shapeless.levels).items()}
     places = shapeless.places(block).dropna()
@@ -97,14 +97,14 @@ def test_cells(shapeless: PublicRelease) -> None:
         assert set(shapes.index) == set(unit)
 
 
-def test_cells_of_too_many_units(shapeless: PublicRelease) -> None:
+def test_cells_of_too_many_units(shapeless: Release) -> None:
     drawn = centroid_cells(shapeless, shapeless.levels, most_drawn=10)
     assert drawn
     assert all(len(shapes) <= 10 for shapes in drawn.values())
     assert centroid_cells(shapeless, shapeless.levels, most_drawn=0) == {}
 
 
-def test_geojson(stripes: PublicRelease, tmp_path: Path) -> None:
+def test_geojson(stripes: Release, tmp_path: Path) -> None:
     shapes = level_shapes(stripes, ["trct"])["trct"]
     written = geojson(shapes)
     assert [feature["id"] for feature in written["features"]] == shapes["unit"].tolist()

@@ -1,0 +1,1023 @@
+"""A published release, opened: what maps, exports, figures, evaluation and the service are made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from dask.base import compute
+from dask.delayed import delayed
+from numpy.typing import NDArray
+
+import geo_data
+from geo_data.arguments import PathLike, path_of
+from pipelines.config.fields import check_level_name
+from pipelines.config.implicates import Implicates
+from pipelines.plans.accuracy import ExpectedAccuracy
+from pipelines.plans.form import read_document
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.storage import load_geography, load_plan
+from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
+from pipelines.release.certificate import Certificate
+from pipelines.release.description import (
+    MEASUREMENT_FOLDER,
+    Attribute,
+    ReleaseDescription,
+    attributes_of,
+    count_meanings,
+    describe_release,
+)
+from pipelines.release.formats import made_before_first, parse_certificate
+from pipelines.release.layout import file_names, not_public, version_name
+from pipelines.release.names import NAME_FILE, read_names
+from pipelines.release.polygons import polygon_file
+from pipelines.release.verification import Check, verify
+from pipelines.storage.checksums import CHECKSUMS, sha256_of
+from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
+from pipelines.views.choices import DRAWS
+from synth.errors import ShownError
+
+if TYPE_CHECKING:
+    from pipelines.views.figures.subject import Side
+    from pipelines.views.intervals.reading import PosteriorDraws
+    from pipelines.views.maps.backdrop import Backdrop
+
+_AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
+_MOST_ZONES = 20_000
+"""Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
+
+_WORKERS_PER_ZONE = 1_000  # about what a census tract has
+
+
+class PublicReleaseError(ShownError, ValueError):
+    """The folder is not the public folder of a release, or what was asked of it is not there."""
+
+
+@dataclass(frozen=True)
+class Area:
+    """A unit of a level of a release: its level, its number there, and its code."""
+
+    level: str
+    unit: int
+    code: str
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A release, opened by `open_release` or just made by `run`; what is in it is read when asked for.
+
+    Attributes
+    ----------
+    public : Path
+        Its public folder, which may be published. Nothing else is read.
+    implicate : int
+        Which of its synthetic data sets rows and flows are of; the first has number 1.
+    """
+
+    public: Path
+    implicate: int = 1
+
+    def __repr__(self) -> str:
+        which = f", implicate {self.implicate} of {self.implicates}" if self.implicates > 1 else ""
+        return f"<Release: {self.certificate!r}; levels {', '.join(self.levels)}{which}; in {self.public}>"
+
+    # --- what it says of itself
+
+    @property
+    def out(self) -> Path:
+        """The folder around the public one; where the release was made, ``confidential`` is in it too."""
+        return self.public.resolve().parent
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """What was promised about privacy."""
+        path = self._present("certificate.json")
+        try:
+            return parse_certificate(path.read_bytes())
+        except ValueError:
+            early = made_before_first(path)
+            why = (
+                "not a certificate of this program"
+                if early is None
+                else f"not of a form that is read. {early}"
+            )
+            raise PublicReleaseError(f"{path}: {why}") from None
+
+    @cached_property
+    def plan_document(self) -> dict[str, Any]:
+        """The plan.json of the release."""
+        certificate, path = self.certificate, self._present("plan/plan.json")
+        with blame_release(path):
+            try:
+                document = read_document(path.parent)
+                _check_names(certificate, document)
+            except ValueError as error:  # which names the file
+                early = made_before_first(self.public / "certificate.json")
+                raise PublicReleaseError(
+                    f"{path.parent}: {error}" + (f". {early}" if early else "")
+                ) from None
+        return document
+
+    @cached_property
+    def geography(self) -> geo_data.Geography:
+        """Its blocks; the external zones are among them."""
+        document = self.plan_document
+        with blame_release(self.public / "plan" / "blocks.parquet"):
+            return load_geography(self.public / "plan", document)
+
+    @cached_property
+    def plan(self) -> ReleasePlan:
+        """The whole plan, which may be large."""
+        try:
+            return load_plan(self.public / "plan", self.plan_document)
+        except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
+            raise PublicReleaseError(f"{self.public / 'plan'}: {error}") from None
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.certificate.release.name
+
+    @property
+    def year(self) -> int:
+        """The year of its jobs."""
+        return self.certificate.release.year
+
+    @property
+    def licence(self) -> str | None:
+        """The licence of the data; None where its configuration names none."""
+        return self._configuration["release"].get("licence")
+
+    @property
+    def citation(self) -> str:
+        """How to cite it."""
+        return self.description.citation
+
+    @property
+    def version(self) -> str:
+        """What `publish` calls this content, unless its publisher gives it another name."""
+        with blame_release(self.public / CHECKSUMS):
+            try:
+                return version_name(self.certificate.release, sha256_of(self.public / CHECKSUMS))
+            except FileNotFoundError:
+                raise ValueError("there is no such file") from None
+
+    @property
+    def implicates(self) -> int:
+        """How many synthetic data sets the release has."""
+        return self.certificate.implicates.number
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels at which flows can be asked for, coarsest first; the last is the block."""
+        return (*self.geography.levels, self.geography.block_level)
+
+    @property
+    def kinds_of_areas(self) -> tuple[str, ...]:
+        """`levels`, and then kinds of areas that cut across them: towns, ZIP code areas."""
+        return (*self.levels, *self.geography.non_nesting_areas)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories of each attribute of the jobs."""
+        return {name: tuple(values) for name, values in self.plan_document["attributes"].items()}
+
+    @property
+    def counts(self) -> dict[str, str]:
+        """Columns that count jobs, in the order of the files, each with its meaning; S000 is the first."""
+        return count_meanings(self.categories, self._configuration)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What the attributes of the jobs mean, with units and labels of their codes."""
+        return attributes_of(self.categories, self._configuration)
+
+    @cached_property
+    def description(self) -> ReleaseDescription:
+        """What the release says about itself: title, licence, contact, citation, its tables and columns."""
+        configuration, noisy = self._configuration, (self.public / MEASUREMENT_FOLDER).is_dir()
+        return describe_release(
+            self.certificate,
+            configuration,
+            self.categories,
+            self.geography,
+            file_names(configuration),
+            named=(self.public / NAME_FILE).is_file(),
+            pooled_by=self.plan_document["pooling"]["by"],
+            measured=self.plan_document["choices"].get("tables", []) if noisy else None,
+        )
+
+    @cached_property
+    def accuracy(self) -> ExpectedAccuracy | None:
+        """How far its numbers are expected to be from the truth; None where that was not forecast."""
+        with blame_release(self.public / ACCURACY_FILE):
+            return read_accuracy(self.public, self.certificate.plan_sha256)
+
+    @property
+    def noisy_levels(self) -> list[str]:
+        """Levels between whose units flows are noise, as far as that was forecast."""
+        return [] if self.accuracy is None else self.accuracy.noisy_levels
+
+    def verify(self, key: PathLike | None = None) -> list[Check]:
+        """Check the public folder (`pipelines.verify`).
+
+        Parameters
+        ----------
+        key : str or path, optional
+            Public key file of the signer who is expected.
+
+        Returns
+        -------
+        list of Check
+
+        Raises
+        ------
+        VerificationError
+            At the first check that fails.
+        """
+        return list(verify(self.public, key))
+
+    # --- its tables
+
+    def flows(
+        self,
+        home_level: str | None = None,
+        work_level: str | None = None,
+        counts: str | Sequence[str] = "S000",
+        *,
+        home: str | None = None,
+        work: str | None = None,
+        kinds: str | Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """Add up jobs by home and work area.
+
+        Parameters
+        ----------
+        home_level, work_level : str, optional
+            Of `levels`; one alone stands for both. By default `usual_level`.
+        counts : str or sequence of str
+            Of `counts`.
+        home, work : str, optional
+            The code of an area of any level: only of those who live, or work, in it. Only its rows are read.
+        kinds : {"main", "aux"} or sequence of them
+            Rows to count; by default all there are.
+
+        Returns
+        -------
+        DataFrame
+            A row for each pair of areas with jobs, in the geography's order of work and then home: ``work``
+            and ``home``, the codes of the areas as text, and the counts (int64).
+
+        Raises
+        ------
+        PublicReleaseError
+            If there is no such level, area, count or kind, or rows are not of the geography or in its order.
+
+        Examples
+        --------
+        >>> import pipelines
+        >>> release = pipelines.open_release("out/demo")
+        >>> flows = release.flows("cty")
+        >>> flows.columns.to_list()
+        ['work', 'home', 'S000']
+        >>> bool(flows["S000"].sum() == release.certificate.totals.synthetic_workers)
+        True
+        >>> release.flows("cty", work="03001")["work"].unique().tolist()
+        ['03001']
+        """
+        default = home_level or work_level or self.usual_level()
+        home_level, work_level = home_level or default, work_level or default
+        areas = {side: self.find_area(code) for side, code in (("home", home), ("work", work)) if code}
+        flows = self.unit_flows(
+            home_level,
+            work_level,
+            (counts,) if isinstance(counts, str) else counts,
+            (kinds,) if isinstance(kinds, str) else kinds,
+            areas,
+        )
+        return with_codes(flows, self.geography, home_level, work_level)
+
+    def unit_flows(
+        self,
+        home_level: str,
+        work_level: str,
+        counts: Sequence[str] = ("S000",),
+        kinds: Sequence[str] = (),
+        areas: Mapping[str, Area] = MappingProxyType({}),
+    ) -> pd.DataFrame:
+        """Return `flows` with units as `geo_data.Geography` numbers them (int32) in place of codes.
+
+        `areas` are those of the sides, "home" and "work", that rows must lie in.
+        """
+        batches = self.flow_batches(home_level, work_level, counts, kinds, areas)
+        return pd.concat(batches, ignore_index=True)
+
+    def flow_batches(
+        self,
+        home_level: str,
+        work_level: str,
+        counts: Sequence[str] = ("S000",),
+        kinds: Sequence[str] = (),
+        areas: Mapping[str, Area] = MappingProxyType({}),
+    ) -> Iterator[pd.DataFrame]:
+        """Yield `unit_flows` in parts, at least one, all flows to a work unit in the same part.
+
+        Memory is bounded by some groups of rows, read with Dask, and by the largest work unit, not by the
+        number of flows: rows of a release are in the order of their work blocks, so the flows to a unit are
+        complete when the next one begins.
+        """
+        for level in (home_level, work_level):
+            self.check_level(level)
+        for wanted, present, what in ((counts, self.counts, "count"), (kinds, self.rows, "kind of rows")):
+            if unknown := [name for name in wanted if name not in present]:
+                raise PublicReleaseError(
+                    f"there is no {what} {unknown[0]!r}; there are: {', '.join(present)}"
+                )
+        where = self._rows_in(areas)
+        read = delayed(self._flows_of, pure=False, traverse=False)
+        waiting = {kind: self._groups(kind, where) for kind in kinds or self.rows}
+        reached = dict.fromkeys(waiting, -1)  # the work unit in which each kind's rows stopped
+        held = pd.DataFrame(
+            {
+                **dict.fromkeys(["work", "home"], np.array([], np.int32)),
+                **dict.fromkeys(counts, np.array([], np.int64)),
+            }
+        )
+        while waiting:
+            behind = min(waiting, key=reached.__getitem__)
+            groups = list(islice(waiting[behind], _AT_ONCE))
+            tasks = [read(group, home_level, work_level, list(counts), where) for group in groups]
+            tables = [table for table in compute(*tasks, scheduler="threads") if len(table)]
+            for table in tables:
+                if table["work"].iloc[0] < reached[behind]:
+                    raise PublicReleaseError(
+                        f"{behind} rows are not in the order of their work blocks: not as they were released"
+                    )
+                reached[behind] = table["work"].iloc[-1]
+            if not groups:
+                del waiting[behind]
+            held = _add([held, *tables])
+            if waiting:
+                complete = held["work"].searchsorted(min(reached[kind] for kind in waiting))
+                if complete:
+                    yield held[:complete]
+                    held = held[complete:]
+        yield held
+
+    def jobs(self) -> pd.DataFrame:
+        """Return the synthetic jobs, a row for each.
+
+        Returns
+        -------
+        DataFrame
+            ``work`` and ``home`` (text): blocks of the workplace and the home. With a column (text) for each
+            attribute where the release says which belong to one job; where it counts each by itself, as those
+            made of LODES files do, only `flows` has them.
+        """
+        columns = {"w_geocode": "work", "h_geocode": "home"}
+        if (path := self._job_file) is not None:
+            with blame_release(path):
+                return ds.dataset(path, format="parquet").to_table().to_pandas().rename(columns=columns)
+        tables = [data.to_table(columns=[*columns, "S000"]).to_pandas() for data in self.rows.values()]
+        pairs = pd.concat(tables, ignore_index=True).rename(columns=columns)
+        return pairs[["work", "home"]].loc[pairs.index.repeat(pairs["S000"])].reset_index(drop=True)
+
+    def job_records(self, by: Sequence[str]) -> Iterator[geo_data.JobRecords]:
+        """Yield some million jobs at a time with attributes that belong to one job each, coded.
+
+        Raises
+        ------
+        PublicReleaseError
+            If the release has no file of jobs, as one made from files of flows has none.
+        """
+        path = self._job_file
+        if path is None:
+            raise PublicReleaseError(f"{self.public}: this release counts each attribute by itself")
+        with blame_release(path):
+            for file in ds.dataset(path, format="parquet").files:
+                source = geo_data.MicrodataJobs(
+                    file, self.geography, "h_geocode", "w_geocode", attributes=tuple(by)
+                )
+                yield from source.parts(tuple(by), self.categories)
+
+    @cached_property
+    def rows(self) -> dict[str, ds.Dataset]:
+        """Rows of the release: ``main``, and ``aux`` where workers may live outside.
+
+        Columns w_geocode and h_geocode (text), then `counts`, then createdate.
+        """
+        names = file_names(self._configuration)
+        rows = {}
+        for kind, key in {"main": "od_parquet", "aux": "aux_parquet"}.items():
+            if key in names:
+                path = self.public / self._below / names[key]
+                with blame_release(path):
+                    rows[kind] = ds.dataset(path, format="parquet")
+                    if "w_geocode" not in rows[kind].schema.names:  # as of a folder without parts
+                        raise ValueError("there is no column w_geocode")
+        return rows
+
+    def draws(self, file: PathLike | None = None) -> PosteriorDraws:
+        """Open posterior draws of the release, for intervals of any of its counts and of their sums.
+
+        Parameters
+        ----------
+        file : str or path, optional
+            What `write_intervals` wrote; by default ``intervals/draws.parquet`` beside the public folder.
+
+        Returns
+        -------
+        PosteriorDraws
+
+        Raises
+        ------
+        PublicReleaseError
+            If it is no file of draws of this release.
+
+        Examples
+        --------
+        Flows between towns, of which the release knows nothing::
+
+            draws = pipelines.open_release("out/demo").draws()
+            towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
+            draws.flows(towns, towns)
+        """
+        from pipelines.views.intervals.reading import DRAWS_FILE, PosteriorDraws
+
+        path = self.out / "intervals" / DRAWS_FILE if file is None else path_of(file, "file")
+        if not path.is_file():
+            raise PublicReleaseError(f"{path}: there is no such file. Fix: write it with odsynth intervals")
+        return PosteriorDraws(self, path)
+
+    # --- its areas
+
+    def areas(self, level: str | None = None) -> pd.DataFrame:
+        """Return the areas of a level.
+
+        Parameters
+        ----------
+        level : str, optional
+            Of `kinds_of_areas`; by default `usual_level`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each area, in the order of `geography`: ``code`` and ``name`` (text; "" where it has no
+            name), ``external`` (whether it is an external zone), ``longitude`` and ``latitude`` (degrees,
+            WGS84: the mean of its blocks; NaN for external zones).
+        """
+        from pipelines.views.labels import unit_names
+
+        level = self.check_level(self.usual_level() if level is None else level, self.kinds_of_areas)
+        places, geography = self.places(level), self.geography
+        # An area that cuts across levels may gather external zones; none has other blocks beside them.
+        external = geography.unit_of(level, geography.external_blocks)
+        west = places["longitude"] - 360 * np.sign(places["longitude"]) * (places["longitude"].abs() > 180)
+        return pd.DataFrame(
+            {
+                "code": places["code"].astype("str"),
+                "name": pd.array(unit_names(self, level), dtype="str"),
+                "external": np.isin(places.index, external),
+                "longitude": west,
+                "latitude": places["latitude"],
+            }
+        )
+
+    def shapes(self, level: str | None = None) -> gpd.GeoDataFrame:
+        """Return `areas` with their geometry.
+
+        Parameters
+        ----------
+        level : str, optional
+            As of `areas`.
+
+        Returns
+        -------
+        GeoDataFrame
+            `areas` with geometry, EPSG:4326: the polygon where the release has polygons of the level, else
+            the point; None for external zones.
+        """
+        areas = self.areas(level)
+        polygons = self.polygons(self.usual_level() if level is None else level)
+        if polygons is None:
+            geometry = gpd.GeoSeries.from_xy(areas["longitude"], areas["latitude"])
+            geometry[areas["latitude"].isna()] = None
+        else:
+            geometry = polygons.set_index("unit").geometry.reindex(areas.index)
+        return gpd.GeoDataFrame(areas, geometry=np.asarray(geometry.array), crs="EPSG:4326")
+
+    @cached_property
+    def names(self) -> dict[str, NDArray[np.object_]]:
+        """Names of the units of each of `levels`, and of non-nesting areas, text of shape (U,); "": none."""
+        with blame_release(self.public / NAME_FILE):
+            return read_names(self.public, self.geography)
+
+    def polygons(self, level: str) -> gpd.GeoDataFrame | None:
+        """Return ``unit`` (int32) and geometry, EPSG:4326, of the units of a level, where it has polygons."""
+        path = self.public / polygon_file(level)
+        if not path.is_file():
+            return None
+        with blame_release(path):
+            shapes = gpd.read_parquet(path)
+            units = self.geography.unit_number(level, shapes[level])
+            return gpd.GeoDataFrame({"unit": units}, geometry=shapes.geometry.array, crs=shapes.crs)
+
+    def places(self, level: str) -> pd.DataFrame:
+        """Return a point for each unit of a kind of areas: the mean of its blocks' centroids.
+
+        ``code``, and ``latitude`` and ``longitude`` in degrees WGS84 (`unbroken`), NaN for external zones.
+        """
+        geography = self.geography
+        unit = geography.units_of_blocks(level)
+        longitude = self.unbroken(geography.longitude)
+        blocks = pd.DataFrame({"latitude": geography.latitude, "longitude": longitude})
+        places = blocks.groupby(unit).mean()
+        places.insert(0, "code", np.asarray(geography.codes(level), object))
+        return places
+
+    def unbroken(self, longitude: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return longitudes as `geo_data.Geography.unbroken` does, of its geography."""
+        return self.geography.unbroken(longitude)
+
+    def find_area(self, code: str) -> Area:
+        """Return the area of a code, at the coarsest level that has it."""
+        for level in self.levels:
+            unit = self.geography.find_unit(level, code)
+            if unit >= 0:
+                return Area(level, unit, code)
+        from pipelines.views.area_names import areas_like
+
+        if named := areas_like(self, code, self.levels):
+            raise PublicReleaseError(
+                f"{code!r} is not the code of an area. Fix: name it by its code: {named}"
+            )
+        example = self.geography.codes(self.levels[-1])[0]
+        raise PublicReleaseError(
+            f"there is no area {code!r} at any level ({', '.join(self.levels)}); codes are text, with their "
+            f"leading zeros, as in {example!r}"
+        )
+
+    def check_level(self, level: str, present: Sequence[str] = ()) -> str:
+        """Return a level, or refuse it if it is none of those present, by default of `levels`."""
+        present = present or self.levels
+        if level not in present:
+            raise PublicReleaseError(f"there is no level {level!r}; there are: {', '.join(present)}")
+        return level
+
+    def usual_level(self, most_zones: int = _MOST_ZONES, workers_per_zone: float = _WORKERS_PER_ZONE) -> str:
+        """Return the level of flows, shapes and exports where no other is asked for.
+
+        The finest with polygons; without polygons, the finest whose zones have 1,000 workers on average.
+        Levels of more than 20,000 zones are passed over, then those at which flows are noise; the coarsest is
+        what remains.
+        """
+        fine_enough = [level for level in self.levels if self.geography.n_units(level) <= most_zones]
+        with_shapes = [level for level in fine_enough if (self.public / polygon_file(level)).is_file()]
+        workers = self.certificate.totals.synthetic_workers
+        large = [
+            level for level in fine_enough if workers >= workers_per_zone * self.geography.n_units(level)
+        ]
+        return self.worth_showing([self.levels[0], *large, *with_shapes][-1])
+
+    def worth_showing(self, level: str) -> str:
+        """Return a level, or, where the release calls flows at it noise, the finest coarser one that is none.
+
+        Where all are noise, that is the coarsest.
+        """
+        upward = self.levels[: self.levels.index(level) + 1]
+        return [self.levels[0], *(above for above in upward if above not in self.noisy_levels)][-1]
+
+    # --- what is made of it
+
+    def map(
+        self,
+        target: PathLike | None = None,
+        *,
+        intervals: PathLike | None = None,
+        backdrop: Backdrop | None = None,
+        site: bool = False,
+    ) -> Path:
+        """Write a map of the release: one HTML file that needs nothing else, or files for a web server.
+
+        Parameters
+        ----------
+        target : str or path, optional
+            By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its
+            folder is made if it is not there; a map that is there is replaced when the new one is complete.
+        intervals : str or path, optional
+            A file of posterior draws of this release (`write_intervals`): numbers of the page then have
+            intervals, as far as the draws have room in it.
+        backdrop : Backdrop, optional
+            Files of water and roads, for orientation (``pipelines.views.maps``).
+        site : bool
+            Whether what is large is written into a folder ``map`` beside the file, from which the page
+            fetches it when it is opened. What is in that folder stays there, for pages that are open.
+
+        Returns
+        -------
+        Path
+            The file. The finest levels are left out, and the page says so, where they would make it larger
+            than 15 MB; the coarsest level is always there, however large.
+
+        Raises
+        ------
+        PublicReleaseError
+            If the target lies in the public folder, or the file is none of draws of this release.
+        InputError
+            If a file of the backdrop cannot be drawn.
+        FileNotFoundError
+            If the library that draws the map has not been set up.
+        """
+        from pipelines.views.maps.page import write_map
+
+        draws = None if intervals is None else self.draws(intervals)
+        return write_map(self, target, draws=draws, backdrop=backdrop, site=site)
+
+    def figure(
+        self,
+        path: PathLike,
+        *,
+        area: str | None = None,
+        of: Side = "workers",
+        level: str | None = None,
+        count: str = "S000",
+        kind: str = "all",
+    ) -> None:
+        """Draw the commutes of an area, as PNG, SVG or PDF.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; its name ends with .png, .svg or .pdf. Its folder is made if it is not there.
+        area : str, optional
+            Code of an area or a work block, at any level; by default the whole release.
+        of : {"workers", "residents"}
+            Those who work in the area (then maps show where they live), or those who live there.
+        level : str, optional
+            Level of the units on the maps; by default the finest that has polygons, or else the finest with
+            at most 500 units, as points; a coarser one where flows at it are noise.
+        count : str
+            Who is counted, of `counts`.
+        kind : {"all", "choropleth", "flows", "rose", "distance"}
+            One panel, or all four.
+
+        Raises
+        ------
+        PublicReleaseError
+            If there is no such area, level, count or kind, nobody is in the area, the name of the file ends
+            otherwise, or it lies in the public folder.
+        """
+        from pipelines.views.figures.figure import draw_figure
+
+        draw_figure(self, path, area=area, of=of, level=level, count=count, kind=kind)
+
+    def export(
+        self,
+        formats: str | Sequence[str],
+        to: PathLike | None = None,
+        *,
+        home_level: str | None = None,
+        work_level: str | None = None,
+        intervals: PathLike | None = None,
+    ) -> dict[str, list[Path]]:
+        """Write the release in formats of other programs, each in a folder of its own, with a read-me.
+
+        Parameters
+        ----------
+        formats : str or sequence of str
+            Of ``odsynth export --help``: lodes, csv, geoparquet, geopackage, flatgeobuf, geojson, pmtiles,
+            omx, flowmap, kepler.
+        to : str or path, optional
+            Gets a folder for each format; by default ``exports`` beside the public folder.
+        home_level, work_level : str, optional
+            Levels of the zones, as of `flows`.
+        intervals : str or path, optional
+            A file of posterior draws of this release (`write_intervals`): flows get the intervals of their
+            counts. ``low`` and ``high`` are of all jobs, ``low_SE01`` and ``high_SE01`` of a count by an
+            attribute that the draws tell apart. Formats that have no place for them refuse them.
+
+        Returns
+        -------
+        dict of str to list of Path
+            The files of each format. Each is written under another name, and renamed when all are complete.
+
+        Raises
+        ------
+        ExportError
+            If there is no such format or level, a level is none of a format, intervals have no place in one,
+            or files would be overwritten. Then nothing is written.
+        PublicReleaseError
+            If `to` lies in the public folder, or the file of draws is of another release.
+        """
+        from pipelines.views.exports.exporting import export
+
+        draws = None if intervals is None else self.draws(intervals)
+        return export(self, formats, to, home_level=home_level, work_level=work_level, draws=draws)
+
+    def write_intervals(
+        self,
+        to: PathLike | None = None,
+        *,
+        draws: int = DRAWS,
+        report: Callable[[str], None] | None = None,
+        count: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Path]:
+        """Write posterior draws of the release, and the intervals of every table that it is for.
+
+        Nothing but the public folder is read, so it costs no privacy. The key of the draws is derived from
+        the hash of its content: readers with the same version of the program get the same intervals.
+
+        Parameters
+        ----------
+        to : str or path, optional
+            A new folder for the files; by default ``intervals`` beside the public one.
+        draws : int
+            Of the homes of all jobs; at least 19, which an interval of 90 % needs.
+        report : callable, optional
+            Told each step as it begins.
+        count : callable, optional
+            Told how many parts of a step are done, and how many there are.
+
+        Returns
+        -------
+        dict of str to Path
+            The files: the draws, a CSV file for each table, and a read-me, by what they are.
+
+        Raises
+        ------
+        PublicReleaseError
+            If the release is damaged, nothing is known of its counts, there are too few draws, or files would
+            be overwritten.
+        """
+        from pipelines.views.intervals.writing import write_intervals
+
+        return write_intervals(self, to, draws=draws, report=report, count=count)
+
+    def evaluate(self, truth: PathLike, to: PathLike | None = None) -> pd.DataFrame:
+        """Measure how far the release is from the confidential truth, and write a confidential report.
+
+        Parameters
+        ----------
+        truth : str or path
+            The release's configuration (``.toml``), which names its jobs, or a LODES origin-destination file
+            of the true jobs.
+        to : str or path, optional
+            Folder to make (mode 0700, its files 0600); by default ``confidential/evaluation`` in `out`. An
+            earlier evaluation there is replaced.
+
+        Returns
+        -------
+        DataFrame
+            **Confidential.** One row a number: ``compared_with``, ``measure``, ``level``, ``group`` (text)
+            and ``value`` (float64). docs/evaluation.md says what each measure is.
+
+        Raises
+        ------
+        ConfigError
+            If the folder would lie in a public folder, or holds something else.
+        PublicReleaseError, geo_data.InputError
+            If the release, or the truth, cannot be read.
+        """
+        from pipelines.views.evaluation.evaluating import evaluate
+
+        return evaluate(self, truth, to)
+
+    def evaluate_public(
+        self, tables: PathLike | Iterable[PathLike], to: PathLike | None = None
+    ) -> pd.DataFrame:
+        """Measure how far the release is from public tables, and write a report that may be published.
+
+        Parameters
+        ----------
+        tables : str, path or sequence of them
+            Configurations (``.toml``), of which only the auxiliary tables are read, or LODES
+            origin-destination files that are published, such as last year's.
+        to : str or path, optional
+            Folder to make; by default ``evaluation`` beside the public folder. An earlier evaluation there is
+            replaced.
+
+        Returns
+        -------
+        DataFrame
+            As `evaluate`; public.
+
+        Raises
+        ------
+        ConfigError, PublicReleaseError, geo_data.InputError
+            As `evaluate`; also where a table seems to be of the confidential jobs of the release.
+        """
+        from pipelines.views.evaluation.evaluating import evaluate_public
+
+        return evaluate_public(self, tables, to)
+
+    # --- its files
+
+    @property
+    def _configuration(self) -> dict[str, Any]:
+        return self.plan_document["configuration"]
+
+    @property
+    def _below(self) -> str:
+        """The folder of the implicate, below that of the release."""
+        return Implicates.of(self._configuration).folders[self.implicate - 1]
+
+    @property
+    def _job_file(self) -> Path | None:
+        name = file_names(self._configuration).get("jobs_parquet")
+        return None if name is None else self.public / self._below / name
+
+    def _present(self, name: str) -> Path:
+        path = self.public / name
+        if not path.is_file():
+            raise PublicReleaseError(not_public(self.public, path.name))
+        return path
+
+    def _rows_in(self, areas: Mapping[str, Area]) -> pc.Expression | None:
+        """Return which rows have their home, and their workplace, in areas."""
+        where = None
+        for side, area in areas.items():
+            blocks = np.flatnonzero(self.geography.units_of_blocks(area.level) == area.unit)
+            inside = ds.field(f"{side[0]}_geocode").isin(list(self.geography.blocks[blocks]))
+            where = inside if where is None else where & inside
+        return where
+
+    def _groups(self, kind: str, where: pc.Expression | None) -> Iterator[ds.Fragment]:
+        """Yield the groups of rows of the files of a kind, in order, that may have rows that are wanted."""
+        for fragment in self.rows[kind].get_fragments():
+            with blame_release(Path(fragment.path)):
+                groups = fragment.split_by_row_group(where)
+            yield from groups
+
+    def _flows_of(
+        self,
+        group: ds.Fragment,
+        home_level: str,
+        work_level: str,
+        counts: list[str],
+        where: pc.Expression | None,
+    ) -> pd.DataFrame:
+        with blame_release(Path(group.path)):
+            table = group.to_table(columns=["w_geocode", "h_geocode", *counts], filter=where).to_pandas(
+                categories=["w_geocode", "h_geocode"]
+            )
+            pairs = {
+                "work": self._units(table["w_geocode"], work_level),
+                "home": self._units(table["h_geocode"], home_level),
+            }
+            frame = pd.DataFrame({**pairs, **{name: table[name] for name in counts}})
+            return frame.groupby(["work", "home"], as_index=False).sum()
+
+    def _units(self, codes: pd.Series, level: str) -> np.ndarray:
+        block = self.geography.number(pd.Series(codes.cat.categories, dtype="str"))
+        if (block < 0).any():
+            raise ValueError("there are blocks that are not in the plan's geography")
+        return self.geography.unit_of(level, block)[codes.cat.codes]
+
+
+def with_codes(
+    flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
+) -> pd.DataFrame:
+    """Return flows between numbered units with the codes of the units, as text."""
+    named = {
+        side: pd.array(geography.codes(level), dtype="str").take(flows[side].to_numpy())
+        for side, level in (("work", work_level), ("home", home_level))
+    }
+    return flows.assign(**named)
+
+
+def with_units(
+    flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
+) -> pd.DataFrame:
+    """Return flows between areas with their numbers in place of codes; numbers stay as they are.
+
+    Raises
+    ------
+    PublicReleaseError
+        If a code is of no unit of the level.
+    """
+    numbered = {}
+    for side, level in (("work", work_level), ("home", home_level)):
+        if not pd.api.types.is_integer_dtype(flows[side]):
+            numbered[side] = geography.unit_number(level, flows[side])
+            if (unknown := numbered[side] < 0).any():
+                raise PublicReleaseError(f"there is no {level} {flows[side][unknown].iloc[0]!r}")
+    return flows.assign(**numbered)
+
+
+def open_release(source: PathLike, implicate: int = 1, *, cache: PathLike | None = None) -> Release:
+    """Open a release. It is not verified: `Release.verify` does that.
+
+    Parameters
+    ----------
+    source : str or path
+        The public folder of a release, the folder around it, or the address of a version at a service, as in
+        ``https://data.example.org/releases/NAME/VERSION``; VERSION may be ``latest``.
+    implicate : int
+        Which of its synthetic data sets, from 1.
+    cache : str or path, optional
+        Where files of an address are kept, by default in the user's cache. Each is downloaded once and
+        compared with the hash that the service gives; csv.gz files are not, where the same rows are there as
+        Parquet.
+
+    Returns
+    -------
+    Release
+
+    Raises
+    ------
+    PublicReleaseError
+        If a file is missing or not of this program, the plan is of another release than the certificate, a
+        level has a name that cannot name a file, there is no such implicate, the service does not answer, or
+        a file is not what was published.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> release = pipelines.open_release("out/demo")
+    >>> release.levels
+    ('st', 'cty', 'trct', 'bgrp', 'tabblk2010')
+    >>> release.areas("cty")["code"][0]
+    '03001'
+    """
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        from pipelines.views.download import download  # what it needs takes its time
+
+        folder = download(source, None if cache is None else path_of(cache, "cache"))
+    else:
+        folder = path_of(source, "source")
+        if not (folder / "certificate.json").is_file() and (folder / "public").is_dir():
+            folder = folder / "public"
+    release = Release(folder, implicate)
+    for name in ("certificate.json", "plan/plan.json"):
+        release._present(name)
+    assert release.geography
+    if not 1 <= implicate <= release.implicates:
+        raise PublicReleaseError(
+            f"{folder}: there is no implicate {implicate}; there are {release.implicates}"
+        )
+    return release
+
+
+def blame_release(path: Path) -> AbstractContextManager[None]:
+    """Say of whatever goes wrong with a file of a release that it is this file (`blame`)."""
+    fix = "Fix: take a whole copy; odsynth verify checks it"
+    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
+
+
+def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
+    """Refuse to write into a public folder, whose files are sealed by its checksums.
+
+    Parameters
+    ----------
+    target : Path
+        The file or folder to be written.
+    folder : Path
+        The public folder.
+    new : bool
+        Whether nothing may be at the target.
+
+    Raises
+    ------
+    PublicReleaseError
+        If the target is the public folder or lies in it; if a file has the name of a folder above it; with
+        `new`, if it is there.
+    """
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise PublicReleaseError(
+            f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
+        )
+    refuse_no_folder(target.parent, PublicReleaseError)
+    if new and os.path.lexists(target):
+        raise PublicReleaseError(
+            f"{target}: {what_is_at(target)} is there already. Fix: move it away, or choose another folder"
+        )
+
+
+def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
+    """Refuse a plan of another release, or whose names could lead out of a folder: it may be unverified."""
+    said = document["configuration"]["release"]
+    for name, value in certificate.release.model_dump().items():
+        if said.get(name) != value:
+            raise ValueError(f"plan.json: {name} of the release is not that of certificate.json")
+    if said.get("implicates") != certificate.implicates.number:
+        raise ValueError("plan.json: implicates of the release are not those of certificate.json")
+    names = document["geography"]
+    areas = document["configuration"]["geography"].get("non_nesting_areas", ())
+    for level in (*names["levels"], names["block"], *areas):
+        check_level_name(str(level))
+
+
+def _add(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True).groupby(["work", "home"], as_index=False).sum()
