@@ -14,9 +14,9 @@ import pyogrio
 import pytest
 
 import pipelines
-from pipelines.release import reader
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.polygons import polygon_file
+from pipelines.views import release as opened
 from pipelines.views.exports import FORMATS, ExportError, Format, Source
 from pipelines.views.release import PublicReleaseError, Release, open_release
 
@@ -186,7 +186,7 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
             FORMATS[name].write(source, to / name)
 
     write(public, tmp_path / "one")
-    monkeypatch.setattr(reader, "_AT_ONCE", 1)
+    monkeypatch.setattr(opened, "_AT_ONCE", 1)
     monkeypatch.setattr(Source, "flows", counted(Source.flows))
     monkeypatch.setattr(Release, "flow_batches", counted(Release.flow_batches))
     write(copy, tmp_path / "many", batch_rows=7)
@@ -199,8 +199,8 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
         elif path.suffix == ".parquet":
             tables = [pd.read_parquet(file) for file in (path, again)]
         else:
-            opened = gzip.open if path.suffix == ".gz" else open
-            with opened(path, "rb") as one, opened(again, "rb") as many:
+            unpacked = gzip.open if path.suffix == ".gz" else open
+            with unpacked(path, "rb") as one, unpacked(again, "rb") as many:
                 assert one.read() == many.read(), path
             continue
         pd.testing.assert_frame_equal(*tables)
