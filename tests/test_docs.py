@@ -119,7 +119,7 @@ def test_what_the_site_and_packages_need_is_locked_apart_from_what_tests_need() 
 # What users call first has an example.
 WITH_EXAMPLE = {
     *("load_config", "load_plan", "run", "certify", "verify", "open_release", "Release.flows"),
-    *("Release.draws", "combine", "exact", "decimal_up", "compose", "Guarantee", "distance_km"),
+    *("combine", "exact", "decimal_up", "compose", "Guarantee"),
     "read_crosswalk",
 }
 
