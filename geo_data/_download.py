@@ -46,17 +46,8 @@ def download(
 ) -> None:
     """Download a table to a path at which nothing is; only one process may do so in a folder.
 
-    Parameters
-    ----------
-    url : str
-    path : Path
-        Written when the file is whole and checked.
-    expected : str or None
-        SHA-256 that the file must have.
-    private : bool
-        Only its owner may read it, at no moment anybody else; from a store.
-    progress : bool
-        Write to standard error how much has come.
+    Nothing may be at the path, and only one process may download into its folder. With `private` only the
+    owner may read the file, at no moment anybody else.
     """
     if is_of_a_store(url):
         coming = stored(url, shown(url), path.parent)

@@ -15,22 +15,7 @@ PathLike = str | os.PathLike[str]
 def path_of(value: PathLike, name: str) -> Path:
     """Return a path that a function was given.
 
-    Parameters
-    ----------
-    value : str or path
-    name : str
-        Of the argument.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    TypeError
-        If it is something else; also for bytes.
-    ValueError
-        If it is a URL.
+    A TypeError if it is something else, also bytes; a ValueError if it is a URL.
     """
     text = text_of(value, name)
     try:
@@ -41,12 +26,7 @@ def path_of(value: PathLike, name: str) -> Path:
 
 
 def refuse_url(text: str) -> None:
-    """Refuse a URL where a path is meant; the error does not show it, as it may hold a password.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a URL where a path is meant; the error does not show it, as it may hold a password."""
     # A pathlib.Path keeps one slash of two; one letter before a colon may be a drive.
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]+:/", text):
         raise ValueError(
@@ -73,10 +53,7 @@ def paths_of(values: PathLike | Iterable[PathLike], name: str) -> list[Path]:
 def texts_of(values: str | Iterable[str], name: str) -> tuple[str, ...]:
     """Return the texts that a function was given, one or several.
 
-    Raises
-    ------
-    TypeError
-        If one is no text.
+    A TypeError if one is no text.
     """
     texts = (values,) if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
     for text in texts:
@@ -88,20 +65,7 @@ def texts_of(values: str | Iterable[str], name: str) -> tuple[str, ...]:
 def expect(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, made_by: str) -> None:
     """Refuse an argument of another type.
 
-    Parameters
-    ----------
-    value : object
-    kind : type or tuple of types
-        What it must be an instance of.
-    name : str
-        Of the argument.
-    made_by : str
-        Where such objects come from: the name of a function.
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
+    A TypeError names the argument, and the function that makes such objects.
     """
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)

@@ -198,30 +198,9 @@ def sum_flows(
 ) -> Flows:
     """Add the flows of rows between the same two units.
 
-    Parameters
-    ----------
-    path : str or path
-    geography : Geography
-    levels : tuple of str
-        Level of the origins, and of the destinations.
-    origins, destinations : ndarray of int32, shape (n,)
-        Unit numbers, -1 where a row is outside the geography.
-    flow : ndarray of number, shape (n,)
-    standard_error : ndarray of float64, shape (n,), optional
-        NaN where unknown.
-    part : str
-        The part of the file that was read, where there are several.
-
-    Returns
-    -------
-    Flows
-        Sorted by origin and destination. Variances add; in a sum, a flow with an unknown error counts as
-        the model counts it, with its size as variance. Destinations in external zones are left out.
-
-    Raises
-    ------
-    InputError
-        If no row is left.
+    Unit numbers are -1 where a row is outside the geography. The result is sorted by origin and destination.
+    Variances add; in a sum, a flow with an unknown error (NaN) counts as the model counts it, with its size
+    as variance. Destinations in external zones are left out. Refused if no row is left.
     """
     works = np.isin(destinations, geography.unit_of(levels[1], geography.external_blocks))
     destinations = np.where(works, np.int32(-1), destinations)
@@ -270,29 +249,9 @@ def locate_units(
 ) -> npt.NDArray[np.int32]:
     """Return the unit number of every code of a public table, -1 where it is outside the geography.
 
-    Parameters
-    ----------
-    geography : Geography
-    level : str
-    codes : Series of str, shape (n,)
-    path, column : str
-        Named in errors.
-    flow : Series of float64, shape (n,), optional
-        Of each row, where codes in external zones are added up.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Codes in external zones have the unit of the area.
-
-    Raises
-    ------
-    InputError
-        Where codes are no units of the level only because of how they are spelled (without leading zeros,
-        say), or seem to be of another vintage (`other_vintage`); with flows, where a code is a whole external
-        zone (25 or 25000) and others are its parts (25005), of which it seems to be the total.
-    ValueError
-        If there is no such level.
+    Codes in external zones have the unit of the zone. Refused where codes are no units only because of how
+    they are spelled, or seem to be of another vintage (`other_vintage`); with flows, where a code is a whole
+    external zone (25 or 25000) and others are its parts (25005), of which it seems to be the total.
     """
     index, distinct = pd.factorize(codes)
     texts = pd.Series(distinct, dtype="str")

@@ -13,15 +13,7 @@ Float64 = NDArray[np.float64]
 def inside_share(slots: Slots, attribute: str) -> float:
     """Return the part of the variance of an attribute that is between jobs of one work block.
 
-    Parameters
-    ----------
-    slots : Slots
-    attribute : str
-
-    Returns
-    -------
-    float
-        In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
+    In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
     """
     alike, times = slots.counted()
     counts, n, share = count_categories(alike, times, attribute, alike.work)

@@ -22,7 +22,7 @@ from geo_data.geography import Geography, Partition
 from geo_data.groupings import group_places
 from geo_data.outliers import check_places
 from geo_data.polygons import read_centroids
-from geo_data.tables import Kind, read_table
+from geo_data.tables import Kind, TableSchema, read_table
 from geo_data.unit_names import unit_names
 
 # A level whose codes are a prefix of the block code in this share of the rows is meant to be one in all.
@@ -129,7 +129,7 @@ def read_crosswalk(
     else:
         # Of thousands no degree is.
         places: dict[str, Kind] = {latitude: "decimal", longitude: "decimal"}
-        frame = read_table(path, {**columns, **places, **asked}, optional=usual)
+        frame = read_table(path, TableSchema({**columns, **places, **asked}, optional=usual))
     named = {level: frame.pop(column) for level, column in names.items() if column in frame}
     _check_blocks(path, frame[block], [frame[level] for level in written])
     said = [

@@ -59,12 +59,7 @@ _rows: ContextVar[tuple[dict[str, int], Callable[[int], None]] | None] = Context
 def count_rows(told: Callable[[int], None] = lambda files: None) -> Iterator[dict[str, int]]:
     """Count the rows of every table that is read meanwhile; gives a dict that is filled, by path.
 
-    A file that is read twice is counted once.
-
-    Parameters
-    ----------
-    told : callable
-        Told after each file how many have been read.
+    A file that is read twice is counted once. `told` is told after each file how many have been read.
     """
     found: dict[str, int] = {}
     token = _rows.set((found, told))
@@ -83,13 +78,7 @@ def note_rows(path: str | os.PathLike[str], rows: int) -> None:
 
 
 def refuse_no_file(path: str | os.PathLike[str]) -> None:
-    """Refuse what is no regular file: opening a named pipe would wait for ever, a device never end.
-
-    Raises
-    ------
-    InputError
-        If nothing is there, or a folder, pipe, socket or device.
-    """
+    """Refuse what is no regular file: opening a named pipe would wait for ever, a device never end."""
     try:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):
@@ -104,10 +93,7 @@ def refuse_no_file(path: str | os.PathLike[str]) -> None:
 def form_of(path: str | os.PathLike[str]) -> bytes:
     """Return the first four bytes of a table, which tell its form.
 
-    Raises
-    ------
-    InputError
-        If it is no regular file, empty, or of a form that is no table.
+    Refused if it is no regular file, empty, or of a form that is no table.
     """
     refuse_no_file(path)
     with Path(path).open("rb") as file:
@@ -132,19 +118,8 @@ class CheckedLines(io.RawIOBase):
     After the first fault nothing more is given, as at the end of a file; whoever reads asks for `fault` then.
     Nothing is raised while a parser reads, because the parser may read in a thread of its own.
 
-    Parameters
-    ----------
-    file : binary file object
-        Decompressed.
-    limit : int
-        The most bytes that may come.
-
-    Attributes
-    ----------
-    lines : int
-        Lines so far, without blank ones at the end.
-    fault, fix : str
-        What is wrong, and what to do about it; empty while nothing is.
+    `lines` counts the lines so far, without blank ones at the end; `fault` and `fix` say what is wrong and
+    what to do about it, and are empty while nothing is. More than `limit` bytes are a fault.
     """
 
     def __init__(self, file: BinaryIO, limit: int) -> None:
@@ -179,13 +154,7 @@ class CheckedLines(io.RawIOBase):
         return len(data)
 
     def raise_fault(self, path: str | os.PathLike[str]) -> None:
-        """Raise the fault, if there is one.
-
-        Raises
-        ------
-        InputError
-            With the line.
-        """
+        """Raise the fault, if there is one."""
         if self.fault:
             raise InputError(path, self.fault, where=lines_of([self._line]), fix=self.fix)
 
@@ -310,16 +279,8 @@ class _Hashed(io.RawIOBase):
 def open_lines(path: str | os.PathLike[str], sha256: dict[str, str] | None = None) -> Iterator[CheckedLines]:
     """Open a delimited file, gzipped or not, to read lines that are checked and counted.
 
-    Parameters
-    ----------
-    path : str or path
-    sha256 : dict, optional
-        The SHA-256 of the file, of the bytes as they are read, is entered under its path at the end.
-
-    Raises
-    ------
-    InputError
-        If it is no regular file; at the end, with what `CheckedLines` found.
+    With `sha256`, the hash of the bytes as they are read is entered under the path at the end. A fault that
+    `CheckedLines` found is raised at the end.
     """
     refuse_no_file(path)
     with Path(path).open("rb") as file:

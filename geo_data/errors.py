@@ -91,12 +91,7 @@ def refuse_any(
 ) -> None:
     """Raise an `InputError` if any rows, values or units break a rule.
 
-    Parameters
-    ----------
-    broken : int or Series of bool
-        How many; or for each row of the file, by its number from 0 as index, whether it does.
-    file, rule, column, fix
-        As of `InputError`.
+    `broken` is how many do; or for each row of the file, by its number from 0 as index, whether it does.
     """
     if not isinstance(broken, pd.Series):
         if broken:
@@ -109,12 +104,8 @@ def refuse_any(
 def lines_of(numbers: Sequence[int] | pd.Index, file: str | os.PathLike[str] | None = None) -> str:
     """Return the first few of some lines in words: "lines 3, 17, 20 and more".
 
-    Parameters
-    ----------
-    numbers : sequence of int
-        Numbers of lines, from 1; with a file, of its rows, from 0.
-    file : str or path, optional
-        Whose rows they are: lines after the header or, of a Parquet file, rows.
+    Numbers of lines are from 1; with a file, of its rows, from 0: lines after the header or, of a Parquet
+    file, rows.
     """
     what, first = "line", 0
     if file is not None:

@@ -43,14 +43,7 @@ class ExternalFacts:
 
 
 def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts:
-    """Return what is known of external zones: of states, where the geography's blocks are of states, too.
-
-    Parameters
-    ----------
-    areas : sequence of str
-    blocks : iterable of str
-        Codes of the geography's own blocks.
-    """
+    """Return what is known of external zones: of states, where the geography's blocks are of states, too."""
     own = {code[:2] if len(code) == CENSUS_DIGITS else "" for code in blocks}
     known = STATES if own <= STATES.keys() else {}
     unknown = (np.nan, np.nan, np.nan)
@@ -62,17 +55,7 @@ def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts
 def find_external_zones(areas: Sequence[str], blocks: pd.Series) -> tuple[str, ...]:
     """Return the external zones of a geography.
 
-    Parameters
-    ----------
-    areas : sequence of str
-        Prefixes; "us-states" stands for all of `US_STATES` of which the geography has no block.
-    blocks : Series of str
-        Codes of the geography's blocks.
-
-    Returns
-    -------
-    tuple of str
-        Sorted.
+    Sorted; "us-states" stands for all of `US_STATES` of which the geography has no block.
     """
     states = set(US_STATES) - set(blocks.str[:2].unique()) if _EVERY_STATE in areas else ()
     return tuple(sorted([*(area for area in areas if area != _EVERY_STATE), *states]))
@@ -84,17 +67,7 @@ def fill(area: str, length: int) -> str:
 
 
 def longest_prefix(codes: pd.Series, areas: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of the longest area that each code begins with, -1 where none does.
-
-    Parameters
-    ----------
-    codes : Series of str, shape (n,)
-    areas : sequence of str
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-    """
+    """Return the position of the longest area that each code begins with, -1 where none does."""
     found = np.full(len(codes), -1, np.int64)
     index = pd.Index(list(areas), dtype="str")
     for length in sorted({len(area) for area in areas}):  # the longest last, so that it stays

@@ -33,6 +33,23 @@ AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 
 @dataclass(frozen=True, eq=False)
+class Reading:
+    """What a reading of job files leaves besides the jobs.
+
+    Attributes
+    ----------
+    sha256 : dict of str to str
+        By path, of the bytes that were read last.
+    remarks : list of str
+        **Confidential**: what only whoever runs this should look at. It depends on homes, so nothing is
+        refused because of it.
+    """
+
+    sha256: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
 class Slots:
     """The public side of all jobs: one row per job, without any origin.
 
@@ -211,15 +228,8 @@ def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: int) 
 def join_slots(parts: Sequence[tuple[Slots, npt.NDArray[np.integer]]]) -> Slots:
     """Return the slots of several files as one.
 
-    Parameters
-    ----------
-    parts : sequence of tuples
-        Of each file, what `Slots.counted` returns; attributes may have other categories in each.
-
-    Returns
-    -------
-    Slots
-        With the categories of all files, sorted as text.
+    Each part is what `Slots.counted` returns; attributes may have other categories in each, and get the
+    categories of all files, sorted as text.
     """
     every = [slots for slots, _ in parts]
     categories = {

@@ -25,6 +25,7 @@ from geo_data.jobs import (
     Files,
     Int32,
     JobRecords,
+    Reading,
     Slots,
     count_repeats,
     files_of,
@@ -34,7 +35,7 @@ from geo_data.jobs import (
     refuse_too_many_jobs,
 )
 from geo_data.od_files import LODES_CATEGORIES
-from geo_data.tables import Kind, read_table
+from geo_data.tables import Kind, TableSchema, read_table
 from synth.policy import FULL, Policy
 
 _COUNTS = ("S000", *(name for names in LODES_CATEGORIES.values() for name in names))
@@ -57,17 +58,14 @@ class LodesJobs:
         Must hold every destination, and every origin of the main file.
     aux : str or path, or sequence of them, optional
         Aux files of the same form: jobs of workers who live in external zones of the geography.
-    sha256 : dict, optional
-        Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
     homes : bool
         Whether the file has homes. False for a public table of jobs by workplace, of which only `slots` can
         be read: it has the work block and the counts of an OD file, and may have further columns.
     checked : bool
         Whether `slots` has found nothing wrong with these files already: then `parts` reads no counts but
         those that are asked for, in half of the time.
-    remarks : list, optional
-        **Confidential**: filled by `parts` with what only whoever runs this should look at. It depends on
-        homes, so nothing is refused because of it.
+    reading : Reading, optional
+        Filled with what is noted while files are read; without it nothing is.
 
     Notes
     -----
@@ -78,10 +76,9 @@ class LodesJobs:
     path: Files
     geography: Geography
     aux: Files | None = None
-    sha256: dict[str, str] | None = None
     homes: bool = True
     checked: bool = False
-    remarks: list[str] | None = None
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -231,20 +228,20 @@ class LodesJobs:
         refuse_no_jobs(self._files[0][0], "S000", total)
 
     def _remark(self, text: str) -> None:
-        if self.remarks is not None:
-            self.remarks.append(text)
+        if self.reading is not None:
+            self.reading.remarks.append(text)
 
     def _remark_repeats(self, files: Sequence[str | os.PathLike[str]], shared: npt.NDArray[np.bool_]) -> None:
         """Remark pairs that are in several files; only work blocks that several files share can have one.
 
         Files of states share none, and are not read again.
         """
-        if self.remarks is None or not shared.any():
+        if self.reading is None or not shared.any():
             return
         seen: list[npt.NDArray[np.uint64]] = []
         for path in files:
             geocodes: dict[str, Kind] = {"w_geocode": "code", "h_geocode": "home"}
-            frame = read_table(path, geocodes, confidential=geocodes)
+            frame = read_table(path, TableSchema(geocodes, confidential=True, any_spelling=geocodes))
             work = self.geography.locate_unit(self.geography.block_level, frame["w_geocode"])
             pairs = frame[(work >= 0) & shared[work]]
             # Homes as they are written: in an external zone there are many.
@@ -325,11 +322,13 @@ class LodesJobs:
         columns: dict[str, Kind] = {name: kinds[name] for name in geocodes}
         categories = {group: LODES_CATEGORIES[group] for group in groups}
         columns |= dict.fromkeys(("S000", *itertools.chain(*categories.values())), "count")
-        schema = LODES_COLUMNS if self.homes else None
-        # To refuse two spellings of what is confidential would tell of it; with `others`, work blocks are.
-        hidden = geocodes if others else ("h_geocode",)
-        confidential = hidden if self.homes else None
-        frame = read_table(path, columns, schema=schema, sha256=self.sha256, confidential=confidential)
+        schema = TableSchema(columns)
+        if self.homes:
+            # To refuse two spellings of what is confidential would tell of it; with `others`, work blocks
+            # are, too.
+            spellings = geocodes if others else ("h_geocode",)
+            schema = TableSchema(columns, LODES_COLUMNS, confidential=True, any_spelling=spellings)
+        frame = read_table(path, schema, self.reading and self.reading.sha256)
         refuse_too_many_jobs(path, "S000", frame["S000"].astype(np.float64).sum())
         for group, names in categories.items():
             refuse_any(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from geo_data.jobs import (
     Files,
     Int32,
     JobRecords,
+    Reading,
     Slots,
     count_repeats,
     files_of,
@@ -33,7 +33,7 @@ from geo_data.jobs import (
     refuse_too_many_jobs,
 )
 from geo_data.plain_texts import refuse_spellings, spellings
-from geo_data.tables import Kind, read_table
+from geo_data.tables import Kind, TableSchema, read_table
 from synth.policy import FULL, Policy
 
 _MAX_CATEGORIES = 1000
@@ -65,15 +65,13 @@ class MicrodataJobs:
         release have them in this order, however they were listed.
     records_per_worker : int
         The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
-    sha256 : dict, optional
-        Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
     policy : Policy
         Attributes that it makes secret are no attributes of slots, and are read with homes: the home of a
         record is then its origin (`synth.Policy.origins`).
-    remarks : list, optional
-        **Confidential**, as for `LodesJobs`.
     decimal_point : bool
         A point in the number of jobs is a decimal mark, also where it may be one of thousands (1.000).
+    reading : Reading, optional
+        As for `LodesJobs`.
 
     Raises
     ------
@@ -90,10 +88,9 @@ class MicrodataJobs:
     count: str | None = None
     attributes: tuple[str, ...] = ()
     records_per_worker: int = 1
-    sha256: dict[str, str] | None = None
     policy: Policy = FULL
-    remarks: list[str] | None = None
     decimal_point: bool = False
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         expect(self.geography, Geography, "geography", "read_crosswalk")
@@ -219,8 +216,8 @@ class MicrodataJobs:
             every = self._public if workers and len(files) > 1 else ()
             labels = tuple(dict.fromkeys((*by, *secret, *every, *workers)))
             frame = self._read(path, labels, origins=True, others=others)
-            if frame.empty and self.remarks is not None:
-                self.remarks.append(f"{path}: the file has no jobs. Was it cut off?")
+            if frame.empty and self.reading is not None:
+                self.reading.remarks.append(f"{path}: the file has no jobs. Was it cut off?")
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
                 if len(files) > 1:
@@ -255,8 +252,9 @@ class MicrodataJobs:
         # Rows of different jobs may be equal, but not all of a file; few have the workplaces of another.
         alike = [(path, own[0]) for path, own in zip(files, works, strict=False) if works.count(own) > 1]
         same += [self._digest(path, others) for path, jobs in alike if jobs > FEW_JOBS]
-        if self.remarks is not None and any(0 < jobs <= FEW_JOBS for _, jobs in alike):
-            self.remarks.append(f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}?")
+        if self.reading is not None and any(0 < jobs <= FEW_JOBS for _, jobs in alike):
+            remark = f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}?"
+            self.reading.remarks.append(remark)
         refuse_any(
             files[0],
             f"{'rows' if workers else 'tables'} are, but for homes, in several files: {SAME_JOBS}",
@@ -267,9 +265,9 @@ class MicrodataJobs:
 
     def _digest(self, path: str | os.PathLike[str], others: bool) -> npt.NDArray[np.uint64]:
         """Return one hash of what is public of a file that was read before, the same in whatever order."""
-        sha256 = dict[str, str]()
-        rows = _hash_rows(replace(self, sha256=sha256)._read(path, self._public, others=others))
-        if self.sha256 is not None and self.sha256[str(path)] != sha256[str(path)]:
+        again = Reading()
+        rows = _hash_rows(replace(self, reading=again)._read(path, self._public, others=others))
+        if self.reading is not None and self.reading.sha256[str(path)] != again.sha256[str(path)]:
             raise ChangedFileError("a file changed while it was read")
         return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
 
@@ -322,19 +320,21 @@ class MicrodataJobs:
         present = [name for name in (self.home, self.worker, *self.policy.secret) if name is not None]
         secret = self.policy.secret
         columns.update({name: "secret" if name in secret else "label" for name in labels})
-        # To refuse two spellings of what is confidential would tell of it; with `others`, everything is.
-        hidden = columns.keys() - ([] if others else [self.work, *self._public])
-        read = partial(
-            read_table,
-            path,
+        if self.count is not None:
+            columns[self.count] = "decimal" if self.decimal_point else "number"
+        schema = TableSchema(
+            columns,
             present=present,
-            shared=columns.keys() - {self.worker},  # identifiers of workers come once each, or nearly so
-            sha256=self.sha256,
-            confidential=None if self.home is None else hidden,
+            shared=columns.keys() - {self.worker, self.count},  # workers come once each, or nearly so
+            confidential=self.home is not None,
+            # To refuse two spellings of what is confidential would tell of it; with `others`, everything is.
+            any_spelling=()
+            if self.home is None
+            else columns.keys() - ([] if others else [self.work, *self._public]),
         )
+        frame = read_table(path, schema, self.reading and self.reading.sha256)
         if self.count is None:
-            return read(columns)
-        frame = read({**columns, self.count: "decimal" if self.decimal_point else "number"})
+            return frame
         count = frame.pop(self.count)
         refuse_any(
             path,

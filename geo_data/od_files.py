@@ -56,16 +56,7 @@ def od_name(path: str | os.PathLike[str]) -> OdName | None:
 def count_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Name the columns that count jobs by category.
 
-    Parameters
-    ----------
-    categories : mapping of str to tuple of str
-        The categories of each attribute, in order.
-
-    Returns
-    -------
-    dict of str to tuple of str
-        Per attribute a column for each category: as LODES names its groups (``SA01``), and
-        ``<attribute>_<category>`` for any other.
+    As LODES names its groups (``SA01``), and ``<attribute>_<category>`` for any other.
     """
     return {
         attribute: tuple(
@@ -252,17 +243,7 @@ def write_od_csv(
 def od_csv_text(table: pa.Table, *, header: bool) -> memoryview:
     r"""Return the text of the rows of an OD file, as `write_od_csv` compresses it.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Of an OD file, createdate included.
-    header : bool
-        Begin with the line of column names.
-
-    Raises
-    ------
-    ValueError
-        If a code or column name would need quotes.
+    A ValueError if a code or column name would need quotes.
     """
     if any(re.search(r'[",\r\n]', name) for name in table.column_names):
         raise ValueError("a column name contains a comma, a quote or a line break")

@@ -32,14 +32,6 @@ def check_places(path: str | os.PathLike[str], geography: Geography, levels: Seq
     Blocks are compared with those of their finest unit that has enough, units with others of the unit above,
     and states with where they are. A place is mistaken if it is far from its group and would be near the
     middle with latitude and longitude exchanged or another sign, or if it is 0, 0.
-
-    Parameters
-    ----------
-    path : str or path
-        Named in errors.
-    geography : Geography
-    levels : sequence of str
-        Coarsest first, of which units do not follow from places.
     """
     inside = ~geography.is_external(np.arange(geography.n_blocks))
     latitude, longitude = geography.latitude[inside], geography.longitude[inside]
@@ -68,16 +60,7 @@ def check_places_in_shapes(
 ) -> list[str]:
     """Compare blocks with the shapes of their units, as `check_places` does with each other.
 
-    Parameters
-    ----------
-    path : str or path
-        Named in errors.
-    geography : Geography
-    level : str
-    units : ndarray of int, shape (n,)
-        Those that have a shape.
-    bounds : ndarray of float64, shape (n, 4)
-        West, south, east and north of each shape, degrees.
+    `bounds` are west, south, east and north of the shapes of `units`, degrees, shape (n, 4).
     """
     west, south, east, north = bounds.T
     middle = unit_vectors((south + north) / 2, (west + east) / 2)
@@ -127,9 +110,7 @@ def _mirrored(points: Float64, centre: Float64, near: Float64, far: Float64) -> 
 def _in_groups(points: Float64, units: Sequence[NDArray[np.intp]]) -> tuple[Bool, Bool]:
     """Compare places with those of their unit at the last level where it has enough, or else with all.
 
-    Returns
-    -------
-    mistaken, away : ndarray of bool, shape (n,)
+    Returns which are mistaken, and which are far away.
     """
     at = np.arange(len(points))
     if units:  # most are so small that none of their places is far from another

@@ -61,15 +61,8 @@ def refuse_spellings(
 ) -> None:
     """Raise an `InputError` if several of some different texts are spellings of one.
 
-    Parameters
-    ----------
-    path, column : str
-        Named in errors.
-    texts : pyarrow.LargeStringArray
-    rows : ndarray of int, optional
-        The text of each row of the file; those that no row has do not count.
-    shown : bool
-        Name two of them, as those of public files may be.
+    With `rows`, the text of each row of the file, those that no row has do not count. Two of them are named
+    if they may be `shown`.
     """
     forms = pd.Series(spellings(texts).to_pylist(), dtype="str")
     used = forms if rows is None else forms.iloc[np.unique(rows)]

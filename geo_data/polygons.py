@@ -134,27 +134,8 @@ def read_centroids(
 ) -> pd.DataFrame:
     """Read codes, names and centroids of a file of polygons.
 
-    Parameters
-    ----------
-    path : str or path
-        As for `read_polygons`; one row a block.
-    codes : sequence of str
-        Columns of text to read.
-    latitude, longitude : str
-        Names that the columns of the centroid get.
-    names, optional : sequence of str
-        Columns of names to read, the second where the file has them.
-
-    Returns
-    -------
-    DataFrame
-        Columns `codes` as ``str``, `names` as categoricals, `latitude` and `longitude` in degrees WGS84.
-
-    Raises
-    ------
-    InputError
-        No such file, one that cannot be read or has no rows; columns missing, numbers in place of text, or
-        codes missing; geometry missing, not of polygons, or without a coordinate reference system.
+    One row a block: `codes` as ``str``, `names` (and those of `optional` that the file has) as categoricals,
+    and the centroid in degrees WGS84 under the names given for it.
     """
     frame = _read(Path(path), codes, names)
     centres = _polygons_of(Path(path), frame).to_crs(_EQUAL_AREA).centroid.to_crs(_DEGREES)

@@ -36,17 +36,7 @@ class Pooling:
     ) -> NDArray[np.int64]:
         """Return the place of each of some blocks: blocks of one place share their urns.
 
-        Parameters
-        ----------
-        geography : Geography
-        jobs : ndarray of int64, shape (n_blocks,)
-            Public number of jobs of every block.
-        blocks : ndarray of int32, shape (n,)
-
-        Returns
-        -------
-        ndarray of int64, shape (n,)
-            Twice the block's number; where it shares, twice the number of its unit's first block plus 1.
+        Twice the number of the block; where it shares, twice that of the first block of its unit, plus 1.
         """
         own = 2 * blocks.astype(np.int64)
         starts = geography.starts(self.level)
@@ -111,23 +101,7 @@ class PoolTable:
 def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Policy = FULL) -> PoolTable:
     """Group slots into pools.
 
-    Parameters
-    ----------
-    slots : Slots
-        Public.
-    geography : Geography
-    pooling : Pooling
-    policy : Policy
-        That the slots were read with: each pool is of homes of one part.
-
-    Returns
-    -------
-    PoolTable
-
-    Raises
-    ------
-    ValueError
-        If an attribute is not one of the slots', or there is no such level.
+    A ValueError if an attribute is not one of the slots', or there is no such level.
     """
     unknown = sorted(set(pooling.by) - set(slots.attributes))
     if unknown:
@@ -155,9 +129,7 @@ def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -
 
     Parameters and errors are those of `order_records`.
 
-    Returns
-    -------
-    ndarray of int32, shape (n_records,)
+    As `order_records` orders them.
     """
     return records.home[order_records(pools, geography, records)]
 
@@ -165,23 +137,9 @@ def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -
 def order_records(pools: PoolTable, geography: Geography, records: JobRecords) -> NDArray[np.int64]:
     """Return the order of job records in which they fill the slots of pools: by pool, work block, attributes.
 
-    Parameters
-    ----------
-    pools : PoolTable
-    geography : Geography
-    records : JobRecords
-        With the attributes that the pools are stratified by; by these and any other ones that they have, a
-        record is in the place of a slot like it, if they have all of the slots' attributes.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records,)
-        **Confidential**, as the records are.
-
-    Raises
-    ------
-    ValueError
-        If the records are not those of the slots.
+    Records have the attributes that pools are stratified by, and perhaps others; with all of the slots', a
+    record is in the place of a slot like it. The order is **confidential**, as the records are. A ValueError
+    if the records are not those of the slots.
     """
     pool = PoolFinder(pools, geography).find(records)
     codes = [records.attributes[name] for name in pools.slots.attributes if name in records.attributes]
@@ -195,13 +153,7 @@ def order_records(pools: PoolTable, geography: Geography, records: JobRecords) -
 
 
 class PoolFinder:
-    """Finds the pool of every job record.
-
-    Parameters
-    ----------
-    pools : PoolTable
-    geography : Geography
-    """
+    """Finds the pool of every job record."""
 
     def __init__(self, pools: PoolTable, geography: Geography) -> None:
         self._pools, self._geography = pools, geography

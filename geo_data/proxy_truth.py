@@ -212,20 +212,6 @@ def _homes_in_parts(
 
     It is that of a job of the same destination unit, if one has a home in that part; else of any job; else a
     block by public weight.
-
-    Parameters
-    ----------
-    model : PublicModel
-    work, homes : ndarray of int32, shape (n,)
-        Work block and drawn home of each job.
-    part : ndarray of int32, shape (n,)
-        The public part of each job's home.
-    policy : Policy
-    seed : int
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
     """
     if policy.n_parts == 1:
         return homes
@@ -268,24 +254,8 @@ def proxy_origins(
 ) -> NDArray[np.int32]:
     """Draw an origin for every job that a policy allows: a home, and categories of what it makes secret.
 
-    Parameters
-    ----------
-    model : PublicModel
-    work : ndarray of int32, shape (n,)
-        Work block of each job.
-    part : ndarray of int32, shape (n,)
-        The public part of each job's home.
-    policy : Policy
-    seed : int
-    attributes : mapping of str to ndarray of int, shape (n,) each
-        Public categories of the jobs.
-    concentrations : mapping of str to float
-        `attribute_concentrations`.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        `synth.Policy.origins`; blocks where the policy makes no attribute secret.
+    With the part that is public of each home. Origins are `synth.Policy.origins`: blocks where the policy
+    makes no attribute secret.
     """
     secret = _categories(policy, work.size, seed)
     homes = proxy_homes(model, work, seed, {**attributes, **secret}, concentrations)
@@ -304,21 +274,9 @@ def attribute_concentrations(
     blocks (`inside_share`), with which residents of Rhode Island differ as they do. Of a unit's jobs, those
     of a category are taken to be drawn from shares that are Dirichlet around the shares of all jobs.
 
-    Parameters
-    ----------
-    geography : Geography
-    level : str
-        Of the public model.
-    slots : Slots
-        All of them.
-    policy : Policy
-        Of the attributes that it makes secret nothing is known: units are taken to differ by them about as
-        residents of Rhode Island do by earnings.
-
-    Returns
-    -------
-    dict of str to float
-        The concentration of each attribute: the larger, the more alike units are.
+    The larger the concentration of an attribute, the more alike units are. Of attributes that the policy
+    makes secret nothing is known: units are taken to differ by them about as residents of Rhode Island do by
+    earnings.
     """
     found = dict.fromkeys(policy.secret, _OF_SECRETS)
     alike, times = slots.counted()

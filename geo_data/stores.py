@@ -25,18 +25,7 @@ def is_of_a_store(url: str) -> bool:
 def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
     """Copy a file into a folder of its own, which only its owner can look into; it is removed at the end.
 
-    Parameters
-    ----------
-    url : str
-    shown : str
-        The address as errors may show it.
-    folder : Path
-        In which that folder is made; only one process may do so at a time.
-
-    Raises
-    ------
-    InputError
-        If the file is not there, or does not come whole.
+    `shown` is the address as errors may show it. Only one process may do so in `folder` at a time.
     """
     import fsspec  # type: ignore[import-untyped]
 

@@ -32,6 +32,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -81,26 +82,15 @@ _PLAIN = r"^[+-]?[0-9]+(\.[0-9]*)?$"  # a number as most programs write it
 _NUMBER = r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*"
 
 
-def read_table(
-    path: str | os.PathLike[str],
-    columns: Mapping[str, Kind],
-    *,
-    schema: Collection[str] | None = None,
-    present: Collection[str] = (),
-    optional: Mapping[str, Kind] | None = None,
-    shared: Collection[str] = (),
-    sha256: dict[str, str] | None = None,
-    confidential: Collection[str] | None = None,
-) -> pd.DataFrame:
-    """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
+@dataclass(frozen=True)
+class TableSchema:
+    """What a format of tables declares: its columns, and what may be shown of a file.
 
-    Parameters
+    Attributes
     ----------
-    path : str or path
-        CSV (UTF-8, comma, one header line), the same gzipped, or Parquet; told apart by content.
     columns : mapping of str to Kind
         The columns to read and the kind of each. No other column is parsed.
-    schema : collection of str, optional
+    only : collection of str, optional
         All columns the file must have, neither more nor fewer. Default: further columns are ignored.
     present : collection of str
         Further columns that the header must have; they are not parsed.
@@ -109,13 +99,71 @@ def read_table(
     shared : collection of str
         Columns of codes and labels that come many times over, as in a table of jobs: each different text is
         kept, and looked at, once.
+    confidential : bool
+        Errors show nothing of the file, and a header without rows is a table, as of one of several files of
+        jobs: nobody need live there.
+    any_spelling : collection of str
+        Columns of codes and labels in which all spellings (`geo_data.plain_texts`) are read as one. A file
+        that has several in another column is refused.
+    """
+
+    columns: Mapping[str, Kind]
+    only: Collection[str] | None = None
+    present: Collection[str] = ()
+    optional: Mapping[str, Kind] = field(default_factory=dict)
+    shared: Collection[str] = ()
+    confidential: bool = False
+    any_spelling: Collection[str] = ()
+
+    def checked(self, path: Path, header: Sequence[str]) -> dict[str, Kind]:
+        """Return the columns to read of a file with this header, or refuse it."""
+        required = dict.fromkeys([*self.columns, *self.present])
+        wanted = required if self.only is None else self.only
+        if len(header) > _MOST_COLUMNS:
+            rule = f"the file has {len(header):,} columns, and a table at most {_MOST_COLUMNS:,}"
+            raise InputError(path, rule, fix="write the columns that are read to a file of their own")
+        missing = [name for name in wanted if name not in header]
+        if missing and len(header) == 1 and any(mark in header[0] for mark in OTHER_MARKS):
+            raise InputError(path, NO_COMMAS[0], fix=NO_COMMAS[1])
+        if missing:
+            # A file without a header would show its first record here, so only a line that has one of the
+            # names counts as a header.
+            some = len(missing) < len(wanted)
+            columns = ", ".join(header) if some else f"{len(header)} columns, none of these"
+            raise InputError(
+                path,
+                f"missing columns: {', '.join(missing)}; the file has: {columns}",
+                fix="name the columns of this file, or use the file that has them",
+            )
+        double = sorted(name for name, times in Counter(header).items() if times > 1)
+        if double:
+            raise InputError(path, f"columns named twice: {', '.join(double)}", fix="rename one of them")
+        unknown = [] if self.only is None else [name for name in header if name not in self.only]
+        if unknown:
+            raise InputError(
+                path,
+                f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(wanted)}",
+                fix="remove them, or use the reader for this format",
+            )
+        return {**self.columns, **{name: kind for name, kind in self.optional.items() if name in header}}
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    schema: TableSchema | Mapping[str, Kind],
+    sha256: dict[str, str] | None = None,
+) -> pd.DataFrame:
+    """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV (UTF-8, comma, one header line), the same gzipped, or Parquet; told apart by content.
+    schema : TableSchema, or mapping of str to Kind
+        A mapping is that of the columns.
     sha256 : dict, optional
         The SHA-256 of the file, hexadecimal, is entered under its path: of text, of the bytes as they are
         read.
-    confidential : collection of str, optional
-        Given, the file is confidential, and errors show nothing of it. In these columns all spellings of a
-        code or label (`geo_data.plain_texts`) are read as one; in others, a file that has several is refused.
-        A header without rows is a table then, as of one of several files of jobs: nobody need live there.
 
     Returns
     -------
@@ -123,7 +171,7 @@ def read_table(
         One row per row of the file in its order, the columns in the order asked for: code, label and text as
         pandas ``str``, name, and what is shared, as a categorical of ``str``, count as int64 (>= 0), number
         as float64 (finite), margin as float64 (>= 0, or NaN). Codes and labels are plain texts.
-        At least one row, unless `confidential`.
+        At least one row, unless the schema is confidential.
 
     Raises
     ------
@@ -134,37 +182,25 @@ def read_table(
         spellings.
     """
     path = Path(path)
-    wanted = dict.fromkeys([*columns, *present])
+    schema = schema if isinstance(schema, TableSchema) else TableSchema(schema)
     if form_of(path) == _PARQUET:
-        header = _parquet_header(path)
-        _check_header(path, header, wanted, schema)
-        columns = _with(columns, optional, header)
-        table = _read_parquet(path, columns, shared)
+        columns = schema.checked(path, _parquet_header(path))
+        table = _read_parquet(path, columns, schema.shared)
         if sha256 is not None:  # Parquet is not read from its beginning to its end
             with path.open("rb") as file:
                 sha256[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
     else:
-        header = _csv_header(path)
-        _check_header(path, header, wanted, schema)
-        columns = _with(columns, optional, header)
-        table = _read_csv(path, columns, shared, sha256)
+        columns = schema.checked(path, _csv_header(path))
+        table = _read_csv(path, columns, schema.shared, sha256)
     if table.num_rows == 0:
-        if confidential is None:
+        if not schema.confidential:
             raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
         note_rows(path, 0)
-        return _no_rows(columns, shared)
+        return _no_rows(columns, schema.shared)
     note_rows(path, table.num_rows)
-    read = {
-        name: _values(path, name, kind, table[name], name in shared, confidential)
-        for name, kind in columns.items()
-    }
-    return pd.DataFrame(read)
-
-
-def _with(
-    columns: Mapping[str, Kind], optional: Mapping[str, Kind] | None, header: Sequence[str]
-) -> dict[str, Kind]:
-    return {**columns, **{name: kind for name, kind in (optional or {}).items() if name in header}}
+    return pd.DataFrame(
+        {name: _values(path, name, kind, table[name], schema) for name, kind in columns.items()}
+    )
 
 
 def _no_rows(columns: Mapping[str, Kind], shared: Collection[str]) -> pd.DataFrame:
@@ -200,50 +236,17 @@ def _csv_header(path: Path) -> list[str]:
 
 
 def _parquet_header(path: Path) -> list[str]:
-    found = None
-    try:
-        found = pyarrow.parquet.read_metadata(path)
+    names = None
+    with suppress(*READ_FAULTS):
+        metadata = pyarrow.parquet.read_metadata(path)
         names = list(pyarrow.parquet.read_schema(path).names)
-    except READ_FAULTS:
-        found = None
-    if found is None:
+    if names is None:
         raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
-    size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
-    if max(size, 8 * found.num_rows) > most_bytes(path.stat().st_size):
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    if max(size, 8 * metadata.num_rows) > most_bytes(path.stat().st_size):
         rule = "far more comes out of the file than a table holds"
         raise InputError(path, rule, fix="look at it before it is read, or write it without compression")
     return names
-
-
-def _check_header(
-    path: Path, header: Sequence[str], columns: Collection[str], schema: Collection[str] | None
-) -> None:
-    wanted = columns if schema is None else schema
-    if len(header) > _MOST_COLUMNS:
-        rule = f"the file has {len(header):,} columns, and a table at most {_MOST_COLUMNS:,}"
-        raise InputError(path, rule, fix="write the columns that are read to a file of their own")
-    missing = [name for name in wanted if name not in header]
-    if missing and len(header) == 1 and any(mark in header[0] for mark in OTHER_MARKS):
-        raise InputError(path, NO_COMMAS[0], fix=NO_COMMAS[1])
-    if missing:
-        # A file without a header would show its first record here, so only a line that has one of the names
-        # counts as a header.
-        found = ", ".join(header) if len(missing) < len(wanted) else f"{len(header)} columns, none of these"
-        raise InputError(
-            path,
-            f"missing columns: {', '.join(missing)}; the file has: {found}",
-            fix="name the columns of this file, or use the file that has them",
-        )
-    double = sorted(name for name, times in Counter(header).items() if times > 1)
-    if double:
-        raise InputError(path, f"columns named twice: {', '.join(double)}", fix="rename one of them")
-    unknown = [] if schema is None else [name for name in header if name not in schema]
-    if unknown:
-        raise InputError(
-            path,
-            f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(wanted)}",
-            fix="remove them, or use the reader for this format",
-        )
 
 
 def _read_csv(
@@ -317,16 +320,9 @@ def _read_parquet(path: Path, columns: Mapping[str, Kind], shared: Collection[st
     return table
 
 
-def _values(
-    path: Path,
-    name: str,
-    kind: Kind,
-    column: pa.ChunkedArray,
-    shared: bool,
-    confidential: Collection[str] | None,
-) -> pd.Series:
+def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray, schema: TableSchema) -> pd.Series:
     """Return a column as its kind, after the checks that the kind promises."""
-    type_ = column.type
+    type_, shared = column.type, name in schema.shared
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
         column = column if kind in ("name", "count") or shared else column.cast(type_)
@@ -376,8 +372,8 @@ def _values(
         column = column.cast(pa.large_string())
         distinct = column if shared else pc.unique(column).drop_null()  # a geocode comes many times over
 
-        def having(found: pa.Array) -> pa.ChunkedArray:
-            rows = pc.is_in(column, found)
+        def having(texts: pa.Array) -> pa.ChunkedArray:
+            rows = pc.is_in(column, texts)
             return rows if index is None else pc.fill_null(rows.take(index), False)
 
         plain = plain_texts(distinct)
@@ -390,11 +386,11 @@ def _values(
         return numbers(path, name, column.cast(pa.float64(), safe=False).to_pandas())
     if kind in ("code", "home"):
         for rule, written in (("decimal numbers", _DECIMAL), ("a formula of a spreadsheet", _FORMULA)):
-            found = distinct.filter(pc.match_substring_regex(distinct, written))
+            matches = distinct.filter(pc.match_substring_regex(distinct, written))
             refuse_any(
                 path,
                 f"geocodes are written as {rule}",
-                having(found).to_pandas() if len(found) else 0,
+                having(matches).to_pandas() if len(matches) else 0,
                 column=name,
                 fix="keep geocodes as text in the program that wrote the file",
             )
@@ -402,8 +398,8 @@ def _values(
         forms = spellings(plain) if kind in ("label", "secret") else plain
         if forms is not distinct:
             rows = (pc.index_in(column, distinct) if index is None else index).to_numpy()
-            if name not in (confidential or ()):
-                refuse_spellings(path, name, distinct, rows, shown=confidential is None)
+            if name not in schema.any_spelling:
+                refuse_spellings(path, name, distinct, rows, shown=not schema.confidential)
                 forms = plain
             of_text, distinct_forms = pd.factorize(forms.to_pandas())
             texts = pd.Series(pd.Categorical.from_codes(of_text[rows], pd.Index(distinct_forms, dtype="str")))
@@ -462,25 +458,8 @@ def numbers(
 ) -> pd.Series:
     """Return a column of text or floats as finite numbers.
 
-    Parameters
-    ----------
-    path, name : str
-        File and column, named in errors.
-    column : Series of str or float64, shape (n,)
-    fix : str
-        What to do about values that are no numbers.
-    decimal_point : bool
-        A point is known to be a decimal mark.
-
-    Returns
-    -------
-    Series of float64, shape (n,)
-
-    Raises
-    ------
-    InputError
-        If values are missing or no finite numbers; or all that have a point, three digits behind it and no
-        zero before: 1.000 is one, or a thousand.
+    Refused if values are missing or no finite numbers; or if all that have a point have three digits behind
+    it and no zero before: 1.000 is one, or a thousand, unless a point is known to be a decimal mark.
     """
     if column.dtype == "str":
         if not decimal_point:
@@ -515,22 +494,7 @@ def _refuse_thousands(path: str | os.PathLike[str], name: str, column: pd.Series
 def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Series:
     """Return a column of margins of error as numbers, NaN where they are unknown.
 
-    Parameters
-    ----------
-    path, name : str
-        File and column, named in errors.
-    column : Series of str or float64, shape (n,)
-        Text may begin with "+/-"; blank, asterisks, NA or NaN mean unknown.
-
-    Returns
-    -------
-    Series of float64, shape (n,)
-        Not negative, or NaN.
-
-    Raises
-    ------
-    InputError
-        If values are no finite numbers, or negative.
+    Text may begin with "+/-"; blank, asterisks, NA or NaN mean unknown. Refused if negative, or no numbers.
     """
     if column.dtype == "str":
         column = column.str.strip().str.removeprefix("+/-").str.strip()

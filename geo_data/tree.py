@@ -26,13 +26,7 @@ _ROOM = 2**23  # cells of the cuts that a tree keeps
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """What is to be cut: a measure on the model's units, and its sums, which all cuts of it share.
-
-    Attributes
-    ----------
-    of_units : ndarray of float64, shape (n_units,)
-        Not negative.
-    """
+    """What is to be cut: a measure on the model's units, and its sums, which all cuts of it share."""
 
     of_units: Float64
 
@@ -47,17 +41,8 @@ class Tree:
 
     Depth 0 is one node, everything; then come the levels of the geography, and the blocks last.
 
-    Parameters
-    ----------
-    model : PublicModel
-        Its units carry the measures; inside a unit they follow the public weights.
-
-    Attributes
-    ----------
-    starts : list of ndarray of int64
-        Per depth, the first block of each node.
-    unit_depth : int
-        Depth of the model's units.
+    Its units carry the measures; inside a unit they follow the public weights. `starts` has the first block
+    of each node, by depth; `unit_depth` is that of the model's units.
     """
 
     def __init__(self, model: PublicModel) -> None:
@@ -96,15 +81,8 @@ class Tree:
 
         Rounded; 0 where it is less than the mean.
 
-        Parameters
-        ----------
-        measure : Measure
-        cells : ndarray of int32, shape (n_cells,)
-            First block of each.
-        end : int
-            The block past the last cell.
-        most : int
-            Larger numbers are this one.
+        Rounded; 0 where it is less than the mean. `end` is the block past the last cell; numbers above `most`
+        are it.
         """
         offset = self._depth_offset[-2]
         given = self._unit[offset:], self._part[offset:], measure.of_units, measure.before
@@ -115,16 +93,9 @@ class Tree:
     ) -> NDArray[np.int32]:
         """Return the first block of every cell.
 
-        Parameters
-        ----------
-        measure : Measure
-        least : float
-            A node is wanted fine where its measure is at least this; > 0.
-        run : float
-            Siblings in a row that are not are joined to cells of about this measure: 0 joins none, and
-            infinity all.
-        deepest : int, optional
-            Depth at which nodes that are wanted fine become cells; by default that of the blocks.
+        A node is wanted fine where its measure is at least `least` > 0, and becomes cells at the depth
+        `deepest`, by default that of the blocks. Siblings in a row that are not are joined to cells of about
+        the measure `run`: 0 joins none, and infinity all.
         """
         deepest = len(self.starts) - 1 if deepest is None else deepest
         return self._cuts(measure.of_units[None], np.zeros(1, np.int64), least, run, 0, deepest)[1]
@@ -134,21 +105,8 @@ class Tree:
     ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
         """Return many a `cut`, of rows of shares, and the `doublings` of their cells.
 
-        Parameters
-        ----------
-        shares : ndarray of float64, shape (g, n_units)
-        row : ndarray of int64, shape (n_cuts,)
-            Rising.
-        least, run : ndarray of float64, shape (n_cuts,)
-        most : int
-
-        Returns
-        -------
-        counts : ndarray of int64, shape (n_cuts,)
-            Cells of each.
-        cells : ndarray of int32, shape (n_cells,)
-            First block of each, those of one cut after those of another.
-        doublings : ndarray of uint8, shape (n_cells,)
+        Cut i is of ``shares[row[i]]``, `row` rising, with ``least[i]`` and ``run[i]``. Returned are how many
+        cells each has, the first block of each, cut after cut, and their doublings.
         """
         return self._cuts(shares, row, least, run, most, len(self.starts) - 1)
 

@@ -37,22 +37,9 @@ def clean_names(names: pd.Series) -> pd.Series:
 def unit_names(names: pd.Series, codes: Names, starts: npt.NDArray[np.int32]) -> tuple[Names, int]:
     """Return a name for each unit of a level: the one that most of its rows have.
 
-    Parameters
-    ----------
-    names : Series of category, shape (B,)
-        By block, in block order; NaN where there is none.
-    codes : ndarray of str objects, shape (U,)
-        Of the units. A name that is the unit's code is none.
-    starts : ndarray of int32, shape (U,)
-        First block of each unit.
-
-    Returns
-    -------
-    names : ndarray of str objects, shape (U,)
-        Cleaned (`clean_names`); "" where a unit has none. Of several that equally many rows have, the first
-        in the alphabet.
-    several : int
-        How many units have more than one.
+    Names are by block, in block order; cleaned (`clean_names`), and "" where a unit has none: its code is
+    none. Of several that equally many rows have, it is the first in the alphabet. Returned with how many
+    units have several.
     """
     place, different = pd.factorize(clean_names(names.cat.categories.to_series()), sort=True)
     place[different[place] == ""] = -1

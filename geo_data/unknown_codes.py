@@ -27,18 +27,8 @@ def misspelled(
 ) -> Iterator[tuple[npt.NDArray[np.bool_], str, str]]:
     """Yield each way in which codes are spelled otherwise than those of a level.
 
-    Parameters
-    ----------
-    geography : Geography
-    level : str
-    codes : Series of str, shape (n,)
-
-    Yields
-    ------
-    which : ndarray of bool, shape (n,)
-        Codes of no unit that would be one's, or an external zone's, if they were spelled as the level's are.
-    rule, fix : str
-        As of `InputError`, of rows.
+    Yields which codes of no unit would be one's, or an external zone's, if they were spelled as the level's
+    are; and rule and fix of an `InputError` of rows.
     """
     unknown = geography.unit_number(level, codes) < 0
     if not unknown.any():
@@ -82,23 +72,8 @@ def other_vintage(
     table and crosswalk divide them in other ways; so they do where all rows of a coarsest area are lost. Of a
     crosswalk of some parts of an area these have rows.
 
-    Parameters
-    ----------
-    geography : Geography
-    level : str
-        A level, or non-nesting areas.
-    codes : Series of str, shape (n,)
-        Each once.
-    rows : ndarray of int, shape (n,)
-        How many rows each has.
-    known : ndarray of bool, shape (n,)
-        Whether each is in the geography, or in one of its external zones.
-
-    Yields
-    ------
-    which : ndarray of bool, shape (n,)
-    rule, fix : str
-        As of `InputError`, of rows.
+    Codes come once each; `rows` counts the rows of each, and `known` says whether it is in the geography or
+    in one of its external zones. Yields which are lost, and rule and fix of an `InputError` of rows.
     """
     if known.all():
         return

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
 import geo_data
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import AcsTable, CtppTable, FlowTable, LodesTable
+from pipelines.config.sections import AcsTable, CtppTable, FlowTable, LodesTable, Section
+
+
+def reader_settings(section: Section, *, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return the keys of a section, which its reader has as arguments, but for the file and some others."""
+    return {key: value for key, value in section if key not in {"format", "file", *without}}
 
 
 def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list[geo_data.Flows]:
-    """Read every auxiliary table of a configuration.
+    """Read every auxiliary table of a configuration, in its order; a CTPP file gives one a summary level.
 
-    Parameters
-    ----------
-    config : ReleaseConfig
-    geography : geo_data.Geography
-        That of the configuration, or one without its non-nesting areas: their tables are left out.
-
-    Returns
-    -------
-    list of geo_data.Flows
-        In the order of the configuration; a CTPP file gives one for each summary level.
-
-    Raises
-    ------
-    geo_data.InputError
-        If a table is unusable.
+    Tables of non-nesting areas that the geography does not have are left out.
     """
     absent = set(config.geography.non_nesting_areas) - geography.non_nesting_areas.keys()
     return [flows for table in config.auxiliary for flows in _read(table, geography, absent)]
@@ -52,22 +44,8 @@ def _read(
         return [geo_data.read_acs(table.file, geography, level=table.level)]
     if isinstance(table, LodesTable):
         flows = geo_data.read_lodes_flows(
-            table.file,
-            geography,
-            origin_level=table.origin_level,
-            destination_level=table.destination_level,
-            aux=table.aux,
+            table.file, geography, **reader_settings(table, without={"same_jobs"})
         )
     else:
-        flows = geo_data.read_flows(
-            table.file,
-            geography,
-            origin=table.origin,
-            origin_level=table.origin_level,
-            destination=table.destination,
-            destination_level=table.destination_level,
-            flow=table.flow,
-            margin=table.margin,
-            decimal_point=table.decimal_point,
-        )
+        flows = geo_data.read_flows(table.file, geography, **reader_settings(table, without={"same_jobs"}))
     return [replace(flows, same_jobs=table.same_jobs)]

@@ -19,12 +19,13 @@ import synth
 from geo_data.arguments import expect
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
+from geo_data.jobs import Reading
 from geo_data.od_files import OD_COLUMNS, count_columns
 from geo_data.proxy_truth import attribute_concentrations
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import MicrodataJobsSettings
-from pipelines.planning.auxiliary_tables import read_auxiliary
+from pipelines.planning.auxiliary_tables import read_auxiliary, reader_settings
 from pipelines.planning.guards import (
     refuse_as_public,
     refuse_one_file_twice,
@@ -140,15 +141,7 @@ def public_inputs_for(
     if config.weights is None:
         weights = geo_data.uniform_weights(geography)
     else:
-        w = config.weights
-        weights = geo_data.read_weights(
-            w.file,
-            geography,
-            level=w.level,
-            area=w.area,
-            weight=w.weight,
-            decimal_point=w.decimal_point,
-        )
+        weights = geo_data.read_weights(config.weights.file, geography, **reader_settings(config.weights))
     jobs = slots.jobs(geography.n_blocks)
     model = geo_data.build_model(
         geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
@@ -170,19 +163,8 @@ def public_inputs_for(
 
 def read_geography(config: ReleaseConfig) -> geo_data.Geography:
     """Read the public geography that a configuration names."""
-    g = config.geography
-    geography = geo_data.read_crosswalk(
-        g.file,
-        block=g.block,
-        levels=g.levels,
-        latitude=g.latitude,
-        longitude=g.longitude,
-        external_zones=g.external_zones,
-        groupings=g.groupings,
-        non_nesting_areas=g.non_nesting_areas,
-        names=g.names,
-    )
-    return geography
+    settings = config.geography
+    return geo_data.read_crosswalk(settings.file, **reader_settings(settings, without={"polygons"}))
 
 
 def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.Policy:
@@ -203,15 +185,13 @@ def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.P
 def job_source(
     config: ReleaseConfig,
     geography: geo_data.Geography,
-    sha256: dict[str, str] | None = None,
+    reading: Reading | None = None,
     *,
     checked: bool = False,
-    remarks: list[str] | None = None,
 ) -> geo_data.JobSource:
     """Return the source of the jobs, unless everybody can read them; nothing is read yet.
 
-    As files are read, their SHA-256 is entered under their paths, and what only the operator should look at
-    into `remarks`. Of files of which slots have been read, `checked`, no more is read than is asked for.
+    Of files of which slots have been read, `checked`, no more is read than is asked for.
     """
     refuse_open_files(config)
     refuse_one_file_twice(config)
@@ -220,19 +200,12 @@ def job_source(
         return geo_data.MicrodataJobs(
             jobs.files,
             geography,
-            home=jobs.home,
-            work=jobs.work,
-            worker=jobs.worker,
-            count=jobs.count,
-            attributes=jobs.attributes,
-            records_per_worker=jobs.records_per_worker,
-            sha256=sha256,
-            decimal_point=jobs.decimal_point,
+            **reader_settings(jobs, without={"population"}),
             policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
-            remarks=remarks,
+            reading=reading,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)
-    return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256, checked=checked, remarks=remarks)
+    return geo_data.LodesJobs(expand(jobs.file), geography, aux, checked=checked, reading=reading)
 
 
 def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:

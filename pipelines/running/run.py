@@ -16,6 +16,7 @@ import geo_data
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from geo_data.errors import ChangedFileError
+from geo_data.jobs import Reading
 from pipelines.config.fields import absolute
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
@@ -406,10 +407,9 @@ def _keep_homes(
     if given:
         refuse_other_slots(config, plan)
     others = plan.numeric.record_range is not None
-    sha256: dict[str, str] = {}
+    reading = Reading()
     # Slots have been read of the same files, unless they are those of a public table.
-    remarks: list[str] = []
-    source = job_source(config, plan.geography, sha256, checked=config.workplaces is None, remarks=remarks)
+    source = job_source(config, plan.geography, reading, checked=config.workplaces is None)
     try:
         with count_job_files(config.jobs.files, progress.count) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
@@ -420,7 +420,9 @@ def _keep_homes(
             f"the jobs are not those that the plan was made for: a file changed {when}",
             fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
-    for remark in remarks:  # for the operator: nothing is refused because of it, as it depends on homes
+    for (
+        remark
+    ) in reading.remarks:  # for the operator: nothing is refused because of it, as it depends on homes
         progress.say(f"WARNING: {remark}")
     if others:
         tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
@@ -431,7 +433,7 @@ def _keep_homes(
                 fix="write work blocks and categories in both files alike",
             )
         staging.note_differences(differences(plan, found))
-    return sha256, rows
+    return reading.sha256, rows
 
 
 def _check(staging: RunFolder, plan: ReleasePlan, state: RunState, guarantee: synth.Guarantee) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from geo_data import Geography, InputError, LodesJobs, MicrodataJobs, read_acs
 from geo_data.delimited import BLOCK, count_rows
+from geo_data.jobs import Reading
 from geo_data.lodes import LODES_COLUMNS
 from geo_data.tables import read_table
 
@@ -301,18 +302,18 @@ class TestTheSameJobsTwice:
             frame.assign(age=frame["age"].sort_values(ascending=bool(number)).to_numpy()).to_csv(
                 files[-1], index=False
             )
-        sha256: dict[str, str] = {}
+        reading = Reading()
         jobs = MicrodataJobs(
-            files, demo_geography, home="live", work="toil", attributes=("age",), sha256=sha256
+            files, demo_geography, home="live", work="toil", attributes=("age",), reading=reading
         )
         assert sum(len(part.work) for part in jobs.parts()) == 180
-        before, parts = dict(sha256), jobs.parts()
+        before, parts = dict(reading.sha256), jobs.parts()
         for _ in files:
             next(parts)
         files[0].write_text(files[0].read_text()[:-2] + "b\n")
         with pytest.raises(ValueError, match="a file changed"):
             next(parts)
-        assert sha256 == before
+        assert reading.sha256 == before
 
     def test_other_jobs_of_the_same_people(self, demo_geography: Geography, tmp_path: Path) -> None:
         frame = self.microdata(demo_geography, tmp_path, worker=True)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from geo_data import LODES_CATEGORIES, InputError, LodesJobs, read_crosswalk
+from geo_data.jobs import Reading
 from geo_data.lodes import LODES_COLUMNS
 
 pytestmark = pytest.mark.quick
@@ -337,9 +338,9 @@ def test_main_files_of_several_states_lack_the_jobs_between_them(rows, write, re
 
     def remarks(*pairs):
         chosen = [[work, home, *row[2:]] for (work, home), row in zip(pairs, rows, strict=False)]
-        jobs = LodesJobs(write(text_of(chosen)), geography, remarks=[])
+        jobs = LodesJobs(write(text_of(chosen)), geography, reading=Reading())
         assert len(jobs.records()) > 0, "whether a run is refused does not depend on homes"
-        return jobs.remarks
+        return jobs.reading.remarks
 
     one, other = (blocks[0], blocks[1]), (blocks[3], blocks[4])
     assert remarks(one, one[::-1]) == remarks(one, other, (blocks[0], blocks[5])) == []
@@ -354,10 +355,10 @@ def test_files_of_jobs_may_have_no_rows(rows, demo_geography, write, tmp_path):
     one = LodesJobs(whole, demo_geography)
     for empty in (write(HEADER, "none.csv"), write(HEADER, "none.csv.gz"), none, zeros):
         for path, aux in (((whole, empty, empty), None if empty == zeros else empty), ((empty, whole), None)):
-            jobs = LodesJobs(path, demo_geography, aux, remarks=[])
+            jobs = LodesJobs(path, demo_geography, aux, reading=Reading())
             assert same_slots(jobs.slots(), one.slots())
             assert jobs.records(("SE",)).home.tolist() == one.records(("SE",)).home.tolist()
-            assert {text.split(":")[0] for text in jobs.remarks} == {str(empty)}
+            assert {text.split(":")[0] for text in jobs.reading.remarks} == {str(empty)}
 
 
 def test_files_are_compared_without_homes(rows, demo_geography, write, refused):
@@ -369,10 +370,10 @@ def test_files_are_compared_without_homes(rows, demo_geography, write, refused):
         LodesJobs((one, write(text_of(moved), "two.csv.gz")), demo_geography).records()
     for home in (rows[0][1], other):
         part = [[rows[0][0], home, *rows[0][2:]]]
-        jobs = LodesJobs((one, write(text_of(part), "two.csv")), demo_geography, remarks=[])
+        jobs = LodesJobs((one, write(text_of(part), "two.csv")), demo_geography, reading=Reading())
         assert len(jobs.records()) == len(LodesJobs(one, demo_geography).records()) + int(rows[0][2])
         repeats = home == rows[0][1]
-        assert [f"{repeats:,} pairs of home" in text for text in jobs.remarks] == [True] * repeats
+        assert [f"{repeats:,} pairs of home" in text for text in jobs.reading.remarks] == [True] * repeats
 
 
 def test_duplicate_pairs(rows, demo_geography, write, refused):

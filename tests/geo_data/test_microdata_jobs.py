@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from geo_data import InputError, LodesJobs, MicrodataJobs, microdata
-from geo_data.jobs import count_repeats
+from geo_data.jobs import Reading, count_repeats
 from synth.policy import Policy
 
 
@@ -293,9 +293,9 @@ def test_files_are_compared_without_homes(frame, write, demo_geography, refused,
 def test_small_files_may_be_alike(frame, write, demo_geography):
     """Two employers of one person each: nothing says that they are one."""
     paths = [write(frame[:1].to_csv(index=False), f"{i}.csv") for i in range(2)]
-    jobs = source(paths, demo_geography, attributes=("mode",), remarks=[])
+    jobs = source(paths, demo_geography, attributes=("mode",), reading=Reading())
     assert len(jobs.records()) == 2
-    assert ["small files" in text for text in jobs.remarks] == [True]
+    assert ["small files" in text for text in jobs.reading.remarks] == [True]
 
 
 def test_no_job_in_any_file_is_refused(frame, write, demo_geography, refused):

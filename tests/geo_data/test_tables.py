@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from geo_data import InputError
-from geo_data.tables import Kind, read_table
+from geo_data.tables import Kind, TableSchema, read_table
 
 NOT_UTF8 = pa.array([b"\xff\xfe", b"a", None], pa.binary()).view(pa.string())
 PARQUET_COLUMNS = {
@@ -118,7 +118,7 @@ def test_what_is_shared_is_the_same_and_refused_alike(tmp_path, form, words, kin
     found = []
     for shared in ((), ("id",)):
         try:
-            frame = read_table(path, {"id": kind}, shared=shared)
+            frame = read_table(path, TableSchema({"id": kind}, shared=shared))
         except InputError as error:
             found.append(str(error))
         else:
@@ -150,13 +150,13 @@ def test_two_spellings_of_a_text(tmp_path, form, shared, plain, other):
     else:
         pa.parquet.write_table(pa.table({"a": dictionaries(rows, [other, "low", plain])}), path)
     with pytest.raises(InputError, match="1 text is spelled in several ways") as caught:
-        read_table(path, {"a": "label"}, shared=shared)
+        read_table(path, TableSchema({"a": "label"}, shared=shared))
     assert ascii(plain) in str(caught.value)
     assert ascii(other) in str(caught.value)
     with pytest.raises(InputError, match="1 text is spelled in several ways") as caught:
-        read_table(path, {"a": "label"}, shared=shared, confidential=())
+        read_table(path, TableSchema({"a": "label"}, shared=shared, confidential=True))
     assert ascii(other) not in str(caught.value)
-    frame = read_table(path, {"a": "label"}, shared=shared, confidential=("a",))
+    frame = read_table(path, TableSchema({"a": "label"}, shared=shared, any_spelling=("a",)))
     assert frame["a"].tolist() == [plain, "low", plain, plain]
 
 
@@ -176,7 +176,8 @@ def test_spellings_of_no_row_and_numbers_with_fractions_are_no_fault(tmp_path):
     path, words = tmp_path / "t.parquet", pa.array(["a", "a ", "1.5", "1", "01"])
     pa.parquet.write_table(pa.table({"a": pa.DictionaryArray.from_arrays([0, 2, 3, 4], words)}), path)
     for shared in ((), ("a",)):
-        assert read_table(path, {"a": "label"}, shared=shared)["a"].tolist() == ["a", "1.5", "1", "01"]
+        frame = read_table(path, TableSchema({"a": "label"}, shared=shared))
+        assert frame["a"].tolist() == ["a", "1.5", "1", "01"]
 
 
 def test_absent_file(tmp_path, refused):
@@ -251,7 +252,7 @@ def test_parquet_of_any_type_is_read_or_refused(tmp_path, kind, column):
     pa.parquet.write_table(pa.table({"id": column, "n": [1, 2, 3]}), path)
     for shared in ([], ["id"]):
         with suppress(InputError):
-            assert len(read_table(path, {"id": kind, "n": "count"}, shared=shared)) == 3
+            assert len(read_table(path, TableSchema({"id": kind, "n": "count"}, shared=shared))) == 3
 
 
 @pytest.mark.parametrize("kind", ["code", "label", "count", "margin", "text", "name"])
@@ -295,7 +296,7 @@ def test_first_record_of_a_file_without_header_is_not_shown(write, refused, cana
 def test_unknown_columns_of_a_closed_schema(write, refused):
     path = write("id,surprise\n1,2\n")
     with refused(path, "unknown columns: surprise; the format has: id"):
-        read_table(path, {"id": "code"}, schema=["id"])
+        read_table(path, TableSchema({"id": "code"}, only=["id"]))
 
 
 def test_double_columns(write, refused):
