@@ -27,22 +27,12 @@ class _Classes:
 
     One class for each origin with an entry and one for all others that the table names, parent after parent,
     as far as parents have a flow; the last class is all the rest, about which the table is silent.
-
-    Attributes
-    ----------
-    label : ndarray of int64, shape (o,)
-        The class of each origin area.
-    starts : ndarray of int64, shape (parents + 1,)
-        The first class of each parent, and of the rest.
-    entries : ndarray of int64, shape (e,)
-        The classes with an entry.
-    flow, sample : ndarray of float64, shape (e,)
-        F, and how many of the m workers asked live there.
     """
 
-    label: Int64
-    starts: Int64
-    entries: Int64
+    label: Int64  # the class of each origin area; shape (o,)
+    starts: Int64  # the first class of each parent, and of the rest; shape (parents + 1,)
+    entries: Int64  # the classes with an entry; shape (e,)
+    # F, and how many of the m workers asked live there; shape (e,)
     flow: Float64
     sample: Float64
 
@@ -60,62 +50,37 @@ class _Classes:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What the model says of the workers of one destination area of a table, before the table.
-
-    Attributes
-    ----------
-    area : int
-    jobs : ndarray of float64, shape (k,)
-        Its public jobs in each of the k units that it touches.
-    shares : ndarray of float64, shape (k, classes)
-        Of the workers in each of these units, the part from each class of origins.
-    within, between : ndarray of float64, shape (3,)
-        The sums of the moment equation, inside parents and between them.
-    """
+    """What the model says of the workers of one destination area of a table, before the table."""
 
     area: int
-    jobs: Float64
+    jobs: Float64  # its public jobs in each of the k units that it touches; shape (k,)
+    # of the workers in each of these units, the part from each class of origins; shape (k, classes)
     shares: Float64
+    # the sums of the moment equation, inside parents and between them; shape (3,)
     within: Float64
     between: Float64
 
 
 @dataclass(frozen=True, eq=False)
 class AreaTable:
-    """A table of flows between areas, beside the units of the model that they cut.
+    """A table of flows between areas, beside the units of the model that they cut."""
 
-    Attributes
-    ----------
-    same_jobs : bool
-        The table counts the same jobs as the release.
-    origin : sparse matrix, shape (n_units, o)
-        w(g | u): the part of a unit's public weight in each origin area.
-    destination : sparse matrix, shape (n_units, destination areas)
-        w(G | d): the part of a unit's public jobs in each destination area.
-    jobs : ndarray of float64, shape (n_units,)
-        Of each unit, above 0.
-    parent : ndarray of int64, shape (o,)
-        The parent of each origin area; -1 where the table never names the area.
-    flow, sample : sparse matrix, shape (destination areas, o)
-        F, and m(g, D) f(o | g, D): how many of the m workers asked live in o.
-    worth : ndarray of float64, shape (destination areas,)
-        How many workers asked a unit of flow is, in the whole row.
-    concentration, between : float
-        kappa and lambda, of the model before this table.
-    factors : mapping of int to ndarray of float64, shape (classes,)
-        What proportional fitting found, for every destination area to which the table has a flow.
-    """
-
-    same_jobs: bool
+    same_jobs: bool  # the table counts the same jobs as the release
+    # w(g | u): the part of a unit's public weight in each origin area; shape (n_units, o)
     origin: sparse.csr_matrix
+    # w(G | d): the part of a unit's public jobs in each destination area; shape (n_units, destination areas)
     destination: sparse.csr_matrix
-    jobs: Float64
-    parent: Int64
+    jobs: Float64  # of each unit, above 0; shape (n_units,)
+    parent: Int64  # the parent of each origin area; -1 where the table never names the area; shape (o,)
+    # F, and m(g, D) f(o | g, D): how many of the m workers asked live in o; shape (destination areas, o)
     flow: sparse.csr_matrix
     sample: sparse.csr_matrix
-    worth: Float64
+    worth: Float64  # how many workers asked a unit of flow is, in the whole row; shape (destination areas,)
+    # kappa and lambda, of the model before this table
     concentration: float = 0.0
     between: float = 0.0
+    # what proportional fitting found, for every destination area to which the table has a flow; shape
+    # (classes,)
     factors: Mapping[int, Float64] = field(default_factory=dict)
 
     @classmethod
@@ -177,10 +142,8 @@ class AreaTable:
     def rows(self, shares: Callable[[Int], Float64]) -> list[Row]:
         """Return what the model so far says about every row with a flow.
 
-        Parameters
-        ----------
-        shares : callable
-            P(u | d) of the model so far, shape (g, n_units), of destinations in groups of any size.
+        `shares` gives P(u | d) of the model so far, shape (g, n_units), of destinations in groups of any
+        size.
         """
         columns = self.destination.tocsc()
 

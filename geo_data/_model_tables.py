@@ -28,42 +28,23 @@ FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over de
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """A table of flows beside the units of the model.
+    """A table of flows beside the units of the model."""
 
-    Attributes
-    ----------
-    same_jobs : bool
-        The table counts the same jobs as the release.
-    origin_starts : ndarray of int64, shape (o,)
-        First unit of the model in each origin unit of the table.
-    parent_starts : ndarray of int64, shape (p,)
-        First origin unit in each parent: the units of the coarser table before it.
-    destination : ndarray of int32, shape (n_units,)
-        The table's destination unit of each unit of the model.
-    flow : sparse matrix, shape (destination units, o)
-        F.
-    sample : sparse matrix, shape (destination units, o)
-        m(g, D) f(o | g, D): how many of the m workers asked live in o.
-    worth : ndarray of float64, shape (destination units,)
-        m(D) / F(D): how many workers asked a unit of flow is, in the whole row.
-    direct : bool
-        The table's destinations are the model's own units.
-    concentration, between : float
-        kappa and lambda, of the model before this table.
-    factor : ndarray of float64, shape (destination units, o), or None
-        For a coarser destination level: what proportional fitting found.
-    """
-
-    same_jobs: bool
-    origin_starts: NDArray[np.int64]
+    same_jobs: bool  # the table counts the same jobs as the release
+    origin_starts: NDArray[np.int64]  # first unit of the model in each origin unit of the table; shape (o,)
+    # first origin unit in each parent: the units of the coarser table before it; shape (p,)
     parent_starts: NDArray[np.int64]
-    destination: NDArray[np.int32]
-    flow: sparse.csr_matrix
+    destination: NDArray[np.int32]  # the table's destination unit of each unit of the model; shape (n_units,)
+    flow: sparse.csr_matrix  # F; shape (destination units, o)
+    # m(g, D) f(o | g, D): how many of the m workers asked live in o; shape (destination units, o)
     sample: sparse.csr_matrix
+    # m(D) / F(D): how many workers asked a unit of flow is, in the whole row; shape (destination units,)
     worth: Float64
-    direct: bool
+    direct: bool  # the table's destinations are the model's own units
+    # kappa and lambda, of the model before this table
     concentration: float = 0.0
     between: float = 0.0
+    # for a coarser destination level: what proportional fitting found; shape (destination units, o)
     factor: Float64 | None = None
 
     @classmethod
@@ -146,11 +127,8 @@ class ModelTable:
     def balanced(self, shares: Callable[[Int], Float64], jobs: Float64) -> ModelTable:
         """Return the table with the factors that give its coarse destinations their targets.
 
-        Parameters
-        ----------
-        shares : callable
-            P(u | d) of the model so far, shape (g, n_units), of destinations in groups of any size.
-        jobs : ndarray of float64, shape (n_units,)
+        `shares` gives P(u | d) of the model so far, shape (g, n_units), of destinations in groups of any
+        size.
         """
         factor = np.ones(self.flow.shape)
         weight = np.maximum(jobs, FEWEST_JOBS)
@@ -214,13 +192,7 @@ def moments(drawn: Float64, m: Float64, p: Float64) -> Float64:
 def proportional_fit(now: Float64, weight: Float64, target: Float64) -> Float64:
     """Return the factor of each origin that gives destinations together their target.
 
-    Parameters
-    ----------
-    now : ndarray of float64, shape (k, o)
-        Shares of the origins, of each destination.
-    weight : ndarray of float64, shape (k,)
-        Of the destinations; adds to 1.
-    target : ndarray of float64, shape (o,)
+    `now` has the shares of o origins of each of k destinations, whose weights add to 1.
     """
     factor = np.ones(target.size)
     for _ in range(_ROUNDS):

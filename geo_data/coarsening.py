@@ -52,43 +52,28 @@ _Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 @dataclass(frozen=True, eq=False)
 class Coarsening:
-    """The domains of all pools, in the arrays of `synth.Domains`.
+    """The domains of all pools, in the arrays of `synth.Domains`."""
 
-    Attributes
-    ----------
-    offsets : ndarray of int64, shape (n_domains + 1,)
-    cuts : ndarray of int32, shape (n_cells,)
-        First block of each cell.
-    stratum : ndarray of uint8, shape (n_cells,)
-        Index into `retention` and `multiple`.
-    retention : tuple of Fraction
-        Retention of each stratum: falling from 1, and then 1 for each stratum of larger priors.
-    multiple : tuple of int
-        How many times the smallest prior a cell of each stratum has: 1, or a power of two.
-    domain : ndarray of int32, shape (n_pools,)
-        Domain of each pool.
-    unit : ndarray of int32, shape (n_domains,)
-        Destination unit of each domain; of a domain that serves all, the first of them.
-    size : ndarray of int64, shape (n_domains,)
-        The pool size (a power of two) for which the domain was made; 1 where it serves all sizes.
-    row : ndarray of int32, shape (n_domains,)
-        Row of each domain's destination in the shares, whose rows are the destination units of all pools.
-    share_offsets : ndarray of int64, shape (n_rows + 1,)
-    share_unit, share : ndarray of int32, shape (n_entries,)
-        Row r stands at ``share_offsets[r]:share_offsets[r + 1]``: the units from which the model expects at
-        least half of one in `SHARE_SCALE` workers, and their number of `SHARE_SCALE`, rounded.
-    """
-
-    offsets: NDArray[np.int64]
-    cuts: NDArray[np.int32]
-    stratum: NDArray[np.uint8]
+    offsets: NDArray[np.int64]  # shape (n_domains + 1,)
+    cuts: NDArray[np.int32]  # first block of each cell; shape (n_cells,)
+    stratum: NDArray[np.uint8]  # index into `retention` and `multiple`; shape (n_cells,)
+    # retention of each stratum: falling from 1, and then 1 for each stratum of larger priors
     retention: tuple[Fraction, ...]
+    # how many times the smallest prior a cell of each stratum has: 1, or a power of two
     multiple: tuple[int, ...]
-    domain: NDArray[np.int32]
+    domain: NDArray[np.int32]  # domain of each pool; shape (n_pools,)
+    # destination unit of each domain; of a domain that serves all, the first of them; shape (n_domains,)
     unit: NDArray[np.int32]
+    # the pool size (a power of two) for which the domain was made; 1 where it serves all sizes; shape
+    # (n_domains,)
     size: NDArray[np.int64]
+    # row of each domain's destination in the shares, whose rows are the destination units of all pools; shape
+    # (n_domains,)
     row: NDArray[np.int32]
-    share_offsets: NDArray[np.int64]
+    share_offsets: NDArray[np.int64]  # shape (n_rows + 1,)
+    # row r stands at ``share_offsets[r]:share_offsets[r + 1]``: the units from which the model expects at
+    # least half of one in `SHARE_SCALE` workers, and their number of `SHARE_SCALE`, rounded; shape
+    # (n_entries,)
     share_unit: NDArray[np.int32]
     share: NDArray[np.int32]
 
@@ -162,10 +147,7 @@ class _SameCells:
 def by_units(geography: Geography, level: str) -> Rule:
     """Return the rule "units", for a level or the blocks.
 
-    Raises
-    ------
-    ValueError
-        If there is no such level, or it is one of non-nesting areas, which are no runs of blocks.
+    A ValueError if there is no such level, or it is one of non-nesting areas, which are no runs of blocks.
     """
     return _SameCells(geography.starts(level))
 
@@ -173,12 +155,7 @@ def by_units(geography: Geography, level: str) -> Rule:
 def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
     """Return the retentions a plan uses: 1, 1/2, 1/4, ... down to `smallest` (f_min).
 
-    Raises
-    ------
-    TypeError
-        If `smallest` is a float.
-    ValueError
-        If `smallest` is outside (0, 1] or more than 2^-40 away from use.
+    A TypeError if `smallest` is a float, a ValueError outside (0, 1] or more than 2^-40 away from use.
     """
     smallest = exact(smallest, "the smallest retention")
     if not Fraction(1, 2**40) <= smallest <= 1:

@@ -39,64 +39,35 @@ _RESIDENTS_PER_INCOMMUTER = 12
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """The places of the demo region; positions in kilometres east and north of its centre.
+    """The places of the demo region; positions in kilometres east and north of its centre."""
 
-    Parameters
-    ----------
-    crosswalk : DataFrame
-        One row per block with the columns of a LODES crosswalk, sorted by block code, all text.
-    tract : ndarray of int64, shape (B,)
-        Tract number of each block.
-    x, y : ndarray of float64, shape (B,)
-        Block centroids.
-    tract_x, tract_y : ndarray of float64, shape (T,)
-        Tract centres.
-    population : ndarray of int64, shape (B,)
-        Residents; 0 in water, parks and business parks.
-    """
-
+    # one row per block with the columns of a LODES crosswalk, sorted by block code, all text
     crosswalk: pd.DataFrame
-    tract: Ints
+    tract: Ints  # tract number of each block; shape (B,)
+    # block centroids; shape (B,)
     x: Floats
     y: Floats
+    # tract centres; shape (T,)
     tract_x: Floats
     tract_y: Floats
-    population: Ints
+    population: Ints  # residents; 0 in water, parks and business parks; shape (B,)
 
 
 @dataclass(frozen=True, eq=False)
 class Commuters:
-    """Workers of one year, one row per job.
+    """Workers of one year, one row per job."""
 
-    Parameters
-    ----------
-    work, home : ndarray of int64, shape (N,)
-        Block numbers; of people who live in other states, `home` is the state.
-    attributes : dict of str to ndarray of int64, shape (N,) each
-        ``"SA"``, ``"SE"``, ``"SI"``: codes 0, 1, 2.
-    """
-
+    # block numbers; of people who live in other states, `home` is the state; shape (N,)
     work: Ints
     home: Ints
-    attributes: dict[str, Ints]
+    attributes: dict[str, Ints]  # ``"SA"``, ``"SE"``, ``"SI"``: codes 0, 1, 2; shape (N,) each
 
 
 def draw_region(rng: np.random.Generator, *, counties: int, tracts: int, blocks: int, jobs: int) -> Region:
     """Draw the places of the region.
 
-    Parameters
-    ----------
-    rng : numpy Generator
-    counties, tracts, blocks : int
-        How many of each; ``1 <= counties <= tracts <= blocks``, at most 500 counties, and few enough
-        blocks per tract for four-digit block codes.
-    jobs : int
-        Jobs of the region, >= 1: its population is about twice that.
-
-    Raises
-    ------
-    ValueError
-        If the sizes are not possible.
+    ``1 <= counties <= tracts <= blocks``, at most 500 counties, and few enough blocks per tract for four-
+    digit block codes; else a ValueError. Its population is about twice its jobs.
     """
     if not 1 <= counties <= tracts <= blocks or counties > 500 or jobs < 1:
         raise ValueError("sizes must satisfy 1 <= counties <= tracts <= blocks, counties <= 500, jobs >= 1")
@@ -138,12 +109,7 @@ def draw_commuters(rng: np.random.Generator, region: Region, *, jobs: int) -> tu
     The two share structure (places, the sizes of workplaces up to noise, who is drawn to where up to noise)
     and no worker: the older one is drawn independently, so a table of it tells nothing about any record.
 
-    Parameters
-    ----------
-    rng : numpy Generator
-    region : Region
-    jobs : int
-        Jobs of the year, >= 1; the older generation has 4 % fewer.
+    The older generation has 4 % fewer jobs.
     """
     n_blocks, n_tracts = len(region.tract), len(region.tract_x)
     n_work = max(1, min(int(n_blocks * _WORK_SHARE), int(jobs * _MAX_WORK_SHARE_OF_JOBS)))
@@ -178,25 +144,9 @@ def draw_year(
 ) -> Commuters:
     """Draw the jobs of one year.
 
-    Parameters
-    ----------
-    rng : numpy Generator
-    region : Region
-    work_blocks : ndarray of int64, shape (K,)
-        Blocks with jobs, sorted.
-    size : ndarray of float64, shape (K,)
-        Relative sizes of the workplaces, > 0.
-    industry : ndarray of float64, shape (K, 3)
-        Industry shares of each workplace.
-    pair : ndarray of float64, shape (K, T)
-        Logarithm of how much more each home tract is drawn to each work block than gravity says.
-    jobs : int
-        >= 1. Every workplace has a job as long as there are enough.
-
-    Returns
-    -------
-    Commuters
-        Sorted by work block.
+    Of K work blocks, sorted: relative sizes > 0, industry shares (K, 3), and the logarithm of how much more
+    each of T home tracts is drawn to each than gravity says (K, T). Every workplace has a job as long as
+    there are enough. Sorted by work block.
     """
     n_work = len(work_blocks)
     counts = rng.multinomial(max(jobs - n_work, 0), _share(size)) + (np.arange(n_work) < jobs)
@@ -228,17 +178,8 @@ def draw_year(
 def draw_incommuters(rng: np.random.Generator, region: Region, commuters: Commuters) -> Commuters:
     """Draw jobs of people who live in other states, beside those of a year's residents.
 
-    Parameters
-    ----------
-    rng : numpy Generator
-    region : Region
-    commuters : Commuters
-        Of the year: where there are more jobs, more are held by people from elsewhere.
-
-    Returns
-    -------
-    Commuters
-        A job for every 12 of residents, at least one. Homes are positions in `NEIGHBOURS`.
+    A job for every 12 of residents, at least one; where there are more jobs, more are held by people from
+    elsewhere. Homes are positions in `NEIGHBOURS`.
     """
     like = rng.integers(0, len(commuters.work), max(1, len(commuters.work) // _RESIDENTS_PER_INCOMMUTER))
     work = commuters.work[like]

@@ -26,18 +26,10 @@ _LEAST = 1e-9  # relative variance below which nothing deviates
 
 @dataclass(frozen=True)
 class Deviation:
-    """A relative variance of shares.
+    """A relative variance of shares."""
 
-    Attributes
-    ----------
-    common : float
-        Of large shares, >= 0.
-    concentration : float
-        > 0, perhaps infinite.
-    """
-
-    common: float
-    concentration: float
+    common: float  # of large shares, >= 0
+    concentration: float  # > 0, perhaps infinite
 
     def shape(self, share: Float64) -> Float64:
         """Return 1 / v(p), the shape of theta, of shares in [0, 1]: 0 where p is 0, and at most 1e9."""
@@ -52,19 +44,7 @@ class Deviation:
 
             1 / (1 / v + 1 / (1 / asked + clumps)) + clumps.
 
-        Parameters
-        ----------
-        share : ndarray of float64
-            p, in [0, 1].
-        asked : ndarray of float64, same shape
-            Of the workers asked, those who live there, >= 0.
-        clumps : ndarray of float64, same shape
-            >= 0.
-
-        Returns
-        -------
-        ndarray of float64, same shape
-            Infinite where p is 0.
+        `share` is p, and `asked` counts the workers asked who live there. Infinite where p is 0.
         """
         with np.errstate(divide="ignore"):
             return np.asarray(1 / (self.shape(share) + asked / (1 + asked * clumps)) + clumps)
@@ -80,14 +60,7 @@ class Deviation:
         Two moment equations, sum w (drawn - m p)^2 = sum w (m p + (m p)^2 v(p)) with w = 1, in which large
         counts decide, and w = 1 / (1 + m p), in which small ones do.
 
-        Parameters
-        ----------
-        drawn, m, p : ndarray of float64, shape (n,)
-
-        Returns
-        -------
-        Deviation or None
-            None where counts are expected nowhere, so that they tell nothing.
+        None where counts are expected nowhere, so that they tell nothing.
         """
         mean = m * p
         excess = (drawn - mean) ** 2 - mean

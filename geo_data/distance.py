@@ -27,25 +27,10 @@ def distance_km(
 ) -> npt.NDArray[np.float64]:
     """Return the geodesic distance between points on the WGS84 ellipsoid.
 
-    Parameters
-    ----------
-    latitude1, longitude1, latitude2, longitude2 : array_like of float
-        Degrees; shapes that broadcast together. Latitude in [-90, 90].
+    Degrees, of shapes that broadcast together, to kilometres. Karney's algorithm as in GeographicLib, by
+    `pyproj.Geod.inv`; accurate to nanometres.
 
-    Returns
-    -------
-    ndarray of float64
-        Kilometres (>= 0), of the broadcast shape.
-
-    Notes
-    -----
     Karney's algorithm as in GeographicLib, by `pyproj.Geod.inv`; accurate to nanometres.
-
-    Examples
-    --------
-    >>> import geo_data
-    >>> geo_data.distance_km([0, 0], [0, 0], [0, 1], [1, 0]).round(3)
-    array([111.319, 110.574])
     """
     return _inverse(latitude1, longitude1, latitude2, longitude2)[2] / 1000.0
 
@@ -55,16 +40,7 @@ def bearing(
 ) -> npt.NDArray[np.float64]:
     """Return the direction in which the geodesic from first to second points sets out.
 
-    Parameters
-    ----------
-    latitude1, longitude1, latitude2, longitude2 : array_like of float
-        As for `distance_km`.
-
-    Returns
-    -------
-    ndarray of float64
-        Degrees clockwise from north, 0 to 360, of the broadcast shape; NaN where a point is NaN, or both are
-        the same.
+    Degrees clockwise from north, 0 to 360; NaN where a point is NaN, or both are the same.
     """
     azimuth, _, metres = _inverse(latitude1, longitude1, latitude2, longitude2)
     return np.where(metres > 0, azimuth % 360.0, np.nan)
@@ -80,14 +56,7 @@ def _inverse(*coordinates: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]
 def unit_vectors(latitude: npt.ArrayLike, longitude: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return points as unit vectors from the centre of a spherical earth.
 
-    Parameters
-    ----------
-    latitude, longitude : array_like of float, shape (n,)
-        Degrees.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, 3)
+    Degrees, shape (n,), to shape (n, 3).
     """
     north, east = np.radians(latitude), np.radians(longitude)
     return np.stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=-1)

@@ -27,17 +27,10 @@ US_STATES = tuple(STATES)
 
 @dataclass(frozen=True, eq=False)
 class ExternalFacts:
-    """What is publicly known of external zones; NaN where nothing is.
+    """What is publicly known of external zones; NaN where nothing is."""
 
-    Attributes
-    ----------
-    population : ndarray of float64, shape (n_areas,)
-        As a multiple of that of the geography's own states.
-    latitude, longitude : ndarray of float64, shape (n_areas,)
-        Centre of population, degrees.
-    """
-
-    population: NDArray[np.float64]
+    population: NDArray[np.float64]  # as a multiple of that of the geography's own states; shape (n_areas,)
+    # centre of population, degrees; shape (n_areas,)
     latitude: NDArray[np.float64]
     longitude: NDArray[np.float64]
 

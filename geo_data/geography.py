@@ -27,17 +27,10 @@ Codes = npt.NDArray[np.object_]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """Another way to divide the blocks, whose areas need not nest with the levels: places, say.
+    """Another way to divide the blocks, whose areas need not nest with the levels: places, say."""
 
-    Parameters
-    ----------
-    codes : ndarray of str objects, shape (A,)
-        Codes of the areas, sorted.
-    area : ndarray of int32, shape (B,)
-        The area of each block. External zones that codes of such areas cannot tell have the code "".
-    """
-
-    codes: Codes
+    codes: Codes  # codes of the areas, sorted; shape (A,)
+    # The area of each block. External zones that codes of such areas cannot tell have the code ""; shape (B,)
     area: Int32
 
     @classmethod
@@ -366,28 +359,9 @@ def ordered_geography(
 ) -> Geography:
     """Make a geography of blocks that are in its order already, as a stored plan has them.
 
-    Parameters
-    ----------
-    block_level : str
-    blocks : ChunkedArray of str, length B
-        Block codes.
-    units : mapping of str to ChunkedArray of dictionary-encoded str, length B each
-        Per level, coarsest first, the unit of each block.
-    latitude, longitude : ndarray of float64, shape (B,)
-    external_zones : sequence of str
-    non_nesting_areas : mapping of str to ChunkedArray of str, length B each, optional
-        By kind, the area of each block.
-
-    Returns
-    -------
-    Geography
-
-    Raises
-    ------
-    ValueError
-        If a block comes twice or has no code, a unit is not one run of blocks, units do not nest, a place is
-        not on earth, an external zone is not there, or a block of no external zone is in no area; nothing is
-        repaired.
+    `units` has per level, coarsest first, the unit of each block, dictionary-encoded. A ValueError if a block
+    comes twice or has no code, a unit is not one run of blocks, units do not nest, a place is not on earth,
+    an external zone is not there, or a block of no external zone is in no area; nothing is repaired.
     """
     block_codes = blocks.combine_chunks().cast(pa.string())
     if len(blocks) == 0 or blocks.null_count or has_repeats(block_codes):

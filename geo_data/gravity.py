@@ -34,18 +34,10 @@ _STEPS = 200  # of the search, at most; it takes ten
 
 @dataclass(frozen=True)
 class Decay:
-    """Parameters of the pull (delta + offset)^-exponent.
+    """Parameters of the pull (delta + offset)^-exponent."""
 
-    Attributes
-    ----------
-    exponent : float
-        beta >= 0; 0 is no decay: public weights alone.
-    offset : float
-        delta_0 in kilometres, > 0.
-    """
-
-    exponent: float = 0.0
-    offset: float = 1.0
+    exponent: float = 0.0  # beta >= 0; 0 is no decay: public weights alone
+    offset: float = 1.0  # delta_0 in kilometres, > 0
 
     def pull(self, distance: Float64) -> Float64:
         """Return (delta + delta_0)^-beta of distances in kilometres, of their shape."""
@@ -54,30 +46,19 @@ class Decay:
 
 @dataclass(frozen=True, eq=False)
 class Centres:
-    """Where the units of a level are, as points for fast distances.
+    """Where the units of a level are, as points for fast distances."""
 
-    Attributes
-    ----------
-    vectors : ndarray of float64, shape (n_units, 3)
-        Unit vectors from the centre of the earth; NaN for units without a place (external zones).
-    spread : ndarray of float64, shape (n_units,)
-        Weighted root mean square distance, in kilometres, of a unit's blocks from its centre: what stands
-        for the distance of a unit to itself.
-    """
-
+    # unit vectors from the centre of the earth; NaN for units without a place (external zones); shape
+    # (n_units, 3)
     vectors: Float64
+    # weighted root mean square distance, in kilometres, of a unit's blocks from its centre: what stands for
+    # the distance of a unit to itself; shape (n_units,)
     spread: Float64
 
     def pull(self, units: NDArray[np.integer], decay: Decay, weight: Float64) -> Float64:
         """Return the gravity model P(u | d), shape (g, n_units), rows adding to 1.
 
-        Parameters
-        ----------
-        units : ndarray of int, shape (g,)
-            Destinations d.
-        decay : Decay
-        weight : ndarray of float64, shape (n_units,)
-            Public weight of each origin u, > 0.
+        Row i is of the destination ``units[i]``; `weight` is the public weight of each origin, > 0.
         """
         x, y, z = self._axes
         return np.asarray(
@@ -99,14 +80,7 @@ class Centres:
     def distance_km(self, units: NDArray[np.integer]) -> Float64:
         """Return the great-circle distance from every unit to each of `units`.
 
-        Parameters
-        ----------
-        units : ndarray of int, shape (g,)
-
-        Returns
-        -------
-        ndarray of float64, shape (g, n_units)
-            Kilometres; the largest finite one of the row where a unit has no place.
+        Kilometres, shape (g, n_units); the largest finite one of the row where a unit has no place.
         """
         # |a - b|^2 = 2 - 2 a.b loses about 0.1 m to rounding: nothing beside the size of a block.
         square = np.maximum(2.0 - 2.0 * (self.vectors[units] @ self.vectors.T), 0.0)
@@ -125,15 +99,7 @@ def _by_chord(decay: Decay) -> Float64:
 
 
 def centres(geography: Geography, level: str, weights: NDArray[np.int64]) -> Centres:
-    """Return the weighted centre and spread of every unit of a level.
-
-    Parameters
-    ----------
-    geography : Geography
-    level : str
-    weights : ndarray of int64, shape (n_blocks,)
-        Public weights, at least 1.
-    """
+    """Return the weighted centre and spread of every unit of a level."""
     starts = geography.starts(level).astype(np.int64)
     blocks = unit_vectors(geography.latitude, geography.longitude)
     weight = weights.astype(np.float64)
@@ -154,23 +120,11 @@ def fit_decay(
 ) -> Decay:
     """Fit the decay to a table by conditional maximum likelihood.
 
-    Parameters
-    ----------
-    flow : ndarray of float64, shape (g, o)
-        Public flows to g destinations from o origins.
-    inside : ndarray of bool, shape (g, o)
-        Pairs about which the table speaks; the likelihood is conditional on being one of them.
-    weight : ndarray of float64, shape (n,)
-        Public weight of each origin unit.
-    distance : ndarray of float64, shape (d, n)
-        Kilometres.
-    aggregate : callable, optional
-        Turns expected flows, shape (d, n) with rows that add to 1, into the shape (g, o) of the table.
-
-    Returns
-    -------
-    Decay
-        beta in [0, 6] and delta_0 in [0.05, 100] km; no decay where the table has nothing to tell.
+    `flow` has public flows to g destinations from o origins, and `inside` says about which pairs the table
+    speaks: the likelihood is conditional on being one of them. `weight` is of n origin units, and `distance`,
+    shape (d, n), in kilometres; `aggregate` turns expected flows, shape (d, n) with rows that add to 1, into
+    the shape (g, o) of the table. beta lies in [0, 6] and delta_0 in [0.05, 100] km; there is no decay where
+    the table has nothing to tell.
     """
     compared = inside & (inside.sum(axis=1, keepdims=True) > 1)
     if not (flow[compared].sum() > 0 and np.ptp(distance[np.isfinite(distance)]) > 0):

@@ -12,22 +12,10 @@ Int64 = NDArray[np.int64]
 def group_places(latitude: Float64, longitude: Float64, parent: Int64, parts: int) -> Int64:
     """Divide every parent's places into parts, neighbours together.
 
-    Parameters
-    ----------
-    latitude, longitude : ndarray of float64, shape (n,)
-        Degrees.
-    parent : ndarray of int64, shape (n,)
-        Number of the unit of the coarser level that a place is in.
-    parts : int
-        Number of parts of each parent, at least 1; a parent with fewer places has as many parts as places.
+    Places are in degrees; `parent` is the number of the unit of the coarser level that a place is in. A
+    parent with fewer places than `parts` has as many parts as places. Returned is the number of the part,
+    from 0: part after part, parent after parent.
 
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Number of the part, from 0: part after part, parent after parent.
-
-    Notes
-    -----
     A set of places is cut in two across its longer side, in kilometres, so that the numbers of places are as
     the numbers of parts, and so on (a k-d tree). Places with equal coordinates stay in their order.
     """

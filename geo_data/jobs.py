@@ -34,18 +34,11 @@ AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a reading of job files leaves besides the jobs.
+    """What a reading of job files leaves besides the jobs."""
 
-    Attributes
-    ----------
-    sha256 : dict of str to str
-        By path, of the bytes that were read last.
-    remarks : list of str
-        **Confidential**: what only whoever runs this should look at. It depends on homes, so nothing is
-        refused because of it.
-    """
-
-    sha256: dict[str, str] = field(default_factory=dict)
+    sha256: dict[str, str] = field(default_factory=dict)  # by path, of the bytes that were read last
+    # **Confidential**: what only whoever runs this should look at. It depends on homes, so nothing is refused
+    # because of it.
     remarks: list[str] = field(default_factory=list)
 
 
@@ -281,30 +274,11 @@ def locate_blocks(
 ) -> Int32:
     """Return the block number of every code, all of which must be in the geography.
 
-    Parameters
-    ----------
-    geography : Geography
-    codes : Series of str, or categorical of str, shape (n,)
-        Its index are the numbers of the rows of the file, from 0.
-    path, column : str
-        Named in errors.
-    homes : bool
-        Codes are of homes, which must not decide whether a job is there: errors do not advise so.
-    external : bool
-        Codes may be in external zones instead, as those of homes may.
-    others : bool
-        Codes may be anything: those of no block of the geography get -1.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        In [0, B).
-
-    Raises
-    ------
-    InputError
-        Where codes are spelled otherwise, of larger areas, of another block vintage, or not in the
-        geography; with the count of rows and no code.
+    The index of `codes` are the numbers of the rows of the file, from 0. Codes of `homes` must not decide
+    whether a job is there: errors do not advise so. `external` codes may be in external zones instead. With
+    `others` codes may be anything: those of no block of the geography get -1. Refused where codes are spelled
+    otherwise, of larger areas, of another block vintage, or not in the geography; with the count of rows and
+    no code.
     """
     index, distinct = pd.factorize(codes)
     texts = pd.Series(distinct, dtype="str")

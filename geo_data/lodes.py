@@ -328,7 +328,7 @@ class LodesJobs:
             # are, too.
             spellings = geocodes if others else ("h_geocode",)
             schema = TableSchema(columns, LODES_COLUMNS, confidential=True, any_spelling=spellings)
-        frame = read_table(path, schema, self.reading and self.reading.sha256)
+        frame = read_table(path, schema, self.reading.sha256 if self.reading else None)
         refuse_too_many_jobs(path, "S000", frame["S000"].astype(np.float64).sum())
         for group, names in categories.items():
             refuse_any(

@@ -332,7 +332,7 @@ class MicrodataJobs:
             if self.home is None
             else columns.keys() - ([] if others else [self.work, *self._public]),
         )
-        frame = read_table(path, schema, self.reading and self.reading.sha256)
+        frame = read_table(path, schema, self.reading.sha256 if self.reading else None)
         if self.count is None:
             return frame
         count = frame.pop(self.count)

@@ -129,18 +129,12 @@ def od_rows(
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """Jobs by (destination, origin) pair, each pair once, by destination and then origin.
+    """Jobs by (destination, origin) pair, each pair once, by destination and then origin."""
 
-    Attributes
-    ----------
-    work, home : ndarray of int32, shape (n,)
-        Block numbers.
-    counts : ndarray of int64, shape (n, 1 + number of all categories)
-        Jobs in total, and by category of each attribute.
-    """
-
+    # block numbers; shape (n,)
     work: npt.NDArray[np.int32]
     home: npt.NDArray[np.int32]
+    # jobs in total, and by category of each attribute; shape (n, 1 + number of all categories)
     counts: npt.NDArray[np.int64]
 
     @classmethod

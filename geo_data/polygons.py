@@ -33,22 +33,14 @@ _LEAST_SHARE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Polygons:
-    """Shapes of the units of a level.
+    """Shapes of the units of a level."""
 
-    Attributes
-    ----------
-    shapes : GeoDataFrame
-        A row for each unit that has a shape, in the order of the geography: a column of codes (text) named
-        like the level, and valid polygons or multipolygons, EPSG:4326.
-    notes : tuple of str
-        What was left out or mended, with counts.
-    names : ndarray of str objects, shape (U,), or None
-        Name of each unit of the level, "" where the file has none but its code; None if names were not
-        asked for.
-    """
-
+    # A row for each unit that has a shape, in the order of the geography: a column of codes (text) named like
+    # the level, and valid polygons or multipolygons, EPSG:4326
     shapes: gpd.GeoDataFrame
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what was left out or mended, with counts
+    # name of each unit of the level, "" where the file has none but its code; None if names were not asked
+    # for; shape (U,)
     names: npt.NDArray[np.object_] | None = None
 
     def __repr__(self) -> str:
@@ -60,30 +52,12 @@ def read_polygons(
 ) -> Polygons:
     """Read the shapes of the units of a level.
 
-    Parameters
-    ----------
-    path : str or path
-        GeoParquet, GeoPackage, GeoJSON, a shapefile, or whatever else GDAL reads; one row a unit.
-    geography : Geography
-    level : str
-        The level that the shapes are of.
-    code : str
-        Column of the unit's code.
-    name : str, optional
-        Column of the unit's name.
-
-    Returns
-    -------
-    Polygons
-        Shapes of units that the geography does not have are left out, and units may have none; both are
-        noted. Invalid polygons are made valid.
-
-    Raises
-    ------
-    InputError
-        As for `read_centroids`; codes that lost their leading zeros, a unit twice, shapes for fewer than
-        half of the units, coordinates that are not degrees once they are in EPSG:4326; blocks of the
-        geography that lie far from the shape of their unit because of exchanged coordinates or a sign.
+    GeoParquet, GeoPackage, GeoJSON, a shapefile, or whatever else GDAL reads; one row a unit, with columns of
+    its `code` and perhaps its `name`. Shapes of units that the geography does not have are left out, and
+    units may have none; both are noted. Invalid polygons are made valid. Refused are what `read_centroids`
+    refuses; codes that lost their leading zeros, a unit twice, shapes for fewer than half of the units,
+    coordinates that are not degrees once they are in EPSG:4326; blocks of the geography that lie far from the
+    shape of their unit because of exchanged coordinates or a sign.
     """
     path_of(path, "path")
     expect(geography, Geography, "geography", "read_crosswalk")

@@ -14,22 +14,13 @@ from synth.policy import FULL, Policy
 
 @dataclass(frozen=True)
 class Pooling:
-    """Which destinations share an urn: a public rule on public workplace totals.
+    """Which destinations share an urn: a public rule on public workplace totals."""
 
-    Attributes
-    ----------
-    level : str
-        Level whose units gather their small blocks.
-    below : int
-        Blocks with fewer jobs than this share the urn of their unit; the others keep their own. 1: every
-        block keeps its own.
-    by : tuple of str
-        Attributes of the slots by which every urn is divided further.
-    """
-
-    level: str
+    level: str  # level whose units gather their small blocks
+    # Blocks with fewer jobs than this share the urn of their unit; the others keep their own. 1: every block
+    # keeps its own.
     below: int = 1
-    by: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()  # attributes of the slots by which every urn is divided further
 
     def place(
         self, geography: Geography, jobs: NDArray[np.int64], blocks: NDArray[np.int32]
@@ -48,29 +39,17 @@ class Pooling:
 
 @dataclass(frozen=True, eq=False)
 class PoolTable:
-    """The public pools of a release, by place and then by stratum.
-
-    Attributes
-    ----------
-    pooling : Pooling
-    place : ndarray of int64, shape (n_pools,)
-        As `Pooling.place` says; half of it is a block of the pool's destination, or of its unit.
-    strata : dict of str to ndarray, shape (n_pools,)
-        Category code of each attribute that pools are stratified by.
-    n : ndarray of int64, shape (n_pools,)
-        Slots of each pool.
-    slots : Slots
-        The slots, pool after pool; inside a pool by work block and attributes.
-    policy : Policy
-        By whose parts of homes pools are divided too, last.
-    """
+    """The public pools of a release, by place and then by stratum."""
 
     pooling: Pooling
+    # as `Pooling.place` says; half of it is a block of the pool's destination, or of its unit; shape
+    # (n_pools,)
     place: NDArray[np.int64]
+    # category code of each attribute that pools are stratified by; shape (n_pools,)
     strata: dict[str, NDArray[np.integer]]
-    n: NDArray[np.int64]
-    slots: Slots
-    policy: Policy = FULL
+    n: NDArray[np.int64]  # slots of each pool; shape (n_pools,)
+    slots: Slots  # the slots, pool after pool; inside a pool by work block and attributes
+    policy: Policy = FULL  # by whose parts of homes pools are divided too, last
 
     def __repr__(self) -> str:
         return (

@@ -36,34 +36,22 @@ _LARGEST = 1e6  # concentration where units differ no more than chance makes the
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What no public table tells of homes: by default about what Rhode Island has (benchmarks/deviations.py).
+    """What no public table tells of homes; by default as Rhode Island has it (benchmarks/deviations.py)."""
 
-    Attributes
-    ----------
-    blocks : Deviation
-        Of the shares of a work block from those of its unit.
-    areas : Deviation
-        Of the shares of a destination in areas of the level above, from those of the model.
-    clumps : float
-        C, >= 0: what one year has by itself is a variable of the relative variance C e^-0.75 where e workers
-        are expected, as workers of an employer come from the same place. So the variance of counts is a
-        power of their mean, as Taylor (1961) found of animals.
-    residents : float
-        Relative variance, > 0, of the residents of a unit around what the model expects, for all
-        destinations in common. An eighth of it is of the half of the area in which the unit lies, another
-        of the half of that, and so on to the unit, and the rest is the area's: neighbours are alike.
-    homes : float
-        Concentration, > 0, of the homes of a unit around the public weights of its blocks.
-    finer : float
-        The same around those of its units of the next finer level, where one lies between it and the block:
-        they differ more than so many blocks that have nothing in common would.
-    """
-
-    blocks: Deviation = _OF_BLOCKS
+    blocks: Deviation = _OF_BLOCKS  # of the shares of a work block from those of its unit
+    # of the shares of a destination in areas of the level above, from those of the model
     areas: Deviation = _BETWEEN_AREAS
+    # C, >= 0: what one year has by itself is a variable of the relative variance C e^-0.75 where e workers
+    # are expected, as workers of an employer come from the same place. So the variance of counts is a power
+    # of their mean, as Taylor (1961) found of animals.
     clumps: float = 0.6
+    # Relative variance, > 0, of the residents of a unit around what the model expects, for all destinations
+    # in common. An eighth of it is of the half of the area in which the unit lies, another of the half of
+    # that, and so on to the unit, and the rest is the area's: neighbours are alike.
     residents: float = 0.0125
-    homes: float = 32.0
+    homes: float = 32.0  # concentration, > 0, of the homes of a unit around the public weights of its blocks
+    # the same around those of its units of the next finer level, where one lies between it and the block:
+    # they differ more than so many blocks that have nothing in common would
     finer: float = 20.0
 
 
@@ -167,20 +155,8 @@ def _deviations(
 ) -> tuple[Float64, tuple[Float64, Float64]]:
     """Return shares of the model, and the relative variances of those of areas, and of units in their area.
 
-    Parameters
-    ----------
-    model : PublicModel
-    units : ndarray of int32, shape (g,)
-        Destinations.
-    alike : ndarray of float64, shape (g,)
-        How likely two jobs of a destination are of one work block.
-    assumed : Assumptions
-
-    Returns
-    -------
-    shares : ndarray of float64, shape (g, n_units)
-    variances : tuple of two ndarrays of float64, shape (g, areas) and (g, n_units)
-        Infinite where the share is 0.
+    `alike` says how likely two jobs of a destination are of one work block. Variances have the shapes (g,
+    areas) and (g, n_units), and are infinite where the share is 0.
     """
     shares, asked, jobs = model.shares(units), model.asked(units), np.maximum(model.jobs[units, None], 1)
     area = model.areas

@@ -84,35 +84,22 @@ _NUMBER = r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*"
 
 @dataclass(frozen=True)
 class TableSchema:
-    """What a format of tables declares: its columns, and what may be shown of a file.
+    """What a format of tables declares: its columns, and what may be shown of a file."""
 
-    Attributes
-    ----------
-    columns : mapping of str to Kind
-        The columns to read and the kind of each. No other column is parsed.
-    only : collection of str, optional
-        All columns the file must have, neither more nor fewer. Default: further columns are ignored.
-    present : collection of str
-        Further columns that the header must have; they are not parsed.
-    optional : mapping of str to Kind
-        Further columns that are read where the header has them.
-    shared : collection of str
-        Columns of codes and labels that come many times over, as in a table of jobs: each different text is
-        kept, and looked at, once.
-    confidential : bool
-        Errors show nothing of the file, and a header without rows is a table, as of one of several files of
-        jobs: nobody need live there.
-    any_spelling : collection of str
-        Columns of codes and labels in which all spellings (`geo_data.plain_texts`) are read as one. A file
-        that has several in another column is refused.
-    """
-
-    columns: Mapping[str, Kind]
+    columns: Mapping[str, Kind]  # The columns to read and the kind of each. No other column is parsed.
+    # All columns the file must have, neither more nor fewer. Default: further columns are ignored.
     only: Collection[str] | None = None
-    present: Collection[str] = ()
+    present: Collection[str] = ()  # further columns that the header must have; they are not parsed
+    # further columns that are read where the header has them
     optional: Mapping[str, Kind] = field(default_factory=dict)
+    # columns of codes and labels that come many times over, as in a table of jobs: each different text is
+    # kept, and looked at, once
     shared: Collection[str] = ()
+    # errors show nothing of the file, and a header without rows is a table, as of one of several files of
+    # jobs: nobody need live there
     confidential: bool = False
+    # Columns of codes and labels in which all spellings (`geo_data.plain_texts`) are read as one. A file that
+    # has several in another column is refused.
     any_spelling: Collection[str] = ()
 
     def checked(self, path: Path, header: Sequence[str]) -> dict[str, Kind]:
