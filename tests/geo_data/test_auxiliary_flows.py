@@ -58,14 +58,6 @@ def test_demo_tables(demo_region, demo_geography):
     assert flows.flow.sum() > 0
 
 
-def test_parquet_gives_the_same(demo_region, demo_geography, tmp_path):
-    path = tmp_path / "f.parquet"
-    pd.read_csv(demo_region["county_flows"], dtype={"h_county": "str", "w_county": "str"}).to_parquet(path)
-    one, two = (read_flows(p, demo_geography, **NAMES) for p in (demo_region["county_flows"], path))
-    assert one.origin.tolist() == two.origin.tolist()
-    assert one.flow.tolist() == two.flow.tolist()
-
-
 @pytest.mark.parametrize(
     ("rows", "match", "column", "count"),
     [
@@ -251,14 +243,6 @@ def test_codes_in_several_columns_are_joined(demo_geography, write):
     assert single.flow.tolist() == [5.0, 6.0]
 
 
-def test_three_columns_make_a_tract(demo_geography, write):
-    codes = [str(code) for code in demo_geography.codes("trct")[[1, 4]]]
-    rows = "".join(f"{c[:2]},{c[2:5]},{c[5:]},03001,{n}\n" for n, c in enumerate(codes, start=3))
-    names = {**NAMES, "origin": ["s", "c", "t"], "origin_level": "trct", "destination": "w", "flow": "n"}
-    flows = read_flows(write("s,c,t,w,n\n" + rows), demo_geography, **names)
-    assert (flows.origin.tolist(), flows.flow.tolist()) == ([1, 4], [3.0, 4.0])
-
-
 @pytest.mark.parametrize(
     ("rows", "match", "column", "count"),
     [
@@ -286,33 +270,3 @@ def test_columns_are_joined_for_one_purpose(write, demo_geography, refused):
 
 
 # --- real data
-
-
-def test_margins_of_the_american_community_survey(shared_data):
-    folder = shared_data / "ri_2019"
-    geography = read_crosswalk(
-        folder / "ri_xwalk.csv.gz",
-        block="tabblk2010",
-        levels=("st", "cty", "trct", "bgrp"),
-        latitude="blklatdd",
-        longitude="blklondd",
-        external_zones=["us-states"],
-    )
-    path = folder / "ri_acs2011_2015_county_flows.csv"
-    flows = read_flows(path, geography, **MARGIN)
-    frame = pd.read_csv(path, dtype={"h_county": "str", "w_county": "str"})
-    here = frame[frame["w_county"].str.startswith("44")]
-    assert flows.flow.sum() == here["flow"].sum()
-    assert flows.dropped["rows"] == len(frame) - len(here)
-    codes = geography.codes("cty")
-    found = dict(
-        zip(
-            zip(codes[flows.origin], codes[flows.destination], strict=True), flows.standard_error, strict=True
-        )
-    )
-    own = here[here["h_county"].str.startswith("44")]
-    assert len(own) == 25
-    for row in own.itertuples():
-        assert found[row.h_county, row.w_county] == pytest.approx(row.moe / 1.645)
-    bristol = here[(here["w_county"] == "44007") & here["h_county"].str.startswith("25")]
-    assert found["25999", "44007"] == pytest.approx(((bristol["moe"] / 1.645) ** 2).sum() ** 0.5)

@@ -84,15 +84,6 @@ def test_threshold_splits_while_as_many_workers_are_expected() -> None:
         assert cells_of(one_pool(model, 8, by_threshold(lambda size, t=threshold: t))) == expected  # type: ignore[misc]
 
 
-def test_balanced_joins_what_threshold_leaves_apart() -> None:
-    """16 workers over 16 blocks of one area: cells of one, four and sixteen workers, all alike."""
-    model = model_of(geography([16], [1]), [3] * 16)
-    assert cells_of(one_pool(model, 16, by_threshold(lambda size: 4))) == list(range(16))
-    assert cells_of(one_pool(model, 16, balanced(lambda size: 4))) == [0, 4, 8, 12]
-    assert cells_of(one_pool(model, 16, balanced(lambda size: 1))) == list(range(16))
-    assert cells_of(one_pool(model, 16, balanced(lambda size: 17))) == [0]
-
-
 @pytest.mark.parametrize("make", [balanced, by_threshold])
 def test_the_threshold_is_that_of_the_pool_size(make: object) -> None:
     asked: list[float] = []
@@ -126,18 +117,6 @@ def test_distance_joins_outside_areas() -> None:
     model = model_of(places, [1] * 5)
     assert cells_of(one_pool(model, 1, by_distance(model, 50.0))) == [0, 1, 2, 4]
     assert cells_of(one_pool(model, 1, by_distance(model, 120.0))) == [0, 1, 2, 3, 4]
-
-
-def test_share_keeps_the_units_of_the_largest_flows_apart() -> None:
-    """Shares 1/16, 8/16, 1/16, 4/16, 2/16 of five areas."""
-    model = model_of(geography([2, 1, 2, 1, 2], [4, 1]), [1, 1, 16, 1, 1, 8, 2, 2])
-    assert cells_of(one_pool(model, 1, by_share(0.5))) == [0, 2, 3, 6]
-    assert cells_of(one_pool(model, 1, by_share(0.51))) == [0, 2, 3, 5, 6]
-    assert cells_of(one_pool(model, 1, by_share(0.875))) == [0, 2, 3, 5, 6]
-    assert cells_of(one_pool(model, 1, by_share(1.0))) == [0, 2, 3, 5, 6]
-    # Of areas that are equally small, the first is kept.
-    four = model_of(geography([1] * 4, [4]), [1, 1, 1, 5])
-    assert cells_of(one_pool(four, 1, by_share(0.7))) == [0, 1, 3]
 
 
 def test_units_are_cells_for_every_pool() -> None:

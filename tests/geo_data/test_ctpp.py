@@ -87,16 +87,6 @@ def test_traffic_zones(write):
     assert (flows.origin.tolist(), flows.destination.tolist()) == ([1], [0])
 
 
-def test_gzip_and_parquet_give_the_same(demo_geography, mixed, write, tmp_path):
-    (plain,) = read_ctpp(mixed, demo_geography, {"C43": "cty"})
-    frame = pd.read_csv(mixed, dtype="str", keep_default_na=False).astype({"LINENO": "int64"})
-    frame.to_parquet(tmp_path / "t.parquet")
-    for path in (write(mixed.read_bytes(), "t.csv.gz"), tmp_path / "t.parquet"):
-        (other,) = read_ctpp(path, demo_geography, {"C43": "cty"})
-        assert other.flow.tolist() == plain.flow.tolist()
-        np.testing.assert_array_equal(other.standard_error, plain.standard_error)
-
-
 def test_parquet_may_hold_numbers(demo_geography, tmp_path):
     path = tmp_path / "t.parquet"
     ids = [f"C4300US{OWN}{OWN}", f"C4300US{OWN}{OTHER}"]

@@ -17,9 +17,7 @@ from geo_data import (
     LodesJobs,
     MicrodataJobs,
     read_crosswalk,
-    read_flows,
     read_weights,
-    uniform_weights,
 )
 from geo_data.external_zones import US_STATES, external_facts, fill, find_external_zones, longest_prefix
 
@@ -169,27 +167,6 @@ def test_a_home_that_lost_its_leading_zero_is_not_put_into_another_state(
     elsewhere = write(lodes((own, "35204567")), "elsewhere.csv")  # of another country
     with refused(elsewhere, "not in the geography", column="h_geocode", count=1):
         LodesJobs(main, wide, elsewhere).records()
-
-
-def test_weights_of_unknown_areas_are_even(wide: Geography) -> None:
-    assert (uniform_weights(wide).weights[wide.external_blocks] == 1).all()
-
-
-def test_flows_into_one_area_are_added(wide: Geography, write: Callable[..., Path]) -> None:
-    own = str(wide.codes("cty")[0])
-    path = write(f"h,w,n\n25021,{own},5\n25023,{own},7\n25017,{own},1\n{own},{own},9\n36001,{own},3\n")
-    flows = read_flows(
-        path,
-        wide,
-        origin="h",
-        origin_level="cty",
-        destination="w",
-        destination_level="cty",
-        flow="n",
-    )
-    found = dict(zip(wide.codes("cty")[flows.origin], flows.flow, strict=True))
-    assert found == {"25017": 1, "25999": 12, own: 9}
-    assert flows.dropped == {"origin": 1, "destination": 0, "rows": 1}
 
 
 def lodes(*rows: tuple[str, str]) -> str:

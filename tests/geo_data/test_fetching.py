@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +26,7 @@ import pytest
 import requests
 
 from geo_data import InputError, _download
-from geo_data.fetching import LODES_URL, fetch, fetch_lodes
+from geo_data.fetching import fetch, fetch_lodes
 
 PLAIN = hashlib.shake_128(b"table").digest(300_000)  # does not compress, so that half of it is half a file
 TABLE = gzip.compress(PLAIN, mtime=0)
@@ -480,15 +479,6 @@ def test_a_file_cannot_take_the_place_of_the_sums(server: Server, folder: Path) 
 # --- several at once
 
 
-def test_many_at_once_download_once(server: Server, folder: Path) -> None:
-    url = server.serve("/t.csv.gz", Reply(wait=0.05))
-    with ThreadPoolExecutor(8) as pool:
-        paths = list(pool.map(lambda _: fetch(url, folder), range(8)))
-    assert {path.read_bytes() for path in paths} == {TABLE}
-    assert len(server.asked) == 1
-    assert (folder / "SHA256SUMS").read_text().count("t.csv.gz\n") == 2  # source and sum
-
-
 def test_processes_at_once_download_once(server: Server, folder: Path) -> None:
     urls = [server.serve(f"/{i}.csv.gz", Reply(wait=0.05)) for i in range(2)]
     command = [sys.executable, "-c", FETCH, str(folder), *urls]
@@ -525,18 +515,6 @@ def test_lodes_comes_in_the_published_layout(server: Server, folder: Path) -> No
         assert asked.count(f"/LODES{version}/ri/lodes_ri.sha256sum") == 1
         assert fetch_lodes("ri", 2019, version, to, base_url=server.url) == paths
         assert len(server.asked) == len(asked), "a complete folder needs no network"
-
-
-def test_lodes_default_address_is_the_publisher() -> None:
-    assert LODES_URL == "https://lehd.ces.census.gov/data/lodes"
-
-
-def test_parts_of_lodes(server: Server, folder: Path) -> None:
-    lodes(server)
-    assert list(fetch_lodes("ri", 2019, 7, folder, parts=["aux"], base_url=server.url)) == [
-        "aux",
-        "crosswalk",
-    ]
 
 
 def test_a_file_that_is_not_as_the_publisher_says_is_refused(server: Server, folder: Path) -> None:

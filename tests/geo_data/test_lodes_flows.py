@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from geo_data import Geography, LodesJobs, read_crosswalk, read_lodes_flows
-from geo_data.lodes import LODES_COLUMNS
 
 HEADER = "w_geocode,h_geocode,S000,more\n"
 LEVELS = ("st", "cty", "trct", "bgrp")
@@ -165,35 +163,3 @@ def test_bad_names(demo_region, demo_geography, refused):
     path = demo_region["county_flows"]
     with refused(path, "missing columns: h_geocode, w_geocode, S000; the file has: 4 columns, none of these"):
         read_lodes_flows(path, demo_geography, **TRACTS)
-
-
-def test_rhode_island_agrees_with_pandas(shared_data):
-    folder = shared_data / "ri_2019"
-    wide = read(folder / "ri_xwalk.csv.gz", ["us-states"])
-    main, aux = (folder / f"ri_od_{part}_JT00_2019.csv.gz" for part in ("main", "aux"))
-    frames = [
-        pd.read_csv(path, usecols=list(LODES_COLUMNS[:3]), dtype={"w_geocode": "str", "h_geocode": "str"})
-        for path in (main, aux)
-    ]
-    own = read_lodes_flows(main, read(folder / "ri_xwalk.csv.gz"), **TRACTS)
-    truth = (
-        frames[0].groupby([frames[0]["h_geocode"].str[:11], frames[0]["w_geocode"].str[:11]])["S000"].sum()
-    )
-    assert own.flow.tolist() == truth.tolist()  # both are sorted by the codes of origin and destination
-    assert len(own) == 41_649
-    assert own.flow.sum() == 406_052
-    assert own.dropped["rows"] == 0
-
-    both = read_lodes_flows(main, wide, **TRACTS, aux=aux)
-    frame = pd.concat(frames)
-    beyond = frame["h_geocode"].str[:2] != "44"
-    home = frame["h_geocode"].str[:11].where(~beyond, frame["h_geocode"].str[:2] + "999999999")
-    truth = frame.groupby([home, frame["w_geocode"].str[:11]])["S000"].sum()
-    assert both.flow.sum() == truth.sum() == 406_052 + 70_737
-    codes = wide.codes("trct")
-    found = pd.Series(
-        both.flow, index=pd.MultiIndex.from_arrays([codes[both.origin], codes[both.destination]])
-    )
-    pd.testing.assert_series_equal(
-        found.sort_index(), truth.astype(float).sort_index(), check_names=False, check_index_type=False
-    )

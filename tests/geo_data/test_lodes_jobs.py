@@ -217,13 +217,6 @@ def test_counts_that_are_no_counts(rows, demo_geography, write, refused, values,
         read_both(path, demo_geography)
 
 
-def test_missing_counts(rows, demo_geography, write, refused):
-    rows[3][5] = rows[4][5] = ""
-    path = write(text_of(rows))
-    with refused(path, "values are missing or blank", column="SA03", count=2):
-        read_both(path, demo_geography)
-
-
 @pytest.mark.parametrize(("position", "group"), [(3, "SA"), (7, "SE"), (11, "SI")])
 def test_counts_that_do_not_add_up(rows, demo_geography, write, refused, position, group):
     rows[3][position] = str(int(rows[3][position]) + 4711)

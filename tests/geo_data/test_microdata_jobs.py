@@ -91,16 +91,6 @@ def test_large_files_come_in_parts(frame, read, monkeypatch):
     assert pay.tolist() == whole.attributes["pay"].tolist()
 
 
-def test_parquet_and_gzip_give_the_same(frame, read, write, demo_geography, tmp_path):
-    frame.to_parquet(tmp_path / "jobs.parquet")
-    packed = write(frame.to_csv(index=False), "jobs.csv.gz")
-    expected = read(frame)
-    for path in (tmp_path / "jobs.parquet", packed):
-        got = source(path, demo_geography, worker="worker", attributes=("mode", "pay"))
-        assert got.slots().work.tolist() == expected.slots().work.tolist()
-        assert got.records(("mode",)).home.tolist() == expected.records(("mode",)).home.tolist()
-
-
 def test_without_worker_and_attributes(frame, write, demo_geography):
     jobs = source(write(frame.to_csv(index=False)), demo_geography)
     assert jobs.slots().attributes == {}
@@ -215,14 +205,6 @@ def test_no_job_is_left_out_because_of_its_home(frame, read):
         assert bool(re.search(others, caught.value.fix)) == (column != "lives"), caught.value.fix
 
 
-@pytest.mark.parametrize("column", ["lives", "works"])
-def test_geocodes_that_lost_zeros(frame, read, refused, column):
-    frame[column] = frame[column].str.lstrip("0")
-    jobs = read(frame)
-    with refused(jobs.path, "lost their leading zeros", column=column, count=300):
-        jobs.records()
-
-
 def test_too_many_categories(demo_geography, write, refused):
     block = demo_geography.blocks[0]
     frame = pd.DataFrame({"lives": block, "works": block, "mode": [f"CANARY{n:04d}" for n in range(1001)]})
@@ -242,12 +224,6 @@ def test_a_secret_that_is_missing_is_not_to_be_removed(frame, read):
     with pytest.raises(InputError, match="with a category of the policy that stands for that") as caught:
         jobs.records()
     assert "remove" not in str(caught.value)
-
-
-def test_missing_column(frame, write, demo_geography, refused):
-    jobs = source(write(frame.to_csv(index=False)), demo_geography, attributes=("age",))
-    with refused(jobs.path, "missing columns: age; the file has: worker, lives, works, mode, pay, unused"):
-        jobs.slots()
 
 
 @pytest.mark.parametrize("column", ["home", "worker"])

@@ -81,16 +81,6 @@ def test_one_table_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("kappa_is_6")
-@pytest.mark.parametrize("split", [(9.0, 0.0), (6.0, 3.0)])
-def test_a_count_by_hand(split: tuple[float, float]) -> None:
-    """Of 9 workers: m = 9."""
-    table = flows("area", "area", {(0, 0): split[0], (1, 0): split[1]})
-    model = build(geography([2, 2], [2]), [table], [1, 3, 4, 8])
-    expected = [(split[0] + 6 * 0.25) / 15, (split[1] + 6 * 0.75) / 15]
-    np.testing.assert_allclose(all_shares(model)[0], expected, rtol=1e-12)
-
-
-@pytest.mark.usefixtures("kappa_is_6")
 def test_coarse_then_fine_by_hand() -> None:
     """Regions of two areas and one; one table gives the share of region 0, the other those inside."""
     places = geography([1, 1, 1], [2, 1])
@@ -122,18 +112,6 @@ def test_of_two_tables_of_one_level_the_larger_has_the_last_word() -> None:
         model = build(geography([1, 1], [2]), tables)
         assert model.tables == (few, many)
         np.testing.assert_allclose(all_shares(model), [after_many, [0.5, 0.5]], rtol=1e-12)
-
-
-@pytest.mark.usefixtures("kappa_is_6")
-def test_a_fine_table_is_believed_about_totals_too() -> None:
-    """A survey of regions says 3 to 1; of 20 workers in a finer table 4 and 16 live there."""
-    survey, fine = {(0, 0): 300.0, (1, 0): 100.0}, {(0, 0): 4.0, (1, 0): 4.0, (2, 0): 12.0}
-    tables = [flows("region", "area", survey), flows("area", "area", fine)]
-    shares = all_shares(build(geography([1, 1, 1], [1, 2]), tables))
-    before = (300 + 6 / 3) / 406
-    region = (4 + 6 * before) / 26
-    inside = np.array([4 + 6 * 0.5, 12 + 6 * 0.5]) / 22
-    np.testing.assert_allclose(shares[0], [region, *((1 - region) * inside)], rtol=1e-12)
 
 
 @pytest.mark.usefixtures("kappa_is_6")

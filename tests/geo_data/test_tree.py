@@ -63,11 +63,6 @@ def test_a_node_is_split_at_exactly_the_least_measure() -> None:
     assert cells(tree, measure, 4.001, 0.0) == [0, 2]
 
 
-def test_only_the_full_side_is_split() -> None:
-    tree = tree_of(geography([2, 2], [1, 1]), [7, 7, 1, 1])
-    assert cells(tree, [14.0, 2.0], 4.0, 0.0) == [0, 1, 2]
-
-
 def test_siblings_are_joined_to_cells_of_about_the_run() -> None:
     """Eight blocks of measure 1 below one area of measure 8, which alone is wanted fine."""
     tree = tree_of(geography([8], [1]), [1] * 8)
@@ -79,46 +74,6 @@ def test_siblings_are_joined_to_cells_of_about_the_run() -> None:
     assert cells(tree, [8.0], 4.0, 3.0) == [0, 3, 5]
     assert cells(tree, [8.0], 4.0, 100.0) == [0]
     assert cells(tree, [8.0], 4.0, INF) == [0]
-
-
-def test_a_large_sibling_interrupts_a_run() -> None:
-    """Measures 1, 1, 9, 1, 1 of blocks: the large one is a cell, and nothing is joined across it."""
-    tree = tree_of(geography([5], [1]), [1, 1, 9, 1, 1])
-    assert cells(tree, [13.0], 4.0, INF) == [0, 2, 3]
-    assert cells(tree, [13.0], 4.0, 1.0) == [0, 1, 2, 3, 4]
-
-
-def test_nothing_is_joined_across_parents() -> None:
-    """Each of two areas of measure 4 becomes a cell of its four blocks, though 8 would fit the run better."""
-    tree = tree_of(geography([4, 4], [2]), [1] * 8)
-    assert cells(tree, [4.0, 4.0], 3.0, 8.0) == [0, 4]
-
-
-def test_siblings_without_measure_make_no_cells_when_joined() -> None:
-    tree = tree_of(geography([1] * 5, [5]), [1] * 5)
-    assert cells(tree, [0.0, 3.0, 0.0, 2.0, 0.0], 4.0, INF) == [0]
-    assert cells(tree, [0.0, 3.0, 0.0, 3.0, 0.0], 4.0, 3.0) == [0, 2]
-    assert cells(tree, [0.0, 3.0, 0.0, 2.0, 1e-20], 4.0, 4.0) == [0]
-    assert cells(tree, [3.0, 0.0, 2.0, 0.0, 0.0], 4.0, 0.0) == [0, 1, 2, 3, 4]
-    assert cells(tree, [0.0] * 5, 1e-300, INF) == [0]
-
-
-def test_what_is_wanted_fine_ends_at_the_deepest_level() -> None:
-    tree = tree_of(geography([2, 2, 2], [2, 1]), [1] * 6)
-    measure = [8.0, 8.0, 1.0]
-    assert cells(tree, measure, 2.0, INF) == [0, 1, 2, 3, 4]
-    assert cells(tree, measure, 2.0, INF, 2) == [0, 2, 4]
-    assert cells(tree, measure, 2.0, INF, 1) == [0, 4]
-    assert cells(tree, measure, 2.0, INF, 0) == [0]
-
-
-def test_extremes() -> None:
-    tree = tree_of(geography([3, 2, 4], [2, 1]), [1] * 9)
-    assert cells(tree, [3.0, 2.0, 4.0], 1e9, 1.0) == [0]
-    assert cells(tree, [3.0, 2.0, 4.0], 1e-9, 1.0) == list(range(9))
-    single = tree_of(geography([1], [1]), [5])
-    assert cells(single, [64.0], 0.01, 0.01) == [0]
-    assert cells(single, [0.0], 0.01, 0.01) == [0]
 
 
 def test_without_levels_the_only_split_is_into_blocks() -> None:
