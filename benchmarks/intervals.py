@@ -17,7 +17,8 @@ import numpy as np
 
 import pipelines
 import synth
-from synth.geometric.measured import JobGroups, MeasuredTable, measure
+from synth.geometric.measured import JobGroups, count_cells
+from synth.geometric.mechanism import noisy_counts
 from synth.posterior.estimation import estimate
 from synth.posterior.rounding import Rounding
 
@@ -57,12 +58,11 @@ def simulate(
 def draw(plan: synth.Plan, homes: np.ndarray, stream: synth.WordStream) -> np.ndarray:
     """Return synthetic cells of all repetitions, by the code that draws a release."""
     pools, mechanism = plan.pools, synth.MECHANISMS[plan.mechanism]
-    if isinstance(mechanism, synth.SamplingMechanism):
+    if not mechanism.tables(plan):
         return mechanism.sample(plan, slice(0, pools.n.size), homes, stream)
-    assert isinstance(plan.parameters, synth.GeometricParameters)
-    table = MeasuredTable(pools.n, pools.domain, plan.domains, plan.parameters)
+    (table,) = mechanism.tables(plan)
     row = np.arange(pools.n.size, dtype=np.int32)
-    noisy = measure(table, np.repeat(row, pools.n), homes, stream)
+    noisy = noisy_counts(count_cells(table, np.repeat(row, pools.n), homes), table.parameters, stream)
     groups = JobGroups(pools.n, row, row[np.newaxis])
     rounding = Rounding(estimate([table], [noisy], groups, lambda _, cuts: np.full(cuts.size, 1 / cuts.size)))
     return np.concatenate([rounding.homes(i, stream) for i in row.tolist()])

@@ -125,7 +125,7 @@ class Draft:
 
 def _before(subject: Subject, epsilon: str, mechanism: str) -> Draft:
     """Return the default of before there were workloads: for flows alone, in balanced cells."""
-    measures = synth.MECHANISMS[mechanism].measures
+    measures = "tables" in synth.MECHANISMS[mechanism].settings
     tables = subject.tables("T1") if measures else subject.tables("T1", "T2")
     plan = subject.plan(epsilon, mechanism, tables, coarsening="balanced", pool_by="none")
     return Draft(plan if measures else _with_even_priors(plan))

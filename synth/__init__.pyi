@@ -24,13 +24,12 @@ from .dirichlet.parameters import DirichletClass as DirichletClass
 from .dirichlet.parameters import DirichletParameters as DirichletParameters
 from .errors import ShownError as ShownError
 from .geometric.mechanism import Geometric as Geometric
-from .geometric.mechanism import GeometricClass as GeometricClass
-from .geometric.mechanism import GeometricParameters as GeometricParameters
+from .geometric.parameters import GeometricClass as GeometricClass
+from .geometric.parameters import GeometricParameters as GeometricParameters
 from .mechanism import ClassGuarantee as ClassGuarantee
 from .mechanism import Guarantee as Guarantee
 from .mechanism import Mechanism as Mechanism
 from .mechanism import Presence as Presence
-from .mechanism import SamplingMechanism as SamplingMechanism
 from .mechanisms import MECHANISMS as MECHANISMS
 from .plan import Domains as Domains
 from .plan import GuaranteeName as GuaranteeName

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from synth.composition import compose
 from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRange
 from synth.randomness import WordStream
 from synth.rationals import decimal_up
+
+if TYPE_CHECKING:
+    from synth.geometric.measured import MeasuredTable
 
 
 def _in_words(epsilon: Fraction, delta: Fraction) -> str:
@@ -246,11 +250,11 @@ class Guarantee:
         return all(one.epsilon <= epsilon and one.delta <= delta for one in stated)
 
 
-class Mechanism(Protocol):
+class Mechanism(ABC):
     """One way to turn confidential cells of pools into synthetic ones.
 
-    A further mechanism is one module with these methods and an entry in `synth.MECHANISMS`; neither
-    `geo_data` nor `pipelines` changes.
+    A further mechanism is one module with a class derived from this one and an entry in `synth.MECHANISMS`;
+    neither `geo_data` nor `pipelines` changes. It has `sample`, or `tables`.
 
     Attributes
     ----------
@@ -258,12 +262,9 @@ class Mechanism(Protocol):
     settings : frozenset of str
         What not every mechanism has and this one has. Keys of a configuration: "prior", "retention_min",
         "implicate_source"; "delta", if it may cost any; "workplaces", if it takes confidential numbers of
-        records, and "record_range", if its bounds then are for a range of them.
-    measures : bool
-        Whether it measures tables: it publishes noisy counts (`synth.geometric.measured`), from which homes
-        are estimated. Tables of areas then lose the noise of every cell that they add up, and sharing pools
-        decides how much that is. Otherwise it is a `SamplingMechanism`: they lose what drawing workers anew
-        costs, however pools are shared.
+        records, and "record_range", if its bounds then are for a range of them; "tables", if it measures
+        tables. Tables of areas then lose the noise of every cell that they add up, and sharing pools decides
+        how much that is; otherwise they lose what drawing workers anew costs, however pools are shared.
     words : str
         What homes are drawn at random from.
     delta_sharing : str
@@ -272,10 +273,10 @@ class Mechanism(Protocol):
 
     name: str
     settings: frozenset[str]
-    measures: bool
     words: str
     delta_sharing: str
 
+    @abstractmethod
     def calibrate(
         self,
         pools: Pools,
@@ -323,12 +324,12 @@ class Mechanism(Protocol):
         BudgetTooSmallError
             If nothing certifies the request; it says the smallest epsilon that would do.
         """
-        ...
 
+    @abstractmethod
     def parameters_from_json(self, data: dict[str, Any]) -> Parameters:
         """Read back what `Parameters.to_json` returned."""
-        ...
 
+    @abstractmethod
     def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
         """Compute the guarantee from the plan alone, rounded up.
 
@@ -338,20 +339,21 @@ class Mechanism(Protocol):
         as_first : bool
             Whether by the bounds of version 0.1.0, which certificates of format 1 state: some are larger.
         """
-        ...
 
+    @abstractmethod
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of synthetic workers that carry no confidential information."""
-        ...
 
+    @abstractmethod
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say in words what is added to the cells, and what epsilon pays for."""
-        ...
 
+    def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
+        """Return the tables of which noisy counts are published, from which homes are estimated.
 
-@runtime_checkable
-class SamplingMechanism(Mechanism, Protocol):
-    """A mechanism that draws the cells of synthetic workers itself."""
+        None, of a mechanism that draws cells of synthetic workers itself (`sample`).
+        """
+        return ()
 
     def sample(
         self,
@@ -361,7 +363,7 @@ class SamplingMechanism(Mechanism, Protocol):
         stream: WordStream,
         sizes: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
-        """Draw the synthetic workers' cells of a run of consecutive pools.
+        """Draw the synthetic workers' cells of a run of consecutive pools, where the plan has no `tables`.
 
         Parameters
         ----------
@@ -386,7 +388,7 @@ class SamplingMechanism(Mechanism, Protocol):
         ValueError
             If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
         """
-        ...
+        raise NotImplementedError(f"the mechanism {self.name} measures tables")
 
 
 def check_workers(
@@ -397,7 +399,7 @@ def check_workers(
     Parameters
     ----------
     plan, pools, cells, sizes
-        As for `SamplingMechanism.sample`.
+        As for `Mechanism.sample`.
 
     Returns
     -------

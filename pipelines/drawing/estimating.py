@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +21,6 @@ from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.plans.workload import resolve_workload
 from synth.geometric.measured import JobGroups, MeasuredTable
-from synth.geometric.mechanism import GeometricParameters
 from synth.posterior.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fit_factors, restore
 from synth.posterior.rounding import Rounding
 from synth.segments import segment_indices
@@ -90,17 +89,9 @@ class JobLayout:
     """
 
     def __init__(self, plan: ReleasePlan) -> None:
-        numeric = plan.numeric
-        if not isinstance(numeric.parameters, GeometricParameters):
-            raise TypeError("the mechanism of the plan measures no tables")
-        first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
-        ratios = (replace(numeric.parameters, secondary=()), *numeric.parameters.secondary)
         self._plan = plan
         self._offsets = plan.pools.offsets
-        self.tables = tuple(
-            MeasuredTable(table.n, table.domain, table.domains, ratio)
-            for table, ratio in zip((first, *numeric.secondary), ratios, strict=True)
-        )
+        self.tables = plan.mechanism.tables(plan.numeric)
         self.whole_groups = _count_apart(plan) > _MOST_ROUNDED
         self.kept = () if self.whole_groups else _kept(plan)
         self.attributes = self._attributes(self.kept)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 import synth
 from pipelines.plans.plan import ReleasePlan
-from synth.geometric.mechanism import GeometricParameters, noisy_counts
+from synth.geometric.measured import MeasuredTable
+from synth.geometric.mechanism import noisy_counts
 
 
 def sample_batch(
@@ -48,18 +49,12 @@ def sample_batch(
         A row for each implicate that is cut from a run, slot after slot: the t-th draw of a pool belongs to
         its t-th slot.
     """
-    numeric, mechanism = plan.numeric, plan.mechanism
-    if not isinstance(mechanism, synth.SamplingMechanism):
-        raise TypeError("the mechanism of the plan draws no cells: it measures tables")
-    of_run = _of_run(run)
-    given: tuple[NDArray[np.int64], ...] = ()
-    if sizes is not None:
-        if "record_range" in mechanism.settings:
-            homes, sizes = _brought_into_range(plan, pools, homes, sizes, key, batch, of_run)
-        given = (sizes,)
-    domain = np.repeat(numeric.pools.domain[pools], *given or (numeric.pools.n[pools],))
+    numeric, mechanism, of_run = plan.numeric, plan.mechanism, _of_run(run)
+    if sizes is not None and "record_range" in mechanism.settings:
+        homes, sizes = _brought_into_range(plan, pools, homes, sizes, key, batch, of_run)
+    domain = np.repeat(numeric.pools.domain[pools], numeric.pools.n[pools] if sizes is None else sizes)
     cells = numeric.domains.locate(domain, homes)
-    drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), *given)
+    drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), sizes)
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
     stream = key.stream(f"blocks{of_run}", batch)
     shares = plan.origin_shares
@@ -69,9 +64,9 @@ def sample_batch(
 
 def measure(
     counts: NDArray[np.int64],
-    parameters: GeometricParameters,
+    table: MeasuredTable,
     key: synth.RunKey,
-    table: int,
+    number: int,
     batch: int = 0,
     run: int = 0,
 ) -> NDArray[np.int64]:
@@ -83,10 +78,9 @@ def measure(
     ----------
     counts : ndarray of int64, shape (n_cells,)
         **Confidential** (`synth.geometric.measured.count_cells`).
-    parameters : GeometricParameters
-        Of the table.
+    table : MeasuredTable
     key : synth.RunKey
-    table, batch, run : int
+    number, batch, run : int
         Number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism:
         each has a stream of its own.
 
@@ -95,7 +89,7 @@ def measure(
     ndarray of int64, shape (n_cells,)
         They may be published.
     """
-    return noisy_counts(counts, parameters, key.stream(f"noise {table}{_of_run(run)}", batch))
+    return noisy_counts(counts, table.parameters, key.stream(f"noise {number}{_of_run(run)}", batch))
 
 
 def _of_run(run: int) -> str:

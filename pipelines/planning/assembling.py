@@ -59,7 +59,7 @@ def assemble(
     pools = build_pools(slots, geography, pooling, policy)
     rule = _rule(settings, model, choices)
     mechanism = synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)]
-    if mechanism.measures:
+    if "tables" in mechanism.settings:
         _refuse_coarse_pools(choices.pool_level, model)
     coarse = coarsen(
         model,

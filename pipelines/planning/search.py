@@ -115,18 +115,22 @@ def choose(
     workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
 
     def search(name: str) -> _Search:
-        size = SAMPLE_JOBS if synth.MECHANISMS[name].measures else _MORE_JOBS
+        size = SAMPLE_JOBS if _measures(name) else _MORE_JOBS
         sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(inputs.slots.attributes))
         return _Search(config, inputs, sample, jobs, name, tried or Parts(), side_by_side)
 
     # Those that resample last: they lose more, as a rule, and are not searched far then.
-    first, *others = sorted(config.mechanisms, key=lambda name: not synth.MECHANISMS[name].measures)
+    first, *others = sorted(config.mechanisms, key=lambda name: not _measures(name))
     common = search(first)  # on whose sample they are compared
     best = common.best()
     for name in others:
         other = search(name).best(_HOPELESS * common.value(best))
         best = min(best, other, key=common.value)
     return best
+
+
+def _measures(mechanism: str) -> bool:
+    return "tables" in synth.MECHANISMS[mechanism].settings
 
 
 def _usual(ways: int) -> int:
@@ -201,7 +205,7 @@ class _Search:
     ) -> None:
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
-        self._measures = synth.MECHANISMS[mechanism].measures
+        self._measures = _measures(mechanism)
         # What is resampled is tried so soon that threads would wait for each other.
         self._told, self._side_by_side = tried, side_by_side or (with_threads if self._measures else map)
         self._whole = len(inputs.slots) <= SAMPLE_JOBS  # small, so that more can be tried

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +20,8 @@ import geo_data
 import synth
 from geo_data.arguments import expect
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins
-from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
-from pipelines.drawing.sampling import draw_from_model, measure, sample_batch
+from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, slots_of, split_homes
+from pipelines.drawing.sampling import draw_from_model
 from pipelines.planning.counting import Parts
 from pipelines.planning.side_by_side import SideBySide
 from pipelines.plans.accuracy import (
@@ -34,8 +34,6 @@ from pipelines.plans.accuracy import (
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.plans.utility import commutes, destination_commute_error, mean_km, total_variation
 from pipelines.plans.workload import CountedJobs, Table, jobs_at, resolve_workload
-from synth.geometric.measured import count_cells
-from synth.posterior.estimation import Estimate
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,6 @@ class SimulatedUtility:
 
 _TRIAL_JOBS = 1_000_000
 _MOST_WORLDS = 3  # of proxy truth, whose losses are averaged where a plan has few jobs
-_STAGES = 3  # of what is measured by several tables: measuring, estimating, drawing
 _FEW_CELLS = 2**24  # of the pools of a plan; two draws of one with more are not held at once
 _TRIAL_CELLS = 2**24  # of several tables, which are fitted together in memory when they are tried
 
@@ -174,7 +171,7 @@ def draw_public_model(
     ndarray of int32, shape (n,)
         A home block for each slot, slot after slot.
     """
-    places = plan.pools.block[_pools_of(plan, tried)]
+    places = plan.pools.block[pools_of(plan, tried)]
     part = plan.pools.slots.home_part[tried]
     return draw_from_model(plan, places, part, synth.RunKey.from_seed(seed).stream("public model", 0))
 
@@ -188,10 +185,6 @@ def draw_without_noise(
 ) -> NDArray[np.int32]:
     """Return what a plan would release if it gave no privacy: its pools or its tables, without noise.
 
-    Where the mechanism resamples, homes are drawn anew from the homes of their pool, as by an urn without
-    fake workers: from shares that are Dirichlet with the pool's counts. Cells then lose nothing. Where it
-    measures tables, jobs are drawn from the true counts of their cells as from noisy ones.
-
     Parameters
     ----------
     plan : ReleasePlan
@@ -202,41 +195,10 @@ def draw_without_noise(
     parts : list of slice, optional
         Batches that are drawn as if there were no others; by default all.
     done : callable
-        As for `draw_measured`; not called where the mechanism resamples.
+        Called as often as `Procedure.stages` says.
     """
-    parts, key = batches(plan) if parts is None else parts, synth.RunKey.from_seed(seed)
-    if plan.measures:
-        return draw_measured(_with_next_to_no_noise(plan), homes, parts, key, done)[0]
-    pool = _pools_of(plan, _slots_of(plan, parts))
-    words = key.stream("without noise", 0).words(2 * pool.size)
-    chance, other = np.split(words.astype(np.float64) / 2**64, 2)
-    running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
-    first = np.flatnonzero(np.append(True, pool[1:] != pool[:-1]))
-    last = np.append(first[1:], pool.size)
-    size = last - first
-    low, high = (np.repeat(running[ends], size) for ends in (first, last))
-    drawn = np.searchsorted(running, low + other * (high - low), side="right") - 1
-    return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
-
-
-def _with_next_to_no_noise(plan: ReleasePlan) -> ReleasePlan:
-    """Return a plan whose noise is 0 but once in 2^59 counts."""
-    none = synth.GeometricParameters(1, 2**60)
-    parameters = replace(none, secondary=(none,) * len(plan.secondary))
-    return replace(plan, numeric=replace(plan.numeric, parameters=parameters))
-
-
-def _slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
-    """Return the numbers of the slots of some batches."""
-    offsets = plan.pools.offsets
-    return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
-
-
-def _pools_of(plan: ReleasePlan, slots: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the pool of each of some slots; a nation has many that are not asked for."""
-    if isinstance(slots, slice):
-        return np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[slots]
-    return np.searchsorted(np.cumsum(plan.pools.n), slots, side="right")
+    parts = batches(plan) if parts is None else parts
+    return procedure_of(plan).draw_without_noise(parts, homes, synth.RunKey.from_seed(seed), done)
 
 
 def draw_synthetic(
@@ -255,9 +217,7 @@ def draw_synthetic(
         **Confidential** if they are anybody's: the home of each slot of these batches, slot after slot.
     key : synth.RunKey
         Seeded for trials on homes that are nobody's.
-    parts : list of slice, optional
-        Batches that are drawn as if there were no others; by default all.
-    done : callable
+    parts, done
         As for `draw_without_noise`.
 
     Returns
@@ -265,82 +225,12 @@ def draw_synthetic(
     ndarray of int32, shape (n_slots,)
         Of one implicate.
     """
-    parts = batches(plan) if parts is None else parts
-    if plan.measures:
-        return draw_measured(plan, homes, parts, key, done)[0]
-    halves = enumerate(zip(parts, _by_part(plan, homes, parts), strict=True))
-    # One implicate is as good as another.
-    return np.concatenate([sample_batch(plan, part, own, key, i)[0] for i, (part, own) in halves])
-
-
-def draw_measured(
-    plan: ReleasePlan,
-    homes: NDArray[np.int32],
-    parts: list[slice],
-    key: synth.RunKey,
-    done: Callable[[], None] = lambda: None,
-) -> tuple[NDArray[np.int32], Estimate | None]:
-    """Measure, estimate and draw the jobs of some batches, as if there were no others.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Of a mechanism that measures tables.
-    homes : ndarray of int32, shape (n_slots,)
-        Homes that are nobody's, slot after slot of the batches.
-    parts : list of slice
-    key : synth.RunKey
-    done : callable
-        Called after each batch; where there are several tables, after measuring, estimating and drawing.
-
-    Returns
-    -------
-    homes : ndarray of int32, shape (n_slots,)
-    fit : Estimate or None
-        Of all batches, where there are several tables; one table is estimated batch by batch.
-    """
-    layout = JobLayout(plan)
-    if plan.secondary:
-        return _draw_together(plan, layout, parts, homes, key, 0, done)
-    drawn = []
-    for i, (part, own) in enumerate(zip(parts, _by_part(plan, homes, parts), strict=True)):
-        drawn.append(_draw_together(plan, layout, [part], own, key, i)[0])
-        done()
-    return np.concatenate(drawn), None
-
-
-def _by_part(plan: ReleasePlan, homes: NDArray[np.int32], parts: Sequence[slice]) -> list[NDArray[np.int32]]:
-    """Return the homes of each of some batches."""
-    return np.split(homes, np.cumsum([int(plan.pools.n[part].sum()) for part in parts])[:-1])
-
-
-def _draw_together(
-    plan: ReleasePlan,
-    layout: JobLayout,
-    parts: list[slice],
-    homes: NDArray[np.int32],
-    key: synth.RunKey,
-    number: int,
-    done: Callable[[], None] = lambda: None,
-) -> tuple[NDArray[np.int32], Estimate]:
-    """Measure, estimate and draw the jobs of batches that are estimated together."""
-    rows = layout.rows(parts)
-    own = homes[rows.slot]
-    noisy = []
-    for k, table in enumerate(rows.measured):
-        counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
-        noisy.append(measure(counts, table.parameters, key, k, number))
-    done()
-    fit = estimate_homes(plan, rows, noisy)
-    done()
-    drawn = draw_homes(plan, rows, fit, key, number)
-    done()
-    return drawn, fit
+    return procedure_of(plan).draw(batches(plan) if parts is None else parts, homes, key, done)[0]
 
 
 @dataclass(frozen=True, eq=False)
-class _MeasuredTrial:
-    """Draws the batches of a trial of a plan that measures one table, each by itself; all of it is public."""
+class _BatchTrial:
+    """Draws the batches of a trial, each by itself, wherever it is sent; all of it is public."""
 
     plan: ReleasePlan
     homes: NDArray[np.int32]
@@ -348,20 +238,14 @@ class _MeasuredTrial:
     seed: int
 
     @cached_property
-    def _with_noise(self) -> tuple[ReleasePlan, JobLayout]:
-        return self.plan, JobLayout(self.plan)
+    def _procedure(self) -> Procedure:
+        return procedure_of(self.plan)
 
-    @cached_property
-    def _without_noise(self) -> tuple[ReleasePlan, JobLayout]:
-        plan = _with_next_to_no_noise(self.plan)
-        return plan, JobLayout(plan)
-
-    def __call__(self, one: tuple[bool, int]) -> NDArray[np.int32]:
+    def __call__(self, task: tuple[bool, int]) -> NDArray[np.int32]:
         """Return what is drawn with noise, or without, of a batch."""
-        noisy, i = one
-        plan, layout = self._with_noise if noisy else self._without_noise
-        own = _by_part(plan, self.homes, self.parts)[i]
-        return _draw_together(plan, layout, [self.parts[i]], own, synth.RunKey.from_seed(self.seed), i)[0]
+        noisy, i = task
+        own, key = split_homes(self.plan, self.homes, self.parts)[i], synth.RunKey.from_seed(self.seed)
+        return self._procedure.draw_batch(self.parts[i], own, key, i, noisy=noisy)
 
 
 def simulate_utility(
@@ -507,7 +391,7 @@ class _Trial:
             part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
         self._plan, self._seed, self.workload = plan, seed, workload
         self._parts = _spread(batches(plan, batch_jobs), part)
-        self._tried = tried = _slots_of(plan, self._parts)
+        self._tried = tried = slots_of(plan, self._parts)
         work = slots.work[tried]
         public = [name for name in workload.attributes if name in slots.attributes]
         self._own = own = {name: slots.attributes[name][tried] for name in public}
@@ -520,9 +404,9 @@ class _Trial:
             own = {name: np.asarray(attributes[name])[tried] for name in public}
         self._homes, self._geography = drawn, model.geography
         self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
-        # What is resampled is drawn sooner than it could be sent.
-        self._side_by_side = side_by_side if plan.measures and not plan.secondary else None
-        self._measured = _MeasuredTrial(plan, drawn, self._parts, seed)
+        self._procedure = procedure_of(plan)
+        self._side_by_side = side_by_side if self._procedure.worth_sending else None
+        self._batch_trial = _BatchTrial(plan, drawn, self._parts, seed)
 
     def losses(
         self, drawn: Sequence[CountedJobs], *, sized: bool
@@ -560,9 +444,7 @@ class _Trial:
 
     def count_parts(self, draws: Sequence[str]) -> int:
         """Return how often `draw` calls `done` for such draws, and once more for what is measured of them."""
-        of_each = 1
-        if self._plan.measures:
-            of_each = _STAGES if self._plan.secondary else len(self._parts)
+        of_each = self._procedure.stages(len(self._parts))
         return sum(1 if name == "public" else of_each for name in draws) + 1
 
     def draw(
@@ -580,7 +462,7 @@ class _Trial:
 
     def _each_batch(self, draw: SideBySide, done: Callable[[], None], *, noisy: bool) -> NDArray[np.int32]:
         found = []
-        for drawn in draw(self._measured, [(noisy, i) for i in range(len(self._parts))]):
+        for drawn in draw(self._batch_trial, [(noisy, i) for i in range(len(self._parts))]):
             found.append(drawn)
             done()
         return np.concatenate(found)
@@ -589,10 +471,7 @@ class _Trial:
         if self._side_by_side is not None:
             return self._each_batch(self._side_by_side, done, noisy=True)
         key = synth.RunKey.from_seed(self._seed)
-        drawn = draw_synthetic(self._plan, self._homes, key, self._parts, done)
-        if not self._plan.measures:
-            done()
-        return drawn
+        return self._procedure.draw(self._parts, self._homes, key, done)[0]
 
     def public(self, done: Callable[[], None]) -> NDArray[np.int32]:
         drawn = draw_public_model(self._plan, self._seed, self._tried)
@@ -602,10 +481,8 @@ class _Trial:
     def without_noise(self, done: Callable[[], None]) -> NDArray[np.int32]:
         if self._side_by_side is not None:
             return self._each_batch(self._side_by_side, done, noisy=False)
-        drawn = draw_without_noise(self._plan, self._homes, self._seed, self._parts, done)
-        if not self._plan.measures:
-            done()
-        return drawn
+        key = synth.RunKey.from_seed(self._seed)
+        return self._procedure.draw_without_noise(self._parts, self._homes, key, done)
 
 
 def _spread(parts: list[slice], part: float) -> list[slice]:

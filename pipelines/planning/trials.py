@@ -18,9 +18,9 @@ import synth
 from geo_data.pools import PoolTable
 from geo_data.proxy_truth import proxy_origins
 from pipelines.config.loading import ReleaseConfig
+from pipelines.drawing.procedures import procedure_of
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs
-from pipelines.planning.simulation import draw_measured, draw_synthetic
 from pipelines.plans.measured import MeasuredGroups
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.workload import Table, Workload, jobs_at
@@ -204,10 +204,7 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
     """Return what one draw loses in each table of the workload."""
     slots, workload, parts = plan.pools.slots, sample.workload, batches(plan)
     key = synth.RunKey.from_seed(seed)
-    if plan.measures:
-        drawn, fit = draw_measured(plan, homes, parts, key)
-    else:
-        drawn, fit = draw_synthetic(plan, homes, key, parts), None
+    drawn, fit = procedure_of(plan).draw(parts, homes, key)
     true, synthetic = (
         jobs_at(plan.geography, plan.policy, slots.work, origins, slots.attributes)
         for origins in (homes, drawn)

@@ -277,7 +277,7 @@ class ReleasePlan:
     @property
     def measures(self) -> bool:
         """Whether tables are measured, from whose noisy counts homes are estimated."""
-        return self.mechanism.measures
+        return "tables" in self.mechanism.settings
 
     @property
     def tables(self) -> tuple[tuple[str, Fraction], ...]:

@@ -28,16 +28,18 @@ from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.release.layout import Part, file_names
+from pipelines.release.measurements import write_measurements
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.cell_file import CellFile, JoinedFiles, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.parquet_form import is_text
-from synth.geometric.measured import MeasuredTable, count_cells
+from synth.geometric.measured import count_cells
 from synth.posterior.estimation import Cells
 
-Task = Literal["measure", "draw"]
-"""What is done of a batch: its homes are counted with noise, or its synthetic workers drawn."""
+Task = Literal["measure", "estimate", "draw"]
+"""What is done of a batch: its homes are counted with noise, or its synthetic workers drawn. An estimate is
+made of all batches together."""
 
 _ESTIMATED = "estimated"
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
@@ -180,6 +182,9 @@ class RunBatches:
     key : synth.RunKey
     """
 
+    tasks: tuple[Task, ...] = ("draw",)
+    """In their order."""
+
     def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
         self.staging, self.plan, self.key = staging, plan, key
         self.implicates = plan.implicates
@@ -188,9 +193,13 @@ class RunBatches:
         self.parts = _parts_of(staging, state)
         self.parts.mkdir(mode=0o700, exist_ok=True)
         self.offsets = plan.pools.offsets
-        self.layout = JobLayout(plan) if plan.measures else None
         names = file_names(plan.configuration)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
+
+    @classmethod
+    def of(cls, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
+        """Return those of a plan, by whether its mechanism measures tables."""
+        return (MeasuredBatches if plan.measures else cls)(staging, plan, state, key)
 
     def made(self, task: Task, batch: int) -> Path:
         """Where what a task makes of a batch goes; it is there when that is finished."""
@@ -206,60 +215,8 @@ class RunBatches:
         """Where noisy counts of secondary tables, and the estimate made of all, go."""
         return self.parts / _ESTIMATED
 
-    def measure(self, batch: int) -> None:
-        """Count the homes of a batch in the cells of its pools, and keep noisy counts.
-
-        Raises
-        ------
-        ValueError
-            If its homes are not those of the plan's slots.
-        """
-        pools, home, sizes = self._homes(batch)
-        numeric = self.plan.numeric
-        table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
-        if sizes is None:
-            sizes = table.n
-        counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
-        with suppress(FileExistsError), whole_folder(self.made("measure", batch), sweep=False) as folder:
-            for run in range(self.implicates.runs):
-                noisy = measure(counts, self._tables[0].parameters, self.key, 0, batch, run)
-                CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
-            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
-
-    def estimate(self) -> None:
-        """Measure secondary tables, and fit homes to all noisy counts."""
-        with suppress(FileExistsError), whole_folder(self.estimated) as folder:
-            for run in range(self.implicates.runs):
-                noisy = self._noisy_counts(run, folder)
-                for k, table in enumerate(self._tables[1:], start=1):
-                    noisy[k][:] = measure(self.staging.read_counts(k), table.parameters, self.key, k, 0, run)
-                assert self.layout is not None
-                (fitting := folder / "fitting").mkdir()
-                found = estimate_factors(self.plan, self.layout, noisy, partial(new_numbers, fitting))
-                for k, factors in enumerate(found):
-                    if isinstance(factors, CellFile):
-                        factors.rename(folder / _factors(run, k))
-                    else:
-                        CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
-                shutil.rmtree(fitting)
-            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
-
-    @property
-    def _tables(self) -> tuple[MeasuredTable, ...]:
-        if self.layout is None:
-            raise TypeError("the mechanism of the plan measures no tables")
-        return self.layout.tables
-
-    def noisy_counts(self, run: int) -> list[Cells]:
-        """Return the noisy counts of every measured table."""
-        return self._noisy_counts(run, self.estimated)
-
-    def _noisy_counts(self, run: int, folder: Path) -> list[Cells]:
-        """Return those of the first table as its batches keep them, and the others of a folder."""
-        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self.slices))]
-        others = [folder / _noisy(run, k) for k in range(1, len(self._tables))]
-        first = JoinedFiles([CellFile(path, np.int64) for path in batches])
-        return [first, *(CellFile(path, np.int64) for path in others)]
+    def publish_counts(self) -> None:
+        """Write noisy counts into the public folder, where there are any."""
 
     def _homes(self, batch: int) -> tuple[slice, NDArray[np.int32], NDArray[np.int64] | None]:
         """Return the pools of a batch, its homes pool after pool, and how many each has if not its slots."""
@@ -286,27 +243,15 @@ class RunBatches:
         # a cluster draw here side by side, so nothing is swept.
         with suppress(FileExistsError), whole_folder(self.made("draw", batch), sweep=False) as folder:
             waiting = iter(self.parts_of(folder))
-            for drawn in self._sampled(batch) if self.layout is None else self._from_estimate(batch):
+            for drawn in self._drawn(batch):
                 self._write(next(waiting), batch, drawn)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 
-    def _sampled(self, batch: int) -> Iterator[NDArray[np.int32]]:
+    def _drawn(self, batch: int) -> Iterator[NDArray[np.int32]]:
+        """Yield the homes of each implicate."""
         pools, homes, sizes = self._homes(batch)
-        given = () if sizes is None else (sizes,)
         for run in range(self.implicates.runs):
-            yield from sample_batch(self.plan, pools, homes, self.key, batch, run, *given)
-
-    def _from_estimate(self, batch: int) -> Iterator[NDArray[np.int32]]:
-        assert self.layout is not None
-        rows = self.layout.rows([self.slices[batch]])
-        for run in range(self.implicates.runs):
-            factors = [
-                CellFile(self.estimated / _factors(run, k), np.float64) for k in range(len(self._tables))
-            ]
-            fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
-            for i in range(self.implicates.of_run):
-                name = f" {run} {i}" if run or i else ""
-                yield draw_homes(self.plan, rows, fit, self.key, batch, name)
+            yield from sample_batch(self.plan, pools, homes, self.key, batch, run, sizes)
 
     @staticmethod
     def finished(folder: Path) -> bool:
@@ -362,3 +307,74 @@ class RunBatches:
             column_encoding=packed,
             write_statistics=False,
         )
+
+
+class MeasuredBatches(RunBatches):
+    """The batches of a run whose mechanism measures tables: homes are estimated from noisy counts of all."""
+
+    tasks = ("measure", "estimate", "draw")
+
+    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
+        super().__init__(staging, plan, state, key)
+        self.layout = JobLayout(plan)
+
+    def measure(self, batch: int) -> None:
+        """Count the homes of a batch in the cells of its pools, and keep noisy counts.
+
+        Raises
+        ------
+        ValueError
+            If its homes are not those of the plan's slots.
+        """
+        pools, home, sizes = self._homes(batch)
+        numeric = self.plan.numeric
+        table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
+        if sizes is None:
+            sizes = table.n
+        counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
+        with suppress(FileExistsError), whole_folder(self.made("measure", batch), sweep=False) as folder:
+            for run in range(self.implicates.runs):
+                noisy = measure(counts, self.layout.tables[0], self.key, 0, batch, run)
+                CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
+            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def estimate(self) -> None:
+        """Measure secondary tables, and fit homes to all noisy counts."""
+        with suppress(FileExistsError), whole_folder(self.estimated) as folder:
+            for run in range(self.implicates.runs):
+                noisy = self._noisy_counts(run, folder)
+                for k, table in enumerate(self.layout.tables[1:], start=1):
+                    noisy[k][:] = measure(self.staging.read_counts(k), table, self.key, k, 0, run)
+                (fitting := folder / "fitting").mkdir()
+                found = estimate_factors(self.plan, self.layout, noisy, partial(new_numbers, fitting))
+                for k, factors in enumerate(found):
+                    if isinstance(factors, CellFile):
+                        factors.rename(folder / _factors(run, k))
+                    else:
+                        CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
+                shutil.rmtree(fitting)
+            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def publish_counts(self) -> None:
+        """Write the noisy counts of every run and table into the public folder."""
+        noisy = [self._noisy_counts(run, self.estimated) for run in range(self.implicates.runs)]
+        write_measurements(self.plan, self.layout, noisy, self.staging.public)
+
+    def _noisy_counts(self, run: int, folder: Path) -> list[Cells]:
+        """Return those of the first table as its batches keep them, and the others of a folder."""
+        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self.slices))]
+        others = [folder / _noisy(run, k) for k in range(1, len(self.layout.tables))]
+        first = JoinedFiles([CellFile(path, np.int64) for path in batches])
+        return [first, *(CellFile(path, np.int64) for path in others)]
+
+    def _drawn(self, batch: int) -> Iterator[NDArray[np.int32]]:
+        rows = self.layout.rows([self.slices[batch]])
+        for run in range(self.implicates.runs):
+            factors = [
+                CellFile(self.estimated / _factors(run, k), np.float64)
+                for k in range(len(self.layout.tables))
+            ]
+            fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
+            for i in range(self.implicates.of_run):
+                name = f" {run} {i}" if run or i else ""
+                yield draw_homes(self.plan, rows, fit, self.key, batch, name)

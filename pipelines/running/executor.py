@@ -92,21 +92,20 @@ def sample_release(
     list of list of Part
         For each implicate, in the order of the pools.
     """
-    run = RunBatches(staging, plan, state, key)
+    run = RunBatches.of(staging, plan, state, key)
     workers, store = local_workers(plan), RunStore.of(state) if scheduler is not None else None
     with _carried(store, staging), _client(scheduler, workers, staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
                 progress.say(f"Dask dashboard: {client.dashboard_link}")
-        drawing = Step.DRAW, f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
-        if plan.measures:
-            with progress.step(Step.MEASURE):
-                _each_batch(client, store, run, "measure", state.name, progress)
-            with progress.step(Step.ESTIMATE):
-                if not run.finished(run.estimated):
-                    run.estimate()
-        with progress.step(*drawing):
-            _each_batch(client, store, run, "draw", state.name, progress)
+        steps = {"measure": Step.MEASURE, "estimate": Step.ESTIMATE, "draw": Step.DRAW}
+        drawing = f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
+        for task in run.tasks:
+            with progress.step(steps[task], drawing if task == "draw" else None):
+                if task != "estimate":
+                    _each_batch(client, store, run, task, state.name, progress)
+                elif not run.finished(run.estimated):
+                    getattr(run, task)()
     by_batch = (run.parts_of(run.made("draw", batch)) for batch in range(len(run.slices)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
 
@@ -600,4 +599,4 @@ def _run_in(place: Path | RunStore, name: str) -> RunBatches:
     state = staging.load()
     if state.name != name:
         raise ValueError("another run has taken the place of this one")
-    return RunBatches(staging, load_plan(staging.public / "plan"), state, staging.key(state))
+    return RunBatches.of(staging, load_plan(staging.public / "plan"), state, staging.key(state))

@@ -289,7 +289,11 @@ def noise_words(mechanism: synth.Mechanism, share: float) -> str:
     Where tables are measured it is of the counts of pools: homes are estimated from all tables, and less of
     the workers is noise.
     """
-    noisy = "what the noisy counts of pools hold is" if mechanism.measures else "the synthetic workers are"
+    noisy = (
+        "what the noisy counts of pools hold is"
+        if "tables" in mechanism.settings
+        else "the synthetic workers are"
+    )
     return f"about {share:.1%} of {noisy} noise"
 
 

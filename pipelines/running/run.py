@@ -20,7 +20,6 @@ from geo_data.jobs import Reading
 from pipelines.config.fields import absolute
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
-from pipelines.drawing.estimating import JobLayout
 from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import refuse_as_public
 from pipelines.planning.public_inputs import count_job_files, job_source, read_public_inputs
@@ -33,7 +32,6 @@ from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import make_certificate
 from pipelines.release.layout import write_public
-from pipelines.release.measurements import write_measurements
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
@@ -350,10 +348,7 @@ def _draw_and_write(
                 shutil.rmtree(path)
             elif path.is_file() and path.name not in (NAME_FILE, ACCURACY_FILE):
                 path.unlink()
-        if plan.measures:
-            run = RunBatches(staging, plan, state, key)
-            noisy = [run.noisy_counts(number) for number in range(plan.implicates.runs)]
-            write_measurements(plan, JobLayout(plan), noisy, staging.public)
+        RunBatches.of(staging, plan, state, key).publish_counts()
         write_public(plan, state.certificate, parts, staging.public, signing_key)
 
 

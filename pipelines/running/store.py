@@ -128,14 +128,14 @@ class RunStore:
         """Put what a task needs of these batches: their homes, or the estimate of all homes."""
         if not batches:
             return
-        if task == "draw" and run.plan.measures:
+        if task == "draw" and "estimate" in run.tasks:
             self.pack(_ESTIMATED, run.estimated)
         else:
             self.put(run.staging, [_homes(run, batch) for batch in batches])
 
     def do(self, run: RunBatches, task: Task, batch: int) -> None:
         """Do a task on a worker, whose folder is a `WorkerFolder`, and put what it made."""
-        if task == "draw" and run.plan.measures:
+        if task == "draw" and "estimate" in run.tasks:
             self.unpack(_ESTIMATED, run.estimated)
         getattr(run, task)(batch)
         made = run.made(task, batch)

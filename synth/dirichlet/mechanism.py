@@ -44,7 +44,7 @@ from synth.dirichlet.pruning import pruning_gain
 from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound, worst_cell_delta
 from synth.dirichlet.urn import Urns, sample_cells
 from synth.limits import check_budget
-from synth.mechanism import Guarantee, Presence, check_workers
+from synth.mechanism import Guarantee, Mechanism, Presence, check_workers
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
@@ -58,14 +58,13 @@ _CURVE = (Fraction(1, 2), Fraction(3, 4), Fraction(5, 4), Fraction(3, 2))
 _Calibrated = Callable[[PoolClass, bool, Fraction], PoolClass | None]
 
 
-class Dirichlet:
+class Dirichlet(Mechanism):
     """Prune, add Dirichlet noise, resample: steps 1 to 3 of "Dirichlet resampling" in docs/privacy.md."""
 
     name = "dirichlet"
     settings = frozenset(
         {"prior", "retention_min", "implicate_source", "delta", "workplaces", "record_range"}
     )
-    measures = False
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
 

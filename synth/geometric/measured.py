@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
-from synth.geometric.mechanism import GeometricParameters, noisy_counts
+from synth.geometric.parameters import GeometricParameters
 from synth.plan import Table
-from synth.randomness import WordStream
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -85,11 +84,6 @@ def _l1_distance(cells, others, n_cells):  # type: ignore[no-untyped-def]
     for number in more:
         total += abs(number)
     return total
-
-
-def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:
-    """Count the jobs of each cell, and add noise to every count (`count_cells`, `noisy_counts`)."""
-    return noisy_counts(count_cells(table, group, homes), table.parameters, stream)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,103 +9,35 @@ workers of them. docs/privacy.md has the proofs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from operator import index
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.geometric.edges import changed_tables, joint_loss
+from synth.geometric.measured import MeasuredTable
+from synth.geometric.parameters import GeometricClass, GeometricParameters
 from synth.geometric.projection import MAX_MASS
 from synth.geometric.two_sided import check_ratio, two_sided_noise
 from synth.limits import check_budget
-from synth.mechanism import ClassGuarantee, Guarantee, Presence
+from synth.mechanism import Guarantee, Mechanism, Presence
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.randomness import WordStream
-from synth.rationals import decimal_down, decimal_up, exact
+from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
 
 _TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
 _SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
 
 
-@dataclass(frozen=True)
-class GeometricParameters:
-    """The calibrated numbers of a plan: p of each measured table, as a ratio of integers.
-
-    Attributes
-    ----------
-    numerator, denominator : int
-        0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
-    secondary : tuple of GeometricParameters
-        The same of secondary tables (`Plan.secondary`), in their order.
-    """
-
-    numerator: int
-    denominator: int
-    secondary: tuple[GeometricParameters, ...] = ()
-
-    def __repr__(self) -> str:
-        ratios = ", ".join(decimal_down(ratio, 6) for ratio in self.ratios)
-        return f"<GeometricParameters: ratios {ratios}; rounded down, the attributes are exact>"
-
-    @property
-    def ratio(self) -> Fraction:
-        """The ratio p, of the first table."""
-        return Fraction(self.numerator, self.denominator)
-
-    @property
-    def ratios(self) -> tuple[Fraction, ...]:
-        """The ratio p of every table."""
-        return (self.ratio, *(table.ratio for table in self.secondary))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return integers only; of one table as before there could be several."""
-        first = {"numerator": self.numerator, "denominator": self.denominator}
-        return first | {"further": [table.to_json() for table in self.secondary]} if self.secondary else first
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
-        """Read what `to_json` returned; a float is a TypeError."""
-        secondary = tuple(cls.from_json(table) for table in data.get("further", ()))
-        if any(table.secondary for table in secondary):
-            raise ValueError("a secondary table has no secondary tables")
-        return cls(index(data["numerator"]), index(data["denominator"]), secondary)
-
-
-@dataclass(frozen=True, repr=False)
-class GeometricClass(ClassGuarantee):
-    """The guarantee of the counts of one measured table.
-
-    Attributes
-    ----------
-    ratio : Fraction
-        p.
-    """
-
-    of_all_records: ClassVar[bool] = True
-    ratio: Fraction
-
-    @property
-    def numbers(self) -> dict[str, tuple[Fraction, ...]]:
-        """The ratio of neighbouring probabilities of the noise."""
-        return {"ratio": (self.ratio,)}
-
-    @property
-    def losses(self) -> dict[str, Fraction]:
-        """All of epsilon is spent on noise; nothing, where no neighbours are in different cells."""
-        return {"noise_loss": self.epsilon}
-
-
-class Geometric:
+class Geometric(Mechanism):
     """Add two-sided geometric noise to the counts of all cells of measured tables."""
 
     name = "geometric"
-    settings: frozenset[str] = frozenset({"workplaces"})
-    measures = True
+    settings = frozenset({"workplaces", "tables"})
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 
@@ -189,10 +121,7 @@ class Geometric:
         """
         parameters = _parameters(plan)
         _check(plan, parameters)
-        pools, zero = plan.pools, Fraction(0)
-        rows = []
-        first = Table(pools.n, pools.domain, plan.domains)
-        tables = (first, *plan.secondary)
+        zero, rows, tables = Fraction(0), [], _tables(plan)
         sets = changed_tables([table.domains for table in tables])
         if as_first and plan.domains.policy.reach is None:
             sets = frozenset({(True,) * len(tables)})
@@ -201,7 +130,7 @@ class Geometric:
                 pools=table.n.size,
                 n_min=int(table.n.min()),
                 n_max=int(table.n.max()),
-                m_max=int((pools.m if table is first else table.n).max()),
+                m_max=int((plan.pools.m if table is tables[0] else table.n).max()),
                 cells=(int(table.k.max()),),
                 epsilon=noise_loss(ratio) if any(changed) else zero,
                 delta=zero,
@@ -216,6 +145,15 @@ class Geometric:
             alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
             loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
         return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
+
+    def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
+        """Return the table of the pools and the secondary ones, each with its p."""
+        parameters = _parameters(plan)
+        numbers = (replace(parameters, secondary=()), *parameters.secondary)
+        return tuple(
+            MeasuredTable(table.n, table.domain, table.domains, own)
+            for table, own in zip(_tables(plan), numbers, strict=True)
+        )
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of noise among the workers that noisy counts hold (not a bound).
@@ -232,7 +170,7 @@ class Geometric:
         sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
         each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
-        if not any(map(all, changed_tables([plan.domains, *(table.domains for table in plan.secondary)]))):
+        if not any(map(all, changed_tables([table.domains for table in _tables(plan)]))):
             added = ", added up over tables that neighbours can differ in together,"
         return (
             f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
@@ -300,11 +238,14 @@ def _check(plan: Plan, parameters: GeometricParameters) -> None:
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():
         raise ValueError("a pool names a class that the plan does not have")
-    first = Table(plan.pools.n, plan.pools.domain, plan.domains)
-    for table in (first, *plan.secondary):
+    for table in _tables(plan):
         sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
         if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
             raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")
+
+
+def _tables(plan: Plan) -> tuple[Table, ...]:
+    return (Table(plan.pools.n, plan.pools.domain, plan.domains), *plan.secondary)
 
 
 def _parameters(plan: Plan) -> GeometricParameters:

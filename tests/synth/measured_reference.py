@@ -8,6 +8,13 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.geometric.measured import MeasuredTable, count_cells
+from synth.geometric.mechanism import noisy_counts
+from synth.randomness import WordStream
+
 MOST = 250  # counts beyond have no weight in the cases of the tests
 
 
@@ -95,3 +102,10 @@ def subsets(
     yield from ([(r, c) for r in rows if steps[r] == part] for part in set(steps) for c in cells)
     yield from ([(r, c) for c in cells if areas[c] == area] for area in set(areas) for r in rows)
     yield from ([(r, c) for r in rows for c in cells if areas[c] == area] for area in set(areas))
+
+
+def measure(
+    table: MeasuredTable, group: NDArray[np.int32], homes: NDArray[np.int32], stream: WordStream
+) -> NDArray[np.int64]:
+    """Count the jobs of each cell, and add noise to every count."""
+    return noisy_counts(count_cells(table, group, homes), table.parameters, stream)

@@ -24,7 +24,8 @@ from synth.dirichlet.lots import leave_out
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.pruning import pruning_gain
 from synth.dirichlet.record import pure_gain
-from synth.geometric.mechanism import Geometric, GeometricParameters, presence_loss
+from synth.geometric.mechanism import Geometric, presence_loss
+from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange
 from synth.randomness import RunKey
 from synth.tails import exp_up, rigorous, upper_fraction

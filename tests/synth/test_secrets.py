@@ -15,7 +15,8 @@ from synth.block_sampling import OriginShares
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import count_cells
-from synth.geometric.mechanism import Geometric, GeometricParameters
+from synth.geometric.mechanism import Geometric
+from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.policy import FULL, Policy, implies
 from synth.tails import exp_up

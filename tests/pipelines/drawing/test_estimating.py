@@ -59,7 +59,7 @@ def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
         *(groups.find(slots) for groups in plan.secondary),
     ]
     noisy = [
-        measure(count_cells(table, member, homes), table.parameters, key, k)
+        measure(count_cells(table, member, homes), table, key, k)
         for k, (table, member) in enumerate(zip(layout.tables, members, strict=True))
     ]
     factors = estimate_factors(plan, layout, noisy, lambda _, cells: np.empty(cells))

@@ -47,10 +47,9 @@ class Weight:
             return upper_fraction(balls.log(balls.number(Fraction(self.weight))))
 
 
-class RandomisedResponse:
+class RandomisedResponse(synth.Mechanism):
     name = NAME
-    settings: frozenset[str] = frozenset()
-    measures = False
+    settings = frozenset()
     words = "cells of confidential records, of which some were exchanged at random"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 
@@ -63,7 +62,9 @@ class RandomisedResponse:
         delta: Fraction,
         prior: Fraction | None = None,
         guarantee: Any = "pdp",
+        record_range: synth.RecordRange | None = None,
         rough: bool = False,
+        count: Callable[[int, int], None] | None = None,
     ) -> synth.Plan:
         weight = Weight(max(1, int(math.exp(epsilon))))
         while weight.loss > epsilon:
@@ -74,7 +75,7 @@ class RandomisedResponse:
     def parameters_from_json(self, data: dict[str, Any]) -> Weight:
         return Weight(data["weight"])
 
-    def certify(self, plan: synth.Plan) -> synth.Guarantee:
+    def certify(self, plan: synth.Plan, *, as_first: bool = False) -> synth.Guarantee:
         loss, pools, nothing = plan.parameters.loss, plan.pools, Fraction(0)  # type: ignore[attr-defined]
         cells = (int(plan.domains.n_cells[pools.domain].max()),)
         sizes = (int(pools.n.min()), int(pools.n.max()), int(pools.m.max()))
@@ -90,7 +91,12 @@ class RandomisedResponse:
         return "some workers are exchanged", f"answers ln w = {float(guarantee.epsilon):.3f}"
 
     def sample(
-        self, plan: synth.Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
+        self,
+        plan: synth.Plan,
+        pools: slice,
+        cells: NDArray[np.int32],
+        stream: WordStream,
+        sizes: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
         weight = plan.parameters.weight  # type: ignore[attr-defined]
         k = np.repeat(plan.domains.n_cells[plan.pools.domain[pools]], plan.pools.n[pools]).astype(np.int64)

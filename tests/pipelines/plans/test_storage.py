@@ -16,7 +16,7 @@ from pipelines import Release
 from pipelines.plans.form import PLAN_FILES, read_document
 from pipelines.plans.storage import load_plan
 from pipelines.storage.checksums import sha256_of
-from synth.geometric.mechanism import GeometricParameters
+from synth.geometric.parameters import GeometricParameters
 
 pytestmark = pytest.mark.quick
 

@@ -541,7 +541,7 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_conf
     staging = RunFolder.of(config.release.out)
     lost = staging.load()
     plan = pipelines.load_plan(staging.public / "plan")
-    task = drawing.RunBatches(staging, plan, lost, staging.key(lost))
+    task = drawing.RunBatches.of(staging, plan, lost, staging.key(lost))
     shutil.rmtree(staging.folder)
     interrupted(config)
     before = everything(staging.parts)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from synth.geometric.edges import changed_tables, joint_loss
-from synth.geometric.mechanism import Geometric, GeometricParameters, noise_loss
+from synth.geometric.mechanism import Geometric, noise_loss
+from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.policy import Policy, implies, parts_of_reach
 from synth.tails import exp_up

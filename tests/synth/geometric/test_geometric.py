@@ -21,7 +21,8 @@ from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.urn import Urns
 from synth.geometric import mechanism as geometric
-from synth.geometric.mechanism import Geometric, GeometricParameters, noise_loss, noisy_counts
+from synth.geometric.mechanism import Geometric, noise_loss, noisy_counts
+from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import MAX_MASS
 from synth.geometric.two_sided import two_sided_noise
 from synth.plan import Domains, Plan, Pools

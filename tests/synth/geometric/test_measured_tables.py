@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from synth.dirichlet.calibration import BudgetTooSmallError
-from synth.geometric.mechanism import Geometric, GeometricParameters, noise_loss, presence_loss
+from synth.geometric.mechanism import Geometric, noise_loss, presence_loss
+from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange, Table
 from synth.tails import exp_up
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from synth.geometric.measured import JobGroups, MeasuredTable, layouts, measure
-from synth.geometric.mechanism import GeometricParameters
+from synth.geometric.measured import JobGroups, MeasuredTable, layouts
+from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import project
 from synth.plan import Domains, Table
 from synth.posterior import estimation
@@ -18,7 +18,7 @@ from synth.posterior.estimation import Run, estimate, fit_factors
 from synth.posterior.rounding import Rounding
 from synth.randomness import RunKey
 
-from ..measured_reference import fitted
+from ..measured_reference import fitted, measure
 
 BLOCKS = 12
 SOME = GeometricParameters(1, 4)

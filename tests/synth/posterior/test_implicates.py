@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from helpers import load
 from synth._arrays import offsets_of
-from synth.geometric.measured import JobGroups, MeasuredTable, measure
-from synth.geometric.mechanism import GeometricParameters
+from synth.geometric.measured import JobGroups, MeasuredTable
+from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Table
 from synth.posterior._gamma import gamma, log_rising
 from synth.posterior.conditional import NOISE, URN, backward, forward, group_evidence, solve
@@ -37,6 +37,8 @@ from synth.posterior.intervals import intervals
 from synth.posterior.placing import GROUP, draw_place
 from synth.posterior.ties import SHAPES, Ties, ties_of, vary_factors
 from synth.randomness import RunKey
+
+from ..measured_reference import measure
 
 held_by_lot: Any = load("benchmarks/by_lot.py").held_by_lot
 

@@ -1,0 +1,189 @@
+"""How homes of a plan are drawn in memory: by resampling, or by an estimate from noisy counts.
+
+`procedure_of` is the one place that chooses. A run does the same batch by batch, on disk
+(`pipelines.running.batches`); what sees homes beside randomness is in `pipelines.drawing.sampling` for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+import synth
+from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
+from pipelines.drawing.sampling import measure, sample_batch
+from pipelines.plans.plan import ReleasePlan
+from synth.geometric.measured import count_cells
+from synth.posterior.estimation import Estimate
+
+Homes = NDArray[np.int32]
+Done = Callable[[], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Procedure(ABC):
+    """Draws batches of a plan as if there were no others; homes are given and returned slot after slot."""
+
+    plan: ReleasePlan
+
+    @property
+    @abstractmethod
+    def worth_sending(self) -> bool:
+        """Whether batches may be drawn one by one (`draw_batch`), and take longer than to be sent."""
+
+    @abstractmethod
+    def draw_batch(
+        self, part: slice, homes: Homes, key: synth.RunKey, number: int, *, noisy: bool = True
+    ) -> Homes:
+        """Return what is drawn of a batch of this number, of one implicate, with noise or without."""
+
+    @abstractmethod
+    def draw_without_noise(
+        self, parts: Sequence[slice], homes: Homes, key: synth.RunKey, done: Done = lambda: None
+    ) -> Homes:
+        """Return what would be drawn if there were no privacy."""
+
+    def stages(self, parts: int) -> int:
+        """Return how often so many batches call `done`."""
+        return parts
+
+    def draw(
+        self, parts: Sequence[slice], homes: Homes, key: synth.RunKey, done: Done = lambda: None
+    ) -> tuple[Homes, Estimate | None]:
+        """Return what is drawn, of one implicate; and the estimate of all batches, if there is one."""
+        drawn = []
+        for i, (part, own) in enumerate(zip(parts, split_homes(self.plan, homes, parts), strict=True)):
+            drawn.append(self.draw_batch(part, own, key, i))
+            done()
+        return np.concatenate(drawn), None
+
+
+class Resampling(Procedure):
+    """The mechanism draws cells of each batch, and blocks of these are drawn."""
+
+    worth_sending = False
+
+    def draw_batch(
+        self, part: slice, homes: Homes, key: synth.RunKey, number: int, *, noisy: bool = True
+    ) -> Homes:
+        """Draw a batch; one implicate is as good as another."""
+        if not noisy:
+            return self.draw_without_noise([part], homes, key)
+        return sample_batch(self.plan, part, homes, key, number)[0]
+
+    def draw_without_noise(
+        self, parts: Sequence[slice], homes: Homes, key: synth.RunKey, done: Done = lambda: None
+    ) -> Homes:
+        """Draw anew from the homes of each pool, as by an urn without fake workers.
+
+        Shares are Dirichlet with the pool's counts. Cells then lose nothing.
+        """
+        pool = pools_of(self.plan, slots_of(self.plan, parts))
+        words = key.stream("without noise", 0).words(2 * pool.size)
+        chance, other = np.split(words.astype(np.float64) / 2**64, 2)
+        running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
+        first = np.flatnonzero(np.append(True, pool[1:] != pool[:-1]))
+        last = np.append(first[1:], pool.size)
+        size = last - first
+        low, high = (np.repeat(running[ends], size) for ends in (first, last))
+        drawn = np.searchsorted(running, low + other * (high - low), side="right") - 1
+        for _ in parts:
+            done()
+        return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
+
+
+class Estimation(Procedure):
+    """Tables are measured, homes estimated from their noisy counts, and jobs drawn from the estimate.
+
+    One table is estimated batch by batch; several are, of all batches together.
+    """
+
+    @property
+    def worth_sending(self) -> bool:
+        """Whether there is one table."""
+        return not self.plan.secondary
+
+    def stages(self, parts: int) -> int:
+        """Return how often `done` is called: of several tables after measuring, estimating and drawing."""
+        return 3 if self.plan.secondary else parts
+
+    @cached_property
+    def _layout(self) -> JobLayout:
+        return JobLayout(self.plan)
+
+    @cached_property
+    def _without_noise(self) -> Estimation:
+        """The same of a plan whose noise is 0 but once in 2^59 counts."""
+        none = synth.GeometricParameters(1, 2**60)
+        parameters = replace(none, secondary=(none,) * len(self.plan.secondary))
+        return Estimation(replace(self.plan, numeric=replace(self.plan.numeric, parameters=parameters)))
+
+    def draw(
+        self, parts: Sequence[slice], homes: Homes, key: synth.RunKey, done: Done = lambda: None
+    ) -> tuple[Homes, Estimate | None]:
+        """Draw batch by batch from one table, or all together."""
+        if self.plan.secondary:
+            return self._draw_together(parts, homes, key, 0, done)
+        return super().draw(parts, homes, key, done)
+
+    def draw_batch(
+        self, part: slice, homes: Homes, key: synth.RunKey, number: int, *, noisy: bool = True
+    ) -> Homes:
+        """Draw a batch from the estimate of its own counts."""
+        return (self if noisy else self._without_noise)._draw_together([part], homes, key, number)[0]
+
+    def draw_without_noise(
+        self, parts: Sequence[slice], homes: Homes, key: synth.RunKey, done: Done = lambda: None
+    ) -> Homes:
+        """Draw jobs from the true counts of their cells as from noisy ones."""
+        return self._without_noise.draw(parts, homes, key, done)[0]
+
+    def _draw_together(
+        self,
+        parts: Sequence[slice],
+        homes: Homes,
+        key: synth.RunKey,
+        number: int,
+        done: Done = lambda: None,
+    ) -> tuple[Homes, Estimate]:
+        """Measure, estimate and draw the jobs of batches that are estimated together."""
+        rows = self._layout.rows(parts)
+        own = homes[rows.slot]
+        noisy = []
+        for k, table in enumerate(rows.measured):
+            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
+            noisy.append(measure(counts, table, key, k, number))
+        done()
+        fit = estimate_homes(self.plan, rows, noisy)
+        done()
+        drawn = draw_homes(self.plan, rows, fit, key, number)
+        done()
+        return drawn, fit
+
+
+def procedure_of(plan: ReleasePlan) -> Procedure:
+    """Return how a plan draws: with noisy counts where its mechanism measures tables."""
+    return Estimation(plan) if plan.measures else Resampling(plan)
+
+
+def split_homes(plan: ReleasePlan, homes: Homes, parts: Sequence[slice]) -> list[Homes]:
+    """Return the homes of each of some batches."""
+    return np.split(homes, np.cumsum([int(plan.pools.n[part].sum()) for part in parts])[:-1])
+
+
+def slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
+    """Return the numbers of the slots of some batches."""
+    offsets = plan.pools.offsets
+    return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+
+
+def pools_of(plan: ReleasePlan, slots: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pool of each of some slots; a nation has many that are not asked for."""
+    if isinstance(slots, slice):
+        return np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[slots]
+    return np.searchsorted(np.cumsum(plan.pools.n), slots, side="right")

@@ -1,0 +1,79 @@
+"""The numbers of two-sided geometric noise: in a plan, and in its guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import index
+from typing import Any, ClassVar
+
+from synth.mechanism import ClassGuarantee
+from synth.rationals import decimal_down
+
+
+@dataclass(frozen=True)
+class GeometricParameters:
+    """The calibrated numbers of a plan: p of each measured table, as a ratio of integers.
+
+    Attributes
+    ----------
+    numerator, denominator : int
+        0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
+    secondary : tuple of GeometricParameters
+        The same of secondary tables (`Plan.secondary`), in their order.
+    """
+
+    numerator: int
+    denominator: int
+    secondary: tuple[GeometricParameters, ...] = ()
+
+    def __repr__(self) -> str:
+        ratios = ", ".join(decimal_down(ratio, 6) for ratio in self.ratios)
+        return f"<GeometricParameters: ratios {ratios}; rounded down, the attributes are exact>"
+
+    @property
+    def ratio(self) -> Fraction:
+        """The ratio p, of the first table."""
+        return Fraction(self.numerator, self.denominator)
+
+    @property
+    def ratios(self) -> tuple[Fraction, ...]:
+        """The ratio p of every table."""
+        return (self.ratio, *(table.ratio for table in self.secondary))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return integers only; of one table as before there could be several."""
+        first = {"numerator": self.numerator, "denominator": self.denominator}
+        return first | {"further": [table.to_json() for table in self.secondary]} if self.secondary else first
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
+        """Read what `to_json` returned; a float is a TypeError."""
+        secondary = tuple(cls.from_json(table) for table in data.get("further", ()))
+        if any(table.secondary for table in secondary):
+            raise ValueError("a secondary table has no secondary tables")
+        return cls(index(data["numerator"]), index(data["denominator"]), secondary)
+
+
+@dataclass(frozen=True, repr=False)
+class GeometricClass(ClassGuarantee):
+    """The guarantee of the counts of one measured table.
+
+    Attributes
+    ----------
+    ratio : Fraction
+        p.
+    """
+
+    of_all_records: ClassVar[bool] = True
+    ratio: Fraction
+
+    @property
+    def numbers(self) -> dict[str, tuple[Fraction, ...]]:
+        """The ratio of neighbouring probabilities of the noise."""
+        return {"ratio": (self.ratio,)}
+
+    @property
+    def losses(self) -> dict[str, Fraction]:
+        """All of epsilon is spent on noise; nothing, where no neighbours are in different cells."""
+        return {"noise_loss": self.epsilon}
