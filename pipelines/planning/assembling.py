@@ -32,27 +32,7 @@ def assemble(
     rough: bool = False,
     count: Callable[[int, int], None] | None = None,
 ) -> ReleasePlan:
-    """Make the plan of some slots with given choices.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    inputs : PublicInputs
-    slots : geo_data.Slots
-        All slots, or the sample on which choices are tried.
-    choices : Choices
-    delta : Fraction
-        For these slots.
-    rough : bool
-        Whether the plan is for a trial only, and its epsilon and delta need no proof.
-    count : callable, optional
-        Told how much of the mechanism is calibrated, where that has parts.
-
-    Raises
-    ------
-    ConfigError
-        If pools that are measured would lie in several units of the public model.
-    """
+    """Make the plan of some slots with given choices."""
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
     policy = inputs.policy

@@ -28,19 +28,6 @@ _ABROAD_KM = 3000  # from a state: sectors of Brazil have codes like census bloc
 def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> None:
     """Refuse confidential files that are named as public ones: the plan would say who lives where.
 
-    Parameters
-    ----------
-    config : ReleaseConfig
-    proxy_truth : Path, optional
-        A further file that is taken for public.
-
-    Raises
-    ------
-    ConfigError
-        If a public file is one of the confidential ones, under whatever name, or has the same bytes.
-
-    Notes
-    -----
     A file that was made from the confidential one (a part of it, or the same compressed anew) is not
     recognised.
     """
@@ -79,11 +66,6 @@ def refuse_other_names(config: ReleaseConfig) -> None:
     """Refuse files whose names, where they have the form of LODES, contradict the configuration.
 
     An auxiliary table may be of another year or kind of job; its aux file must be that of its main file.
-
-    Raises
-    ------
-    ConfigError
-        Names each difference.
     """
     problems: dict[str, list[str]] = {}
     for key, path, stated, expected in _named_files(config):
@@ -147,12 +129,7 @@ def _named_files(config: ReleaseConfig) -> Iterator[tuple[str, Path, OdName, OdN
 
 
 def refuse_other_states(config: ReleaseConfig, geography: Geography) -> None:
-    """Refuse a release, a crosswalk or jobs that are named after a state without a block in the geography.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """Refuse a release, a crosswalk or jobs that are named after a state without a block in the geography."""
     inside = ~geography.is_external(np.arange(geography.n_blocks))
     blocks = geography.block_codes.filter(pa.array(inside))
     states = set(pc.unique(pc.utf8_slice_codeunits(blocks, 0, 2)).to_pylist())
@@ -177,13 +154,7 @@ def refuse_other_states(config: ReleaseConfig, geography: Geography) -> None:
 
 
 def refuse_open_files(config: ReleaseConfig) -> None:
-    """Refuse confidential files that everybody on the machine can read.
-
-    Raises
-    ------
-    ConfigError
-        Names all; the configuration may allow it.
-    """
+    """Refuse confidential files that everybody on the machine can read."""
     if config.run.world_readable:
         return
     problems = [
@@ -200,10 +171,6 @@ def refuse_one_file_twice(config: ReleaseConfig) -> None:
     """Refuse a file of jobs that is named twice, under one path or several: its jobs would be counted twice.
 
     Whether contents are alike is not looked at here: they have homes.
-
-    Raises
-    ------
-    ConfigError
     """
     known: dict[tuple[int, int], Path] = {}
     for path in config.jobs.files:

@@ -168,13 +168,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
 
 
 def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.Policy:
-    """Return the policy that a configuration names.
-
-    Raises
-    ------
-    InputError
-        If the geography has no such parts.
-    """
+    """Return the policy that a configuration names."""
     try:
         return policy_of(config.canonical(), geography)
     except ValueError as error:

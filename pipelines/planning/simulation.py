@@ -155,22 +155,7 @@ _TRIAL_CELLS = 2**24  # of several tables, which are fitted together in memory w
 def draw_public_model(
     plan: ReleasePlan, seed: int, tried: slice | NDArray[np.int64] = slice(None)
 ) -> NDArray[np.int32]:
-    """Return homes that are drawn from the public model alone: what is known without confidential data.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Whose shares and weights are the public model, as a release draws from it inside a cell.
-    seed : int
-        What it gives is of no release.
-    tried : slice or ndarray of int64
-        Slots to draw for; by default all.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        A home block for each slot, slot after slot.
-    """
+    """Return homes that are drawn from the public model alone: what is known without confidential data."""
     places = plan.pools.block[pools_of(plan, tried)]
     part = plan.pools.slots.home_part[tried]
     return draw_from_model(plan, places, part, synth.RunKey.from_seed(seed).stream("public model", 0))
@@ -183,20 +168,7 @@ def draw_without_noise(
     parts: list[slice] | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> NDArray[np.int32]:
-    """Return what a plan would release if it gave no privacy: its pools or its tables, without noise.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    homes : ndarray of int32, shape (n,)
-        Home of each slot of these batches, slot after slot.
-    seed : int
-        What it gives is of no release.
-    parts : list of slice, optional
-        Batches that are drawn as if there were no others; by default all.
-    done : callable
-        Called as often as `Procedure.stages` says.
-    """
+    """Return what a plan would release if it gave no privacy: its pools or its tables, without noise."""
     parts = batches(plan) if parts is None else parts
     return procedure_of(plan).draw_without_noise(parts, homes, synth.RunKey.from_seed(seed), done)
 
@@ -208,23 +180,7 @@ def draw_synthetic(
     parts: list[slice] | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> NDArray[np.int32]:
-    """Draw synthetic homes as a release does, in memory.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    homes : ndarray of int32
-        **Confidential** if they are anybody's: the home of each slot of these batches, slot after slot.
-    key : synth.RunKey
-        Seeded for trials on homes that are nobody's.
-    parts, done
-        As for `draw_without_noise`.
-
-    Returns
-    -------
-    ndarray of int32, shape (n_slots,)
-        Of one implicate.
-    """
+    """Draw synthetic homes of given slots as a release does, in memory; homes may be **confidential**."""
     return procedure_of(plan).draw(batches(plan) if parts is None else parts, homes, key, done)[0]
 
 
@@ -319,16 +275,7 @@ def simulate_accuracy(
     side_by_side: SideBySide | None,
     count: Callable[[int, int], None] | None,
 ) -> ExpectedAccuracy:
-    """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    model : geo_data.PublicModel
-        That the plan was made from.
-    side_by_side, count : callable or None
-        As for `simulate_utility`.
-    """
+    """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
     worlds = _worlds(plan, _TRIAL_JOBS)
     trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in range(worlds))
     trial, drawn, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), count)

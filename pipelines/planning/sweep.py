@@ -114,13 +114,7 @@ class Sweep:
 
 
 def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
-    """Return the configuration with one combination of a sweep's values, by the names of `Sweep`.
-
-    Raises
-    ------
-    ConfigError
-        If a value cannot be used.
-    """
+    """Return the configuration with one combination of a sweep's values, by the names of `Sweep`."""
     privacy: dict[str, Any] = config.privacy.model_dump(mode="json")  # guarantee and policy are kept
     release, plan = config.release, config.plan.model_dump(mode="json")
     if changes.get("mechanism") == AUTO:

@@ -108,20 +108,7 @@ def draw_sample(
     workload: Workload,
     by: tuple[str, ...] = (),
 ) -> Sample:
-    """Return the slots of the member blocks of some destination units, spread evenly over all sizes.
-
-    Parameters
-    ----------
-    inputs : PublicInputs
-    jobs : ndarray of int64, shape (n_blocks,)
-        Of every work block.
-    member : ndarray of bool, shape (n_blocks,)
-    size : int
-        About as many jobs.
-    workload : Workload
-    by : tuple of str
-        Further attributes that the slots of the sample are to have.
-    """
+    """Return the slots of the member blocks of some destination units, spread evenly over all sizes."""
     unit = inputs.model.geography.units_of_blocks(inputs.model.level)
     of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
     present = np.flatnonzero(of_unit)
@@ -147,16 +134,7 @@ def draw_sample(
 
 
 def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, choices: Choices) -> float:
-    """Return what a candidate loses over the workload: infinity where it cannot be had, or is too large.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    inputs : PublicInputs
-    sample : Sample
-    choices : Choices
-        The candidate.
-    """
+    """Return what a candidate loses over the workload: infinity where it cannot be had, or is too large."""
     return float(np.mean(try_candidate(config, inputs, sample, choices)))
 
 
@@ -167,16 +145,7 @@ def try_candidate(
     choices: Choices,
     best: Sequence[float] | None = None,
 ) -> list[float]:
-    """Return what a candidate loses over the workload in each draw: infinity as for `expected_loss`.
-
-    Parameters
-    ----------
-    config, inputs, sample, choices
-        As for `expected_loss`.
-    best : sequence of float, optional
-        What the best candidate so far loses. Where it is clear that this one is worse, it is taken to be as
-        much worse in the other draws, which are not made.
-    """
+    """Return what a candidate loses over the workload in each draw: infinity as for `expected_loss`."""
     if len(sample) == 0:
         return [0.0]
     delta = config.privacy.delta

@@ -33,13 +33,7 @@ Positive = Annotated[float, Field(ge=0)]
 
 
 def carries(loss: float, public_model: float) -> bool:
-    """Say whether a release carries a table: it loses at least a tenth less than the public model alone.
-
-    Parameters
-    ----------
-    loss, public_model : float
-        Expected loss of the release, and of homes drawn from the public model, in the table.
-    """
+    """Say whether a release carries a table: it loses at least a tenth less than the public model alone."""
     return loss <= (1 - _LEAST_GAIN) * public_model
 
 
@@ -50,11 +44,6 @@ def is_noise(loss: float, public_model: float) -> bool:
     what is seen is not there. It is noise, too, if more than one job in ten is counted in a wrong cell and
     the release does not carry the table, so that public data alone would say as much. Below one in ten a
     reader is not misled, whoever's merit that is.
-
-    Parameters
-    ----------
-    loss, public_model : float
-        As for `carries`.
     """
     return loss >= _MOSTLY_WRONG or (loss > _HARMLESS and not carries(loss, public_model))
 
@@ -199,19 +188,7 @@ def expected_accuracy(
     share: float,
     known: Iterable[tuple[Sequence[float], list[SizeClass]]],
 ) -> ExpectedAccuracy:
-    """Measure what a plan did to every table in a trial.
-
-    Parameters
-    ----------
-    workload : Workload
-    true, released, public : CountedJobs
-        Proxy truth, what the plan released of it, and homes drawn from the public model.
-    share : float
-        As for `Workload.losses`.
-    known : iterable of (sequence of float, list of SizeClass)
-        Losses of the release and of the public model in each table of the workload, and sizes
-        (`expected_sizes`), to spare counting twice.
-    """
+    """Measure what a plan did to every table in a trial."""
     of_workload = iter(known)
     tables = []
     for table, is_of_workload in reported_tables(workload):
@@ -242,17 +219,7 @@ def expected_accuracy(
 def expected_sizes(
     workload: Workload, table: Table, cells: Sequence[NDArray[np.int64]], share: float
 ) -> list[SizeClass]:
-    """Sum up the errors of the numbers of each size.
-
-    Parameters
-    ----------
-    workload : Workload
-    table : Table
-    cells : sequence of ndarray of int64
-        Of the jobs of the truth, and of what was released (`Workload.compare`).
-    share : float
-        As for `Workload.losses`.
-    """
+    """Sum up the errors of the numbers of each size."""
     if share < 1 and workload.gathers(table):
         return []  # of jobs of some units the numbers of larger areas would be too small
     true, released = cell_counts(*cells[:2])

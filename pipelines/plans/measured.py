@@ -20,15 +20,7 @@ from geo_data.jobs import JobRecords, Slots
 
 
 def table_in_words(home: str, work: str | None, by: Sequence[str]) -> str:
-    """Return what reports call a table that counts jobs by home area, work area and attributes.
-
-    Parameters
-    ----------
-    home : str
-    work : str or None
-        None counts jobs wherever they are.
-    by : sequence of str
-    """
+    """Return what reports call a table that counts jobs by home area, work area and attributes."""
     areas = f"residents of {home}" if work is None else f"{home} to {work}"
     return areas + (f" by {' and '.join(by)}" if by else "")
 
@@ -60,13 +52,7 @@ class TableChoice:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TableChoice:
-        """Read what `to_json` returned.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is something else.
-        """
+        """Read what `to_json` returned."""
         if data.keys() != {"work", "by", "home", "share"}:
             raise ValueError("a measured table has work, by, home and share")
         work, by, home, share = data["work"], data["by"], data["home"], data["share"]
@@ -117,14 +103,7 @@ class MeasuredGroups:
         self.table = synth.Table(n.astype(np.int64), domain, domains)
 
     def find(self, jobs: Slots | JobRecords) -> NDArray[np.int32]:
-        """Return the group of each job, int32 of shape (n,); the number of groups where there is none.
-
-        Parameters
-        ----------
-        jobs : Slots or JobRecords
-            With the attributes of the table. Records may be **confidential** in their number: one that no
-            slot can be for (`geo_data.JobSource.parts`) is in no group.
-        """
+        """Return the group of each job, int32 of shape (n,); the number of groups where there is none."""
         key = self._key(jobs)
         group = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(group, self._keys.size - 1)] == key

@@ -14,19 +14,7 @@ if TYPE_CHECKING:
 
 
 def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the levels of which a release has polygons, coarsest first.
-
-    Parameters
-    ----------
-    configuration : mapping
-        The canonical configuration (`ReleaseConfig.canonical`).
-
-    Returns
-    -------
-    tuple of str
-        Those that ``[[geography.polygons]]`` names, and that of the blocks where the geography is a file of
-        polygons.
-    """
+    """Return the levels of which a release has polygons, coarsest first."""
     geography = configuration["geography"]
     named = {table["level"] for table in geography.get("polygons", ())}
     if geography["latitude"] is None:
@@ -35,18 +23,7 @@ def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_polygon_tables(config: ReleaseConfig, geography: Geography) -> dict[str, Polygons]:
-    """Read the polygons that a configuration names.
-
-    Returns
-    -------
-    dict of str to Polygons
-        By level, for each of `polygon_levels`.
-
-    Raises
-    ------
-    InputError
-        If a file is unusable.
-    """
+    """Read the polygons that a configuration names."""
     from geo_data.polygons import read_polygons
 
     g = config.geography

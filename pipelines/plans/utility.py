@@ -76,18 +76,7 @@ def total_variation(
 
 
 def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> float:
-    """Return the total variation distance of two tables, of which the cell of every job is given.
-
-    Parameters
-    ----------
-    cells, other_cells : ndarray of int64, shape (n,), (m,)
-        Numbers of cells, from 0 and below 2^62, which is not checked. Neither is empty.
-
-    Returns
-    -------
-    float
-        As `count_variation`.
-    """
+    """Return the total variation distance of two tables, of which the cell of every job is given."""
     most = 1 + int(max(cells.max(), other_cells.max()))
     if cells.size == other_cells.size and most <= _FEW_TIMES * 2 * cells.size:
         return l1_distance(cells, other_cells, most) / (2 * cells.size)

@@ -126,34 +126,14 @@ class Workload:
         return Workload(flows or self.tables, self.geography, self.level)
 
     def objective(self, losses: npt.ArrayLike) -> float:
-        """Return the weighted mean of losses: what the planner minimises.
-
-        Parameters
-        ----------
-        losses : array_like of float, shape (n_tables,)
-        """
+        """Return the weighted mean of losses: what the planner minimises."""
         # Weights are exact in a configuration; here they only weigh estimates.
         total = sum(table.weight for table in self.tables)
         shares = [float(table.weight / total) for table in self.tables]
         return float(np.dot(shares, np.asarray(losses, np.float64)))
 
     def losses(self, true: CountedJobs, synthetic: CountedJobs, share: float = 1.0) -> NDArray[np.float64]:
-        """Return the loss of each table.
-
-        Parameters
-        ----------
-        true, synthetic : CountedJobs
-            With the attributes of the tables.
-        share : float
-            The share of all jobs that these are: all jobs of some units of `level`, or of work blocks in
-            them. Where an area of a table gathers jobs of many such units, what is lost in the whole is
-            extrapolated.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_tables,)
-            In [0, 1].
-        """
+        """Return the loss of each table."""
         return np.array([lost for (lost,), _ in self.compare(true, [synthetic], share)])
 
     def compare(
@@ -161,19 +141,6 @@ class Workload:
     ) -> Iterator[tuple[list[float], list[NDArray[np.int64]]]]:
         """Yield for each table the loss of each of several draws, and the cells of all jobs.
 
-        Parameters
-        ----------
-        true, drawn, share
-            As for `losses`; draws are of the same jobs.
-
-        Yields
-        ------
-        losses : list of float
-        cells : list of ndarray of int64
-            Of the truth and then of each draw, as by `cells`.
-
-        Notes
-        -----
         Noise of different units evens out in a sum over them, and what all have in common does not. With n
         jobs the loss is taken to be the root of b^2 + v / n; b and v follow from the loss of all jobs given
         and those of two halves of them.
@@ -260,20 +227,7 @@ def resolve_workload(
     slots: Slots,
     secret: Iterable[str] = (),
 ) -> Workload:
-    """Return the workload of a configuration, or the default of what is there.
-
-    Parameters
-    ----------
-    configuration : mapping
-        Canonical (`ReleaseConfig.canonical`), or of a stored plan.
-    geography : Geography
-    level : str
-        Of the public model.
-    slots : Slots
-        All of them.
-    secret : iterable of str
-        Attributes that a policy makes secret, which slots do not have.
-    """
+    """Return the workload of a configuration, or the default of what is there."""
     tables = tuple(
         Table(said["home"], said["work"], tuple(said["attributes"]), synth.exact(said["weight"]))
         for said in configuration.get("workload", ())
