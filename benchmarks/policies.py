@@ -25,6 +25,8 @@ from workload import configuration
 
 import geo_data
 import synth
+from pipelines.config.policies import DistancePolicy
+from pipelines.config.sections import PrivacySettings
 from pipelines.planning.public_inputs import read_geography
 from pipelines.plans.plan import policy_of
 from pipelines.plans.workload import jobs_at
@@ -62,7 +64,7 @@ def main(epsilon: tuple[str, ...], repetitions: int, distances: bool, page: Path
     subjects = {}
     for name, policy in POLICIES.items():
         config = configuration()
-        privacy = config.privacy.model_copy(update={"policy": policy})
+        privacy = PrivacySettings.model_validate(config.privacy.model_dump(mode="json") | {"policy": policy})
         subjects[name] = Subject.of(config.model_copy(update={"privacy": privacy}))
     parts = []
     for one in epsilon:
@@ -97,7 +99,7 @@ def costs() -> str:
     rows = []
     for region, geography in geographies.items():
         for km in DISTANCES[region]:
-            policy = policy_of({"privacy": {"policy": {"distance_km": km}}}, geography)
+            policy = policy_of(DistancePolicy(distance_km=km), geography)
             cells = {level: synth_domains(geography, level, policy) for level in ("block", "trct", "cty")}
             shares = []
             for levels in TABLES.values():

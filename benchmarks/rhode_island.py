@@ -96,7 +96,7 @@ def compare(public: Path, figure: Path | None) -> list[list[str]]:
     geography, slots = plan.geography, plan.pools.slots
     truth = job_source(config, geography).records(plan.attributes)
     homes = group_records(plan.pools, plan.geography, truth)
-    names = file_names(plan.configuration)
+    names = file_names(plan.config)
     released = geo_data.LodesJobs(public / names["od_csv"], geography, public / names["aux_csv"])
     synthetic = group_records(plan.pools, plan.geography, released.records(plan.attributes))
     share = plan.mechanism.noise_share(plan.numeric)

@@ -56,9 +56,7 @@ class Subject:
         """The tables in which losses are measured."""
         model = self.inputs.model
         secret = self.inputs.policy.secret
-        return resolve_workload(
-            self.config.canonical(), model.geography, model.level, self.inputs.slots, secret
-        )
+        return resolve_workload(self.config.workload, model.geography, model.level, self.inputs.slots, secret)
 
     def plan(
         self,

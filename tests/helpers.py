@@ -132,7 +132,7 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
 def released_files(public: Path) -> list[str]:
     """The files of an unsigned release with names and a forecast, but manifest and checksums."""
     also = (NAME_FILE, ACCURACY_FILE, ATTACKERS_FILE, VERIFIER)
-    return sorted([*expected_files(load_plan(public / "plan").configuration), *also])
+    return sorted([*expected_files(load_plan(public / "plan").config), *also])
 
 
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -154,7 +154,7 @@ def _write_records(folder: Path, certificate: Certificate) -> None:
     if (folder / DATA_PACKAGE).exists():
         with suppress(Exception):
             plan = load_plan(folder / "plan")
-            names, named = file_names(plan.configuration), (folder / NAME_FILE).is_file()
+            names, named = file_names(plan.config), (folder / NAME_FILE).is_file()
             hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
             about = describe_plan(plan, certificate, names, named=named)
             for name, text in record_texts(about, with_sizes(folder, hashes)).items():
@@ -171,7 +171,7 @@ def forge(folder: Path, document: Any, wording: int = LATEST_WORDING) -> None:
     except Exception:
         pass
     else:
-        names = file_names(plan.configuration)
+        names = file_names(plan.config)
         own = {"named": NAME_FILE, "signed": PUBLIC_KEY, "verifier": VERIFIER, "attackers": ATTACKERS_FILE}
         given: dict[str, Any] = {what: (folder / name).is_file() for what, name in own.items()}
         if given["attackers"]:

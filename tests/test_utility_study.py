@@ -102,13 +102,13 @@ def test_plans_of_before_know_flows_alone(study: SimpleNamespace, subject: objec
         plan = study.methods.METHODS[method].make(subject, "8.6").plan
         assert plan.choices.pool_by == plan.choices.tables == ()
         assert plan.choices.cell_level is None
-        assert len(plan.configuration["workload"]) == tables
+        assert len(plan.config.workload) == tables
 
 
 def test_a_goal_plans_for_its_tables(study: SimpleNamespace, subject: object) -> None:
     assert [*study.methods.GOALS] == ["for T1", "for T1, R", "for T1, T2", "for T1, BG, T2"]
     plan = study.methods.GOALS["for T1, T2"].draft(subject, "4").plan
-    assert [(table["home"], table["work"]) for table in plan.configuration["workload"]] == [
+    assert [(table.home, table.work) for table in plan.config.workload] == [
         ("trct", "trct"),
         ("trct", "tabblk2010"),
     ]

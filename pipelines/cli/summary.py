@@ -132,7 +132,7 @@ def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> s
     """
     geography, slots = plan.geography, plan.pools.slots
     level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
-    names = file_names(plan.configuration)
+    names = file_names(plan.config)
     aux = public / names["aux_parquet"] if "aux_parquet" in names else None
     released = geo_data.LodesJobs(public / names["od_parquet"], geography, aux)
     homes = group_records(plan.pools, geography, truth)

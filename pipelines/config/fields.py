@@ -31,7 +31,7 @@ MOST = 2**31 - 1
 
 # Beyond these no number of a configuration means anything, and floats lose it.
 _LARGEST, _SMALLEST = Fraction(10**12), Fraction(1, 10**100)
-_LONGEST = 120  # characters of a number: as a ratio it has twice as many in a plan
+_LONGEST = 120  # characters of a number
 
 
 class WrittenFloat(float):
@@ -46,15 +46,18 @@ def _number(allowed: Callable[[Fraction], bool], otherwise: str) -> PlainValidat
     return PlainValidator(_validator(allowed, otherwise))
 
 
-def _validator(allowed: Callable[[Fraction], bool], otherwise: str) -> Callable[[object], Fraction]:
-    def validate(value: object) -> Fraction:
+def _validator(
+    allowed: Callable[[Fraction], bool], otherwise: str
+) -> Callable[[object, ValidationInfo], Fraction]:
+    def validate(value: object, info: ValidationInfo) -> Fraction:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             kind = "a float" if isinstance(value, float) else "a bare number"
             written = value.text if isinstance(value, WrittenFloat) else repr(value)
             raise ValueError(f'{written} is {kind}; write it as text: "{written}"')
         if not isinstance(value, str):
             raise ValueError(f'{shown(value)} is not a number written as text, such as "8.6" or "1/3"')
-        if len(value) > _LONGEST:
+        # As a ratio, as a plan quotes it, a number has some twice as many.
+        if len(value) > (3 * _LONGEST if info.context is None else _LONGEST):
             raise ValueError(f"{shown(value)} has {len(value):,} characters; write at most {_LONGEST}")
         try:
             number = exact(value)
@@ -76,8 +79,8 @@ def _validator(allowed: Callable[[Fraction], bool], otherwise: str) -> Callable[
 _positive = _validator(lambda number: number > 0, "is not above 0; write a number above 0")
 
 
-def _epsilon(value: object) -> Fraction:
-    number = _positive(value)
+def _epsilon(value: object, info: ValidationInfo) -> Fraction:
+    number = _positive(value, info)
     if number > MAX_EPSILON:
         raise ValueError(
             f'{shown(value)} is above {MAX_EPSILON}, and no noise is as small as that; write "8", say'
@@ -85,7 +88,7 @@ def _epsilon(value: object) -> Fraction:
     return number
 
 
-def _decimal_or_ratio(value: Fraction) -> str:
+def decimal_or_ratio(value: Fraction) -> str:
     """Return the exact text, the same however it was written: "8.6" for "8.60" and "43/5", or "1/3"."""
     text = decimal_up(value, digits=30)
     return text if Fraction(text) == value else str(value)
@@ -94,10 +97,14 @@ def _decimal_or_ratio(value: Fraction) -> str:
 def _path(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError(f"{shown(value)} is not a path; write it as text")
+    if info.context is None:  # a plan quotes names only
+        if "/" in value:
+            raise ValueError(f"{shown(value)} is not the name of a file")
+        return Path(value)
     refuse_url(value)
     if value.startswith("~"):
         raise ValueError(f"{shown(value)}: ~ is not expanded here; write the whole path")
-    path = absolute((info.context or {}).get("folder", Path()), value)
+    path = absolute(info.context["folder"], value)
     if not path.name:
         raise ValueError(f"{shown(value)} is the whole file system; name a file or folder in it")
     return path
@@ -178,41 +185,6 @@ def _labels(value: object) -> dict[str, str]:
     return dict(value)
 
 
-def _policy(value: object) -> object:
-    if value == "full":
-        return value
-    if isinstance(value, dict) and value.keys() == {"partition"} and isinstance(value["partition"], str):
-        return dict(value)
-    if isinstance(value, dict) and value.keys() == {"distance_km"}:
-        km = value["distance_km"]
-        return {"distance_km": _decimal_or_ratio(_positive(str(km) if type(km) is int else km))}
-    if isinstance(value, dict) and value.keys() == {"attribute"} and isinstance(value["attribute"], dict):
-        return {"attribute": _secret(value["attribute"])}
-    raise ValueError(
-        f'{shown(value)} is not a policy; write "full", or {{ partition = "cty" }} with a level of yours, or '
-        '{ distance_km = 16 } with a distance, or { attribute = { earnings = ["low", "high"] } } with an '
-        "attribute and all its categories"
-    )
-
-
-def _secret(attributes: dict[object, object]) -> dict[str, list[str]]:
-    """Return secret attributes with their categories, which must be known without the confidential file."""
-    if not attributes:
-        raise ValueError('attribute has no attribute; write for example { earnings = ["low", "high"] }')
-    found: dict[str, list[str]] = {}
-    for name, values in sorted(attributes.items(), key=lambda item: str(item[0])):
-        texts = values if isinstance(values, (list, tuple)) else []
-        if len(texts) < 2 or not all(isinstance(x, str) for x in texts) or len({*texts}) < len(texts):
-            raise ValueError(
-                f"attribute.{name}: {shown(values)} are not its categories; list all that a job may have, "
-                "two or more different texts, in quotes"
-            )
-        if bad := [x for x in texts if not re.fullmatch(r"(?=.*\S)[^\x00-\x1f\x7f]+", x)]:
-            raise ValueError(f"attribute.{name}: {shown(bad[0])} is not a category; write one line of text")
-        found[str(name)] = sorted(texts)
-    return found
-
-
 def _email(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", value):
         raise ValueError(f'{shown(value)} is not an e-mail address; write one, such as "data@example.org"')
@@ -239,7 +211,7 @@ def _mechanism(value: str) -> str:
     return value
 
 
-_Serializer = PlainSerializer(_decimal_or_ratio, return_type=str, when_used="json")
+_Serializer = PlainSerializer(decimal_or_ratio, return_type=str, when_used="json")
 PositiveNumber = Annotated[Fraction, PlainValidator(_positive), _Serializer]
 EpsilonNumber = Annotated[Fraction, PlainValidator(_epsilon), _Serializer]
 DeltaNumber = Annotated[
@@ -281,15 +253,11 @@ LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
 StoreAddress = Annotated[str, PlainValidator(_store)]
-DecimalPoint = Annotated[bool, Field(exclude_if=lambda known: not known)]  # as plans were before this key
 Labels = Annotated[dict[str, str], PlainValidator(_labels)]
 Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Population = Literal["all", "residents"]
-PolicySetting = Annotated[
-    Literal["full"] | dict[str, str] | dict[str, dict[str, list[str]]], PlainValidator(_policy)
-]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Year = Annotated[int, Field(ge=1900, le=2999)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +27,6 @@ class Implicates:
 
     number: int = 1
     source: ImplicateSource = "independent-runs"
-
-    @classmethod
-    def of(cls, configuration: Mapping[str, Any]) -> Implicates:
-        """Return those of a canonical configuration."""
-        release = configuration["release"]
-        return cls(release["implicates"], release["implicate_source"])
 
     @property
     def runs(self) -> int:

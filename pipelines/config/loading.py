@@ -10,12 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 import synth
 from geo_data.arguments import PathLike, path_of, texts_of
 from geo_data.od_files import od_name
 from pipelines.config.fields import absolute
+from pipelines.config.implicates import Implicates
 from pipelines.config.problems import STORED, describe, problems_across, usable_mechanisms
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
@@ -30,6 +31,8 @@ from pipelines.config.sections import (
     MicrodataJobsSettings,
     PlanSettings,
     PrivacySettings,
+    PublicGeographySettings,
+    PublicReleaseSettings,
     ReleaseSettings,
     RunSettings,
     Section,
@@ -45,20 +48,20 @@ from pipelines.storage.stored_names import one_form
 _Auxiliary = Annotated[FlowTable | CtppTable | AcsTable | LodesTable, Field(discriminator="format")]
 
 
-class ReleaseConfig(Section):
-    """Everything that a release is told. Made by `load_config` or `parse_config`.
+class PublicConfig(Section):
+    """What a release is told and a plan quotes: no folder, key or ledger, and of files the names only.
 
     Attributes
     ----------
-    release : ReleaseSettings
-        What is released and where it goes.
+    release : PublicReleaseSettings
+        What is released.
     privacy : PrivacySettings
         What it may cost.
     jobs : LodesJobsSettings or MicrodataJobsSettings
         The confidential input.
     workplaces : WorkplaceSettings or None
         Public totals of workplaces, where those of the jobs are to be protected.
-    geography : GeographySettings
+    geography : PublicGeographySettings
         The public geography.
     auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
         Public flows; may be empty.
@@ -70,41 +73,24 @@ class ReleaseConfig(Section):
         What attributes of the jobs mean.
     plan : PlanSettings
         Choices of the plan.
-    signature : SignatureSettings or None
-        Who signs.
-    ledger : LedgerSettings or None
-        Which budget pays.
-    run : RunSettings
-        How it is done.
     """
 
-    release: ReleaseSettings
+    release: PublicReleaseSettings
     privacy: PrivacySettings
     jobs: Annotated[LodesJobsSettings | MicrodataJobsSettings, Field(discriminator="format")]
     workplaces: WorkplaceSettings | None = None
-    geography: GeographySettings
+    geography: PublicGeographySettings
     auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
     weights: WeightsSettings | None = None
     workload: Annotated[tuple[WorkloadTable, ...], Field(strict=False)] = ()
     attribute: Annotated[tuple[AttributeSettings, ...], Field(strict=False)] = ()
     plan: PlanSettings = PlanSettings()
-    signature: SignatureSettings | None = None
-    ledger: LedgerSettings | None = None
-    run: RunSettings = RunSettings()
-
-    def __repr__(self) -> str:
-        epsilon, delta = (synth.decimal_up(x, 6) for x in (self.privacy.epsilon, self.privacy.delta))
-        mechanism = self.release.mechanism or "mechanism left to the planner"
-        return (
-            f"<ReleaseConfig: {self.release.name}; {mechanism}, "
-            f"epsilon {epsilon}, delta {delta}; out {self.release.out}>"
-        )
-
-    __str__ = __repr__
 
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
         plan, privacy = (values.get(name, {}) for name in ("plan", "privacy"))
         if not (isinstance(plan, dict) and isinstance(privacy, dict)) or plan.get("preset") != "onthemap":
             return values
@@ -115,6 +101,8 @@ class ReleaseConfig(Section):
     @classmethod
     def _other_jobs(cls, values: Any) -> Any:
         """Take a LODES table whose name is of another job type for one of other jobs, unless it is said."""
+        if not isinstance(values, dict):
+            return values
         release, tables = values.get("release"), values.get("auxiliary")
         if not (isinstance(release, dict) and isinstance(tables, list)):
             return values
@@ -142,38 +130,60 @@ class ReleaseConfig(Section):
         )
         return tuple(usable_mechanisms(release, plan, written))
 
-    def canonical(self) -> dict[str, Any]:
-        """Return the configuration as it is quoted in a certificate.
+    @property
+    def implicates(self) -> Implicates:
+        """The synthetic data sets of the release."""
+        return Implicates(self.release.implicates, self.release.implicate_source)
 
-        Returns
-        -------
-        dict
-            Ready for JSON. Exact numbers are text, the same however they were written. Of the input files
-            only the names are given. The output folder, the keys, the ledger and how the run is done are left
-            out: a folder name may say something confidential, and none of them changes what is released. So
-            are the columns of names, which are words for maps.
+    def quoted(self) -> dict[str, Any]:
+        """Return the keys that are set, ready for JSON: exact numbers are text, however they were written."""
+        return PUBLIC.dump_python(self, mode="json", exclude_unset=True)
+
+
+PUBLIC = TypeAdapter(PublicConfig)
+
+
+class ReleaseConfig(PublicConfig):
+    """Everything that a release is told. Made by `load_config` or `parse_config`.
+
+    Attributes
+    ----------
+    release : ReleaseSettings
+        What is released and where it goes.
+    geography : GeographySettings
+        The public geography.
+    signature : SignatureSettings or None
+        Who signs.
+    ledger : LedgerSettings or None
+        Which budget pays.
+    run : RunSettings
+        How it is done.
+    """
+
+    release: ReleaseSettings
+    geography: GeographySettings
+    signature: SignatureSettings | None = None
+    ledger: LedgerSettings | None = None
+    run: RunSettings = RunSettings()
+
+    def __repr__(self) -> str:
+        epsilon, delta = (synth.decimal_up(x, 6) for x in (self.privacy.epsilon, self.privacy.delta))
+        mechanism = self.release.mechanism or "mechanism left to the planner"
+        return (
+            f"<ReleaseConfig: {self.release.name}; {mechanism}, "
+            f"epsilon {epsilon}, delta {delta}; out {self.release.out}>"
+        )
+
+    __str__ = __repr__
+
+    @property
+    def public(self) -> PublicConfig:
+        """What a plan quotes.
+
+        A folder may say something confidential, and neither keys nor the ledger nor how a run is done change
+        what is released. Columns of names are words for maps.
         """
-        left_out: dict[str, Any] = {
-            "release": {"out": True},
-            "geography": {"names": True, "polygons": {"__all__": {"name": True}}},
-            **dict.fromkeys(_PRIVATE, True),
-        }
-        if self.workplaces is None:  # as plans were before there was this table
-            left_out["workplaces"] = True
-        for key in ("licence", "publisher", "contact", "citation"):  # or these keys
-            if getattr(self.release, key) is None:
-                left_out["release"][key] = True
-        if not self.workload:  # or these
-            left_out["workload"] = True
-        if not self.attribute:
-            left_out["attribute"] = True
-        if self.jobs.population == "all":  # or this key
-            left_out["jobs"] = {"population": True}
-        if self.privacy.policy == "full":
-            left_out["privacy"] = {"policy": True}
-        if self.plan.cell_level is None:  # or this one
-            left_out["plan"] = {"cell_level": True}
-        return self.model_dump(mode="json", exclude=left_out)
+        return PUBLIC.validate_python(PUBLIC.dump_python(self, mode="json"))
 
     def with_out(self, out: PathLike) -> ReleaseConfig:
         """Return the same configuration with another output folder.
@@ -198,8 +208,6 @@ class ReleaseConfig(Section):
         release = self.release.model_copy(update={"out": folder})
         return self.model_copy(update={"release": release})
 
-
-_PRIVATE = ("signature", "ledger", "run")
 
 # Keys of every table, by its path.
 _KEYS = {path: tuple(table.model_fields) for path, table in tables_of(ReleaseConfig)}

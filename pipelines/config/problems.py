@@ -64,6 +64,8 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
     # After the name of the table, or its number in a list of tables, pydantic names the format.
     at = 2 if len(loc) > 1 and isinstance(loc[1], int) else 1
     where = [*loc[:at], *loc[at + 1 :]] if formats else list(loc)
+    if loc[:2] == ("privacy", "policy"):
+        del where[2:3]
     key, value = _key(where), shown(error["input"])
     field = str(where[-1])
     match error["type"]:
@@ -79,6 +81,8 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
         case "union_tag_invalid":
             format_ = error["input"]["format"]
             return f"{key}.format: {shown(format_)} is not a format; use {one_of(formats)}"
+        case "policy":
+            return f"{key}: {value} is not a policy; {error['msg']}"
         case "value_error":
             return f"{key}: {error['ctx']['error']}"
         case "bool_type":

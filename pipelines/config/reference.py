@@ -8,6 +8,7 @@ import re
 from fractions import Fraction
 
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 import synth
 from pipelines.config.loading import ReleaseConfig
@@ -52,6 +53,8 @@ def configuration_reference() -> str:
 
 def _table(path: tuple[str, ...], model: type[Section]) -> str:
     about, fields, format_ = inspect.getdoc(model) or "", model.model_fields, ""
+    base = model.__base__
+    inherited = inspect.getdoc(base) or "" if base is not Section else ""
     if "format" in fields:
         path, format_ = path[:-1], f', `format = "{path[-1]}"`'
     name = LISTS.get(path[-1], f"[{'.'.join(path)}]")
@@ -60,7 +63,7 @@ def _table(path: tuple[str, ...], model: type[Section]) -> str:
         lines[1] += " The whole table may be left out."
     not_here = {"format", *(inner[0] for inner, _ in tables_of(model))}  # what has a table of its own
     lines += ["| key | holds | default | meaning |", "| --- | --- | --- | --- |"]
-    for names, kind, meaning in _attributes(about):
+    for names, kind, meaning in [*_attributes(inherited), *_attributes(about)]:
         for key in names:
             if key not in not_here:
                 default = "required" if fields[key].is_required() else _default(fields[key])
@@ -91,4 +94,4 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(value, Fraction):
         value = str(value) if value.denominator == 1 else synth.decimal_up(value)
-    return f"`{json.dumps(value)}`"
+    return f"`{json.dumps(to_jsonable_python(value))}`"

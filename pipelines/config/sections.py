@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+import synth
 from pipelines.config.fields import (
     MOST,
     Columns,
-    DecimalPoint,
     DeltaNumber,
     Email,
     EpsilonNumber,
@@ -27,7 +27,6 @@ from pipelines.config.fields import (
     Mechanism,
     NameColumns,
     Names,
-    PolicySetting,
     Population,
     PositiveNumber,
     RetentionNumber,
@@ -40,6 +39,7 @@ from pipelines.config.fields import (
     expand,
 )
 from pipelines.config.implicates import ImplicateSource
+from pipelines.config.policies import AttributePolicy, FullPolicy, Policy
 from synth.limits import MAX_RECORDS
 
 
@@ -68,8 +68,8 @@ def _models(annotation: object) -> list[type[Section]]:
     return [model for argument in get_args(annotation) for model in _models(argument)]
 
 
-class ReleaseSettings(Section):
-    """What is released and where it goes.
+class PublicReleaseSettings(Section):
+    """What is released.
 
     Attributes
     ----------
@@ -81,8 +81,6 @@ class ReleaseSettings(Section):
         Year of the jobs.
     job_type : str
         LODES job type, ``"JT00"`` (all jobs) to ``"JT05"``.
-    out : Path
-        Folder of the release. It must not exist when a run begins.
     mechanism : str or None
         Name of the mechanism, ``"dirichlet"`` or ``"geometric"``; left out, the one with whose best plan the
         workload loses less, of those that have what else is asked for.
@@ -109,7 +107,6 @@ class ReleaseSettings(Section):
     state: State
     year: Year
     job_type: JobType = "JT00"
-    out: InputPath
     mechanism: Mechanism | None = None
     csv: bool = True
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
@@ -118,6 +115,18 @@ class ReleaseSettings(Section):
     publisher: Line | None = None
     contact: Email | None = None
     citation: Line | None = None
+
+
+class ReleaseSettings(PublicReleaseSettings):
+    """What is released and where it goes.
+
+    Attributes
+    ----------
+    out : Path
+        Folder of the release. It must not exist when a run begins.
+    """
+
+    out: InputPath
 
 
 class PrivacySettings(Section):
@@ -143,13 +152,12 @@ class PrivacySettings(Section):
     epsilon: EpsilonNumber
     delta: DeltaNumber
     guarantee: Literal["pdp", "dp"] = "pdp"
-    policy: PolicySetting = "full"
+    policy: Policy = FullPolicy()
 
     @property
     def secret(self) -> dict[str, tuple[str, ...]]:
         """Attributes that the policy makes as secret as homes, with their categories."""
-        asked = self.policy.get("attribute") if isinstance(self.policy, dict) else None
-        return {name: tuple(x) for name, x in asked.items()} if isinstance(asked, dict) else {}
+        return self.policy.attribute if isinstance(self.policy, AttributePolicy) else {}
 
 
 class LodesJobsSettings(Section):
@@ -217,7 +225,7 @@ class MicrodataJobsSettings(Section):
     work: Line
     worker: Line | None = None
     count: Line | None = None
-    decimal_point: DecimalPoint = False
+    decimal_point: bool = False
     attributes: Names = ()
     records_per_worker: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = 1
     population: Population = "all"
@@ -264,7 +272,7 @@ class FlowTable(Section):
     destination_level: Line
     flow: Line
     margin: Line | None = None
-    decimal_point: DecimalPoint = False
+    decimal_point: bool = False
     same_jobs: bool = False
 
 
@@ -361,6 +369,11 @@ class WorkplaceSettings(Section):
     fewest: ShareNumber = Fraction(4, 5)
     most: FactorNumber = Fraction(5, 4)
 
+    @property
+    def record_range(self) -> synth.RecordRange:
+        """The range of the records of a pool."""
+        return synth.RecordRange(self.fewest, self.most)
+
 
 class WeightsSettings(Section):
     """Public weights, such as population, by which the workers of a cell are spread over its blocks.
@@ -383,7 +396,7 @@ class WeightsSettings(Section):
     level: Line
     area: Line
     weight: Line
-    decimal_point: DecimalPoint = False
+    decimal_point: bool = False
 
 
 class WorkloadTable(Section):
@@ -458,7 +471,7 @@ class RunSettings(Section):
     confidential_store: StoreAddress | None = None
 
 
-class PolygonTable(Section):
+class PublicPolygonTable(Section):
     """A public file of the shapes of the units of a level, kept in the release for maps.
 
     Attributes
@@ -469,17 +482,26 @@ class PolygonTable(Section):
         The file: GeoParquet, or any format that GDAL reads.
     code : str
         Column of the unit's code.
-    name : str or None
-        Column of the unit's name; these names are kept instead of the crosswalk's.
     """
 
     level: Line
     file: InputPath
     code: Line
+
+
+class PolygonTable(PublicPolygonTable):
+    """A public file of the shapes of the units of a level, kept in the release for maps.
+
+    Attributes
+    ----------
+    name : str or None
+        Column of the unit's name; these names are kept instead of the crosswalk's.
+    """
+
     name: Line | None = None
 
 
-class GeographySettings(Section):
+class PublicGeographySettings(Section):
     """The public geography: one row per block.
 
     Attributes
@@ -504,10 +526,7 @@ class GeographySettings(Section):
     non_nesting_areas : tuple of str
         Columns of areas that cut across the levels, such as places; auxiliary tables, and tables of the
         workload, may be about them; maps find them.
-    names : dict of str to str or None
-        Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
-        `X` has the column `Xname` where the file has one, as in LODES; {} for no names.
-    polygons : tuple of PolygonTable
+    polygons : tuple of PublicPolygonTable
         Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
     """
 
@@ -519,6 +538,19 @@ class GeographySettings(Section):
     external_zones: Names = ()
     groupings: Groupings = Field(default_factory=dict)
     non_nesting_areas: LevelNames = ()
+    polygons: Annotated[tuple[PublicPolygonTable, ...], Field(strict=False)] = ()
+
+
+class GeographySettings(PublicGeographySettings):
+    """The public geography: one row per block.
+
+    Attributes
+    ----------
+    names : dict of str to str or None
+        Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
+        `X` has the column `Xname` where the file has one, as in LODES; {} for no names.
+    """
+
     names: NameColumns | None = None
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()
 

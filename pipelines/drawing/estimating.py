@@ -196,7 +196,7 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     alike, times = slots.counted()
     jobs = np.bincount(geography.unit_of(plan.level, alike.work), times)
     blocks = np.bincount(geography.unit_of(plan.level, np.unique(alike.work)))
-    for table in resolve_workload(plan.configuration, geography, plan.level, slots).tables:
+    for table in resolve_workload(plan.config.workload, geography, plan.level, slots).tables:
         if table.home not in geography.levels or table.work not in (None, *levels):
             continue
         # Under a policy of attributes every table is by the secret ones, which rows of jobs do not have.

@@ -51,7 +51,7 @@ def assemble(
         pools.part,
         larger_priors="prior" in mechanism.settings and settings.prior is None,
     )
-    implicates = Implicates(config.release.implicates, config.release.implicate_source)
+    implicates = config.implicates
     once = synth.Pools(pools.n, pools.n, coarse.domain)
     secondary = group_jobs(choices.tables, slots, geography, policy)
     measured = [(groups.table, table.share) for groups, table in zip(secondary, choices.tables, strict=True)]
@@ -74,7 +74,7 @@ def assemble(
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
     plan = ReleasePlan(
-        configuration=config.canonical(),
+        config=config.public,
         geography=geography,
         weights=inputs.weights.weights,
         shares=shares,

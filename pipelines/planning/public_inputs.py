@@ -170,7 +170,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
 def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.Policy:
     """Return the policy that a configuration names."""
     try:
-        return policy_of(config.canonical(), geography)
+        return policy_of(config.privacy.policy, geography)
     except ValueError as error:
         fix = 'name a level with several units, or another distance, or write policy = "full"'
         raise geo_data.InputError(config.geography.file, str(error), fix=fix) from None
@@ -195,7 +195,7 @@ def job_source(
             jobs.files,
             geography,
             **reader_settings(jobs, without={"population"}),
-            policy=policy_of(config.canonical(), geography) if config.privacy.secret else synth.FULL,
+            policy=policy_of(config.privacy.policy, geography) if config.privacy.secret else synth.FULL,
             reading=reading,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)

@@ -112,7 +112,7 @@ def choose(
     """
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
     geography, level, secret = inputs.model.geography, inputs.model.level, inputs.policy.secret
-    workload = resolve_workload(config.canonical(), geography, level, inputs.slots, secret)
+    workload = resolve_workload(config.workload, geography, level, inputs.slots, secret)
 
     def search(name: str) -> _Search:
         size = SAMPLE_JOBS if _measures(name) else _MORE_JOBS

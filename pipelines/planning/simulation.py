@@ -332,7 +332,7 @@ class _Trial:
         expect(plan, ReleasePlan, "plan", "make_plan")
         expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
         slots, policy = plan.pools.slots, plan.policy
-        workload = resolve_workload(plan.configuration, model.geography, plan.level, slots, policy.secret)
+        workload = resolve_workload(plan.config.workload, model.geography, plan.level, slots, policy.secret)
         part = trial_jobs / len(slots)
         if plan.secondary:
             part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 import synth
 from geo_data.arguments import PathLike, path_of
+from pipelines.config.loading import PUBLIC, PublicConfig
+from pipelines.config.policies import FullPolicy
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import parse_json, read_json
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
@@ -30,28 +33,39 @@ _KEYS = {
 }
 
 
-def quoted_policy(configuration: Any) -> Any:
-    """Return the policy in a configuration that a plan quotes, whatever that is; else "full"."""
-    privacy = configuration.get("privacy") if isinstance(configuration, dict) else None
-    return privacy.get("policy", synth.FULL.name) if isinstance(privacy, dict) else synth.FULL.name
+def quoted_config(document: Mapping[str, Any]) -> PublicConfig:
+    """Read the configuration that a plan quotes: as this program quotes one, and nothing more.
+
+    Raises
+    ------
+    ValueError
+        If it is not one of this program.
+    """
+    try:
+        config = PUBLIC.validate_python(document["configuration"])
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise ValueError(f"plan.json: the configuration is not one of this program: {key}") from None
+    # As texts: to Python, 1 and true are equal.
+    if _in_order(config.quoted()) != _in_order(document["configuration"]):
+        raise ValueError("plan.json: the configuration is not one of this program")
+    return config
 
 
-def quoted_secret(configuration: Any) -> Mapping[str, Sequence[str]]:
-    """Return the attributes that the policy in a configuration makes secret, each with its categories."""
-    asked = quoted_policy(configuration)
-    return asked.get("attribute", {}) if isinstance(asked, dict) else {}
+def _in_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
-def plan_format(configuration: Any) -> str:
+def plan_format(config: PublicConfig) -> str:
     """Return the format of a plan by the configuration that it quotes."""
-    if quoted_secret(configuration):
+    if config.privacy.secret:
         return SECRET_FORMAT
-    return PLAN_FORMAT if quoted_policy(configuration) == synth.FULL.name else POLICY_FORMAT
+    return PLAN_FORMAT if isinstance(config.privacy.policy, FullPolicy) else POLICY_FORMAT
 
 
 def public_attributes(document: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the attributes of the slots of a plan, with categories: those that no policy makes secret."""
-    secret = quoted_secret(document["configuration"])
+    secret = quoted_config(document).privacy.secret
     return {name: values for name, values in document["attributes"].items() if name not in secret}
 
 
@@ -77,7 +91,7 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
         document = _from_first(document)
     if not isinstance(document, dict) or document.get("format") not in _FORMATS:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
-    if document.keys() != _KEYS or document["format"] != plan_format(document["configuration"]):
+    if document.keys() != _KEYS or document["format"] != plan_format(quoted_config(document)):
         raise ValueError("plan.json: keys are missing, or are none of this format")
     if document["mechanism"] not in synth.MECHANISMS:
         raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")
@@ -166,10 +180,9 @@ def stored_areas(folder: Path, document: Mapping[str, Any]) -> list[str]:
         columns = pq.read_schema(folder / "blocks.parquet").names
     except (OSError, pa.ArrowException):  # as whoever reads it will say
         columns = []
-    areas = document["configuration"]["geography"].get("non_nesting_areas", ())
-    tables = document["configuration"].get("workload", ())
-    named = {side for table in tables for side in (table["home"], table["work"])}
-    return [name for name in areas if name in columns or name in named]
+    config = quoted_config(document)
+    named = {side for table in config.workload for side in (table.home, table.work)}
+    return [name for name in config.geography.non_nesting_areas if name in columns or name in named]
 
 
 def _columns(folder: Path, document: dict[str, Any]) -> dict[str, dict[str, Kind]]:

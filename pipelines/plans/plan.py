@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,8 +20,9 @@ import synth
 from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
+from pipelines.config.loading import PublicConfig
+from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy, Policy
 from pipelines.ledger.terms import ANYWHERE
-from pipelines.plans.form import quoted_policy
 from pipelines.plans.measured import MeasuredGroups, TableChoice, table_in_words
 from synth.policy import FORMER_PARTITION, parts_of_reach
 
@@ -66,16 +67,8 @@ class Choices:
         return self.thresholds[min(int(np.log2(size)), len(self.thresholds) - 1)]
 
 
-def record_range(configuration: dict[str, Any]) -> synth.RecordRange | None:
-    """Return the range of the records of a pool, where a canonical configuration has public workplaces."""
-    workplaces = configuration.get("workplaces")
-    if workplaces is None:
-        return None
-    return synth.RecordRange(*(synth.exact(workplaces[name], name) for name in ("fewest", "most")))
-
-
-def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.Policy:
-    """Return the policy that a canonical configuration names, for a geography.
+def policy_of(policy: Policy, geography: Geography) -> synth.Policy:
+    """Return the policy that a configuration names, for a geography.
 
     An external zone is in the part that its code of the level is, which is one of its own as soon as the
     level's codes tell zones apart. Under a distance it is near nothing: where in it homes are is not known.
@@ -86,14 +79,14 @@ def policy_of(configuration: Mapping[str, Any], geography: Geography) -> synth.P
         If the level is none of the geography's, or divides nothing; if no two blocks lie within the
         distance, or any two; if blocks and categories together are too many.
     """
-    asked = quoted_policy(configuration)
-    if asked == synth.FULL.name:
-        return synth.FULL
-    if isinstance(asked, dict) and "distance_km" in asked:
-        return _policy_of_distance(asked["distance_km"], geography)
-    if isinstance(asked, dict) and "attribute" in asked:
-        return _policy_of_attributes(asked["attribute"], geography)
-    level = asked.get("partition") if isinstance(asked, dict) else None
+    match policy:
+        case FullPolicy():
+            return synth.FULL
+        case DistancePolicy():
+            return _policy_of_distance(policy, geography)
+        case AttributePolicy():
+            return _policy_of_attributes(policy.attribute, geography)
+    level = policy.partition
     if level not in geography.levels:
         raise ValueError(f"privacy.policy: the geography has no level {level!r}")
     if geography.n_units(level) == 1:
@@ -140,10 +133,8 @@ def _digest_of_blocks(geography: Geography, level: str) -> str:
     return digest.hexdigest()
 
 
-def _policy_of_distance(text: str, geography: Geography) -> synth.Policy:
-    where, km = "privacy.policy.distance_km", synth.exact(text, "privacy.policy.distance_km")
-    if km <= 0:
-        raise ValueError(f"{where}: {text} is not above 0")
+def _policy_of_distance(policy: DistancePolicy, geography: Geography) -> synth.Policy:
+    where, km, text = "privacy.policy.distance_km", policy.distance_km, policy.km
     from geo_data.nearness import nearness  # compiled: it takes longer to load than most plans need it
 
     reach, steps, every = nearness(geography.latitude, geography.longitude, km)
@@ -157,8 +148,7 @@ def _policy_of_distance(text: str, geography: Geography) -> synth.Policy:
     return synth.Policy(f"distance {text}:{digest}", parts_of_reach(reach), reach, steps)
 
 
-def _policy_of_attributes(asked: Mapping[str, Sequence[str]], geography: Geography) -> synth.Policy:
-    secret = {name: tuple(values) for name, values in sorted(asked.items())}
+def _policy_of_attributes(secret: dict[str, tuple[str, ...]], geography: Geography) -> synth.Policy:
     if geography.n_blocks * prod(map(len, secret.values())) > np.iinfo(np.int32).max:
         raise ValueError("privacy.policy.attribute: blocks times categories are more than 2^31 - 1")
     parts = []
@@ -174,8 +164,8 @@ class ReleasePlan:
 
     Attributes
     ----------
-    configuration : dict
-        The canonical configuration (`ReleaseConfig.canonical`).
+    config : PublicConfig
+        What was asked for.
     geography : Geography
     weights : ndarray of int64, shape (n_blocks,)
         Public weights by which a cell is shared among its blocks.
@@ -197,7 +187,7 @@ class ReleasePlan:
         Groups of the jobs in each secondary measured table.
     """
 
-    configuration: dict[str, Any]
+    config: PublicConfig
     geography: Geography
     weights: NDArray[np.int64]
     shares: synth.OriginShares
@@ -212,7 +202,7 @@ class ReleasePlan:
 
     def __repr__(self) -> str:
         epsilon, delta = (synth.decimal_up(number, 6) for number in self.requested)
-        name, numeric = self.configuration["release"]["name"], self.numeric
+        name, numeric = self.config.release.name, self.numeric
         levels = (*self.geography.levels, self.geography.block_level)
         return (
             f"<ReleasePlan: {name}; {numeric.mechanism}, epsilon {epsilon} and delta {delta} requested; "
@@ -251,7 +241,7 @@ class ReleasePlan:
     @property
     def coarsening(self) -> str:
         """The rule by which the cells were made, asked for or chosen."""
-        return "units" if self.choices.cell_level else self.configuration["plan"]["coarsening"] or "balanced"
+        return "units" if self.choices.cell_level else self.config.plan.coarsening or "balanced"
 
     @cached_property
     def destinations(self) -> NDArray[np.int32]:
@@ -304,18 +294,18 @@ class ReleasePlan:
     @property
     def part_in_words(self) -> str:
         """What a part of homes is called, where the policy makes several."""
-        asked = quoted_policy(self.configuration)
-        return f'"{asked["partition"]}"' if "partition" in asked else "part"
+        policy = self.config.privacy.policy
+        return f'"{policy.partition}"' if isinstance(policy, PartitionPolicy) else "part"
 
     @property
     def implicates(self) -> Implicates:
         """The synthetic data sets of the release."""
-        return Implicates.of(self.configuration)
+        return self.config.implicates
 
     @property
     def population(self) -> Literal["residents"] | None:
         """Whose jobs are released, where that depends on homes: those of residents of the geography."""
-        return "residents" if self.configuration["jobs"].get("population") == "residents" else None
+        return "residents" if self.config.jobs.population == "residents" else None
 
     @cached_property
     def homes(self) -> str:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from geo_data.geography import Geography
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import PolygonTable
+from pipelines.config.sections import PolygonTable, PublicGeographySettings
 
 if TYPE_CHECKING:
     from geo_data.polygons import Polygons
 
 
-def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+def polygon_levels(geography: PublicGeographySettings) -> tuple[str, ...]:
     """Return the levels of which a release has polygons, coarsest first."""
-    geography = configuration["geography"]
-    named = {table["level"] for table in geography.get("polygons", ())}
-    if geography["latitude"] is None:
-        named.add(geography["block"])
-    return tuple(level for level in (*geography["levels"], geography["block"]) if level in named)
+    named = {table.level for table in geography.polygons}
+    if geography.latitude is None:
+        named.add(geography.block)
+    return tuple(level for level in (*geography.levels, geography.block) if level in named)
 
 
 def read_polygon_tables(config: ReleaseConfig, geography: Geography) -> dict[str, Polygons]:

@@ -24,18 +24,18 @@ from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
 from pipelines.config.fields import MOST
-from pipelines.config.implicates import Implicates
 from pipelines.plans.form import (
     PLAN_TABLES,
     check_tables,
     document_text,
     plan_format,
     public_attributes,
+    quoted_config,
     read_document,
     stored_areas,
 )
 from pipelines.plans.measured import TableChoice, group_jobs
-from pipelines.plans.plan import Choices, ReleasePlan, policy_of, record_range
+from pipelines.plans.plan import Choices, ReleasePlan, policy_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import read_rows
@@ -111,7 +111,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     """Return what plan.json holds; `files` are the hashes of the tables."""
     numeric = plan.numeric
     return {
-        "format": plan_format(plan.configuration),
+        "format": plan_format(plan.config),
         "mechanism": numeric.mechanism,
         "epsilon": str(numeric.epsilon),
         "delta": str(numeric.delta),
@@ -130,7 +130,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
         "choices": _choices(plan.choices),
         "attributes": {name: list(values) for name, values in plan.categories.items()},
         "parameters": numeric.parameters.to_json(),
-        "configuration": plan.configuration,
+        "configuration": plan.config.quoted(),
         "notes": list(plan.notes),
         "files": files,
     }
@@ -184,12 +184,12 @@ def load_plan(
     weights = read_rows(folder / "blocks.parquet", ["weight"])["weight"].to_numpy()
     if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
         raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
-    policy, level = policy_of(document["configuration"], geography), document["model_level"]
+    config, level = quoted_config(document), document["model_level"]
+    policy = policy_of(config.privacy.policy, geography)
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, level, policy)
     pools, rest = _load_pools(folder, document, geography, domains)
     shares = _load_shares(folder / "shares.parquet", geography, level, unit, pools)
-    of_run = Implicates.of(document["configuration"]).of_run
-    if not np.array_equal(rest["m"], pools.n * of_run):
+    if not np.array_equal(rest["m"], pools.n * config.implicates.of_run):
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
     tables = tuple(map(TableChoice.from_json, document["choices"].get("tables", ())))
@@ -203,14 +203,14 @@ def load_plan(
         rest["class"],
         mechanism.parameters_from_json(document["parameters"]),
         document["guarantee"],
-        record_range(document["configuration"]),
+        None if config.workplaces is None else config.workplaces.record_range,
         tuple(groups.table for groups in secondary),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     cell_level = document["choices"].get("cell_level")
     _check_cells(domains, geography, cell_level)
     plan = ReleasePlan(
-        configuration=document["configuration"],
+        config=config,
         geography=geography,
         weights=weights,
         shares=shares,
@@ -226,7 +226,7 @@ def load_plan(
             pools.pooling.by,
             cell_level,
             tables,
-            None if document["configuration"]["release"]["mechanism"] else document["mechanism"],
+            None if config.release.mechanism else document["mechanism"],
         ),
         notes=tuple(document["notes"]),
         secondary=secondary,

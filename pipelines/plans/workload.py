@@ -29,6 +29,7 @@ import synth
 from geo_data.category_counts import count_categories, inside_share
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
+from pipelines.config.sections import WorkloadTable
 from pipelines.plans.measured import table_in_words
 from pipelines.plans.utility import cell_variation, count_variation
 
@@ -221,18 +222,15 @@ class Workload:
 
 
 def resolve_workload(
-    configuration: Mapping[str, Any],
+    tables: Iterable[WorkloadTable],
     geography: Geography,
     level: str,
     slots: Slots,
     secret: Iterable[str] = (),
 ) -> Workload:
     """Return the workload of a configuration, or the default of what is there."""
-    tables = tuple(
-        Table(said["home"], said["work"], tuple(said["attributes"]), synth.exact(said["weight"]))
-        for said in configuration.get("workload", ())
-    )
-    return Workload(tables or _default(geography, level, slots, tuple(secret)), geography, level)
+    stated = tuple(Table(table.home, table.work, table.attributes, table.weight) for table in tables)
+    return Workload(stated or _default(geography, level, slots, tuple(secret)), geography, level)
 
 
 def _default(geography: Geography, level: str, slots: Slots, secret: tuple[str, ...]) -> tuple[Table, ...]:

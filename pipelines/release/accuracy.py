@@ -107,7 +107,7 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
         If it is not.
     """
     slots, secret = plan.pools.slots, plan.policy.secret
-    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots, secret)
+    workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, secret)
     asked = [(table.name, of_workload) for table, of_workload in reported_tables(workload)]
     if [(table.table, table.workload) for table in expected.tables] != asked:
         raise ValueError(

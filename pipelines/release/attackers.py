@@ -57,7 +57,7 @@ class AttackersReport:
     attackers: tuple[synth.Attackers, ...]
 
     def __repr__(self) -> str:
-        name = self.plan.configuration["release"]["name"]
+        name = self.plan.config.release.name
         return f"<AttackersReport: {name}; {len(self.attackers)} classes of attackers; text() has the page>"
 
     @property
@@ -74,7 +74,7 @@ class AttackersReport:
     def text(self) -> str:
         """Return the page for people, as Markdown."""
         certificate = self.certificate
-        name = self.plan.configuration["release"]["name"]
+        name = self.plan.config.release.name
         promised = [
             odds_in_words(certificate),
             presence_in_words(certificate),

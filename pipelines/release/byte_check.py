@@ -83,7 +83,7 @@ def check_bytes(
         if not (check_parquet_bytes(path, partial(write, path)) and as_here):
             others.append(name)
     for below in plan.implicates.folders:
-        names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
+        names = {kind: below + name for kind, name in file_names(plan.config).items()}
         for kind, name in names.items():
             if not kind.endswith("_parquet"):
                 continue

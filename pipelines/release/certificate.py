@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 import synth
 from pipelines.config.fields import JobType, Line, State, Year
 from pipelines.config.implicates import ImplicateSource
+from pipelines.config.policies import DistancePolicy, PartitionPolicy
 from pipelines.config.toml import ConfigError
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.provenance import dependency_versions, source_state
@@ -509,12 +510,12 @@ def make_certificate(
         )
     software = this_software()
     reasons = reasons_against_release(software, randomness_fields(secure))
-    subject = plan.configuration["release"]
+    release = plan.config.release
     fields = guarantee_fields(plan, guarantee)
     stated = _FORMAT_OF[type(fields.get("policy"))]
     return KINDS[stated](
         format=stated,  # type: ignore[arg-type]
-        release=Subject(**{name: subject[name] for name in Subject.model_fields}),
+        release=Subject(**{name: getattr(release, name) for name in Subject.model_fields}),
         mechanism=plan.numeric.mechanism,
         **fields,
         plan_sha256=plan_sha256,
@@ -570,7 +571,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     numeric, implicates = plan.numeric, plan.implicates
     epsilon, delta = plan.requested
     up = synth.decimal_up
-    records = int(plan.configuration["jobs"].get("records_per_worker", 1))
+    records = plan.config.jobs.records_per_worker
     user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
     presence = guarantee.presence
     words: dict[str, Any] = _DEFINITION | {"delta_sharing": plan.mechanism.delta_sharing}
@@ -656,12 +657,12 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | AttributeF
     policy = plan.numeric.domains.policy
     if policy.name == synth.FULL.name:
         return None
-    asked = plan.configuration["privacy"]["policy"]
-    if "distance_km" in asked:
-        return _distance_field(policy, asked["distance_km"])
-    if policy.secret:
+    asked = plan.config.privacy.policy
+    if isinstance(asked, DistancePolicy):
+        return _distance_field(policy, asked.km)
+    if not isinstance(asked, PartitionPolicy):
         return _attribute_field(policy)
-    partition = asked["partition"]
+    partition = asked.partition
     level = f'"{partition}"'
     return PolicyField(
         name=policy.name,

@@ -53,7 +53,7 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measu
     DataError
         At the first difference.
     """
-    implicates, names = plan.implicates, file_names(plan.configuration)
+    implicates, names = plan.implicates, file_names(plan.config)
     seen: dict[bytes, str] = {}
     certain = 64 + np.log2(max(implicates.number * (implicates.number - 1) / 2, 1))
     for number, below in enumerate(implicates.folders):

@@ -11,13 +11,13 @@ import numpy as np
 
 from geo_data.geography import Geography
 from geo_data.od_files import LODES_CATEGORIES, count_columns
-from pipelines.config.implicates import Implicates
-from pipelines.plans.form import quoted_policy, quoted_secret
+from pipelines.config.loading import PublicConfig
+from pipelines.config.policies import FullPolicy
+from pipelines.config.sections import AttributeSettings
 from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
-from synth import FULL
 
 WHOSE_JOBS = (
     "Counted are jobs at work blocks of the region: those who live there and work elsewhere are not in it."
@@ -198,7 +198,7 @@ class ReleaseDescription:
 
 
 def attributes_of(
-    categories: Mapping[str, tuple[str, ...]], configuration: Mapping[str, Any]
+    categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
 ) -> tuple[Attribute, ...]:
     """Say what the attributes of the jobs of a release mean.
 
@@ -206,31 +206,31 @@ def attributes_of(
     ----------
     categories : mapping of str to tuple of str
         The categories of each attribute, in order.
-    configuration : mapping
-        The canonical configuration (`ReleaseConfig.canonical`).
+    stated : iterable of AttributeSettings
+        What the configuration says of them.
     """
-    said = {table["name"]: table for table in configuration.get("attribute", ())}
+    tables = {table.name: table for table in stated}
     found = []
     for name, codes in categories.items():
         if LODES_CATEGORIES.get(name) == tuple(codes):
             meaning, unit = _LODES_ATTRIBUTES[name]
             labels = {code: _LODES_MEANING[code] for code in codes}
         else:
-            table = said.get(name, {})
-            meaning, unit = table.get("meaning") or name, table.get("unit")
-            labels = {code: table.get("labels", {}).get(code, code) for code in codes}
+            table = tables.get(name) or AttributeSettings(name=name)
+            meaning, unit = table.meaning or name, table.unit
+            labels = {code: table.labels.get(code, code) for code in codes}
         found.append(Attribute(name, meaning, unit, labels))
     return tuple(found)
 
 
 def count_meanings(
-    categories: Mapping[str, tuple[str, ...]], configuration: Mapping[str, Any]
+    categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
 ) -> dict[str, str]:
     """Say in words what each count of an OD file counts.
 
     Parameters
     ----------
-    categories, configuration
+    categories, stated
         As for `attributes_of`.
 
     Returns
@@ -240,7 +240,7 @@ def count_meanings(
     """
     meanings = {"S000": _LODES_MEANING["S000"]}
     columns = count_columns(categories)
-    for attribute in attributes_of(categories, configuration):
+    for attribute in attributes_of(categories, stated):
         for column, (code, label) in zip(columns[attribute.name], attribute.labels.items(), strict=True):
             unit = f" {attribute.unit}" if attribute.unit and label != code else ""
             lodes = column == code
@@ -250,7 +250,7 @@ def count_meanings(
 
 def describe_release(
     certificate: Certificate,
-    configuration: Mapping[str, Any],
+    config: PublicConfig,
     categories: Mapping[str, tuple[str, ...]],
     geography: Geography,
     names: Mapping[str, str],
@@ -264,8 +264,8 @@ def describe_release(
     Parameters
     ----------
     certificate : Certificate
-    configuration : mapping
-        The canonical configuration, which its plan quotes.
+    config : PublicConfig
+        Which its plan quotes.
     categories : mapping of str to tuple of str
         Categories of each attribute of its jobs.
     geography : Geography
@@ -283,8 +283,8 @@ def describe_release(
     -------
     ReleaseDescription
     """
-    release, attributes = configuration["release"], attributes_of(categories, configuration)
-    publisher, licence = release.get("publisher"), release.get("licence")
+    release, attributes = config.release, attributes_of(categories, config.attribute)
+    publisher, licence = release.publisher, release.licence
     plan = certificate.plan_sha256
     title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
     own = certificate.classes[0].model_extra or {}  # of the mechanism
@@ -299,15 +299,15 @@ def describe_release(
         identifier=uuid5(NAMESPACE_URL, f"{plan} {certificate.created}").urn,
         licence=licence,
         publisher=publisher,
-        contact=release.get("contact"),
-        citation=release.get("citation") or made,
+        contact=release.contact,
+        citation=release.citation or made,
         keywords=_KEYWORDS,
         extent=_extent(geography),
         attributes=attributes,
         tables=(
-            *_tables(configuration, categories, attributes, geography, names, named=named),
-            *_of_plan(configuration, attributes, pooled_by, strata="retention" in own),
-            *_of_measurements(configuration, attributes, measured),
+            *_tables(config, categories, attributes, geography, names, named=named),
+            *_of_plan(config, attributes, pooled_by, strata="retention" in own),
+            *_of_measurements(config, attributes, measured),
         ),
     )
 
@@ -336,7 +336,7 @@ def _extent(geography: Geography) -> tuple[float, float, float, float] | None:
 
 
 def _tables(
-    configuration: Mapping[str, Any],
+    config: PublicConfig,
     categories: Mapping[str, tuple[str, ...]],
     attributes: tuple[Attribute, ...],
     geography: Geography,
@@ -344,7 +344,7 @@ def _tables(
     *,
     named: bool,
 ) -> Iterator[Table]:
-    implicates = Implicates.of(configuration)
+    implicates = config.implicates
     work = Column("w_geocode", "code of the work block")
     zone = ", or of the external zone where they live" if geography.external_zones else ""
     home = Column("h_geocode", f"code of the home block of the synthetic workers{zone}")
@@ -353,7 +353,7 @@ def _tables(
         home,
         *(
             Column(name, f"number of jobs: {meaning}", "integer", JOBS)
-            for name, meaning in count_meanings(categories, configuration).items()
+            for name, meaning in count_meanings(categories, config.attribute).items()
         ),
         Column("createdate", "day of this release, YYYYMMDD"),
     )
@@ -373,7 +373,7 @@ def _tables(
                 f"workers{of}", f"a synthetic worker{in_words}", files, (work, home, *_coded(attributes))
             )
     zones = " or an external zone" if geography.external_zones else ""
-    blocks = _of_blocks(geography, configuration)
+    blocks = _of_blocks(geography, config)
     yield Table("blocks", f"a block{zones}", ("plan/blocks.parquet",), blocks)
     if named:
         unit_names = (
@@ -382,7 +382,7 @@ def _tables(
             Column("name", "name of the area"),
         )
         yield Table("names", "a named area", (NAME_FILE,), unit_names)
-    for number, level in enumerate(polygon_levels(configuration), start=1):
+    for number, level in enumerate(polygon_levels(config.geography), start=1):
         shape = Column(level, "code of the area"), Column("geometry", "its shape", "geometry")
         meaning = f"an area of level {level} with its shape"
         yield Table(f"shapes-{number}", meaning, (polygon_file(level),), shape)
@@ -395,14 +395,14 @@ def _coded(attributes: tuple[Attribute, ...], names: Iterable[str] | None = None
 
 
 def _of_plan(
-    configuration: Mapping[str, Any],
+    config: PublicConfig,
     attributes: tuple[Attribute, ...],
     pooled_by: Sequence[str],
     *,
     strata: bool,
 ) -> Iterator[Table]:
     """Yield the tables of the plan beside its blocks."""
-    implicates, secret = Implicates.of(configuration), [*quoted_secret(configuration)]
+    implicates, secret = config.implicates, [*config.privacy.secret]
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
@@ -435,7 +435,9 @@ def _of_plan(
             Column("class", "entry of classes in certificate.json, from 0: its bounds", "integer"),
         ),
     )
-    divided = "all blocks" if quoted_policy(configuration) == FULL.name else "the blocks of one part of homes"
+    divided = (
+        "all blocks" if isinstance(config.privacy.policy, FullPolicy) else "the blocks of one part of homes"
+    )
     cuts = "first block of each cell: rows of plan/blocks.parquet, from 0, rising"
     if secret:
         divided = f"all blocks, once for each {_copies(secret)},"
@@ -487,14 +489,14 @@ def _copies(secret: Sequence[str]) -> str:
 
 
 def _of_measurements(
-    configuration: Mapping[str, Any],
+    config: PublicConfig,
     attributes: tuple[Attribute, ...],
     measured: Sequence[Mapping[str, Any]] | None,
 ) -> Iterator[Table]:
     """Yield the tables of noisy counts: that of the pools, and those beyond it."""
     if measured is None:
         return
-    runs = Implicates.of(configuration).runs
+    runs = config.implicates.runs
     first = Column("pool", "row of plan/pools.parquet, from 0", "integer")
     for k, table in enumerate([None, *measured], start=1):
         if table is None:
@@ -507,7 +509,7 @@ def _of_measurements(
             )
             columns = [Column("work", area), *_coded(attributes, table["by"])]
             group, cells = "jobs that are alike in these columns", f"areas of {table['home']}, in their order"
-            if secret := [*quoted_secret(configuration)]:
+            if secret := [*config.privacy.secret]:
                 cells += f", once for each {_copies(secret)}"
         noisy = Column(
             "noisy", f"jobs with homes in each of the {cells}, with random noise", "integers", JOBS
@@ -521,14 +523,14 @@ def _of_measurements(
             yield Table(f"noisy-{k}{of}", f"{group}, with noisy counts of homes", (file,), (*columns, noisy))
 
 
-def _of_blocks(geography: Geography, configuration: Mapping[str, Any]) -> tuple[Column, ...]:
+def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]:
     code, place = "code of the block", "of its centroid, WGS84"
     if geography.external_zones:
         code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
     levels, cutting = geography.levels, geography.non_nesting_areas
     known = dict(_LODES_AREAS) if geography.block_level in _LODES_BLOCKS else {}
-    known |= {one["name"]: one["meaning"] for one in configuration.get("attribute", ()) if one.get("meaning")}
-    groupings = configuration["geography"].get("groupings", {})
+    known |= {table.name: table.meaning for table in config.attribute if table.meaning}
+    groupings = config.geography.groupings
 
     def area(level: str, form: str) -> str:
         """Say what is known of a kind of area: its name, where its codes are from, how many there are."""

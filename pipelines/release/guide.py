@@ -57,7 +57,7 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool, wordin
         Of the read-me. Up to 2 the lines printed the flow of one area, which might be an external zone, to
         itself.
     """
-    geography, shapes = plan.geography, polygon_levels(plan.configuration)
+    geography, shapes = plan.geography, polygon_levels(plan.config.geography)
     block = _quoted(geography.block_level)
     level = shapes[-1] if shapes else (geography.levels or (geography.block_level,))[0]
     below = plan.implicates.folders[0]

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pipelines.config.implicates import Implicates
+from pipelines.config.loading import PublicConfig
+from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.plans.form import PLAN_FILES
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.polygon_tables import polygon_levels
@@ -75,27 +75,26 @@ class Part:
         )
 
 
-def file_names(configuration: dict[str, Any]) -> dict[str, str]:
+def file_names(config: PublicConfig) -> dict[str, str]:
     """Return the names of the data files of a release, by kind; each implicate has files of these names.
 
     od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet, where jobs
     have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
     """
-    release = configuration["release"]
-    tail = f"main_{release['job_type']}_{release['year']}"
+    release = config.release
+    tail = f"main_{release.job_type}_{release.year}"
     names = {
-        "od_csv": f"{release['state']}_od_{tail}.csv.gz",
-        "od_parquet": f"{release['state']}_od_{tail}.parquet",
+        "od_csv": f"{release.state}_od_{tail}.csv.gz",
+        "od_parquet": f"{release.state}_od_{tail}.parquet",
     }
-    if configuration["geography"]["external_zones"]:
+    if config.geography.external_zones:
         names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
         names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
-    if not release["csv"]:
+    if not release.csv:
         names = {kind: name for kind, name in names.items() if not kind.endswith("csv")}
     # Only job-level input says which attributes belong to one job.
-    jobs = configuration["jobs"]
-    if jobs["format"] == "microdata" and len(jobs["attributes"]) > 1:
-        names["jobs_parquet"] = f"{release['state']}_jobs_{tail}.parquet"
+    if isinstance(config.jobs, MicrodataJobsSettings) and len(config.jobs.attributes) > 1:
+        names["jobs_parquet"] = f"{release.state}_jobs_{tail}.parquet"
     return names
 
 
@@ -119,7 +118,7 @@ def write_public(
     key : Ed25519PrivateKey or None
         Signs the release; its public half is put beside it.
     """
-    names = file_names(plan.configuration)
+    names = file_names(plan.config)
     for below, of_implicate in zip(plan.implicates.folders, parts, strict=True):
         (folder / below).mkdir(exist_ok=True)
         _join(of_implicate, names, folder / below)
@@ -179,15 +178,15 @@ def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, s
     return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
 
 
-def expected_files(configuration: dict[str, Any]) -> list[str]:
+def expected_files(config: PublicConfig) -> list[str]:
     """Return the relative names of the files that every unsigned release has, but manifest and checksums.
 
     Those of version 0.1.0 have no records.
     """
-    texts = ("README.md", "certificate.json", "certificate.schema.json", *record_files(configuration))
+    texts = ("README.md", "certificate.json", "certificate.schema.json", *record_files(config.release))
     plan = (f"plan/{name}" for name in PLAN_FILES)
-    shapes = (polygon_file(level) for level in polygon_levels(configuration))
-    names, folders = file_names(configuration).values(), Implicates.of(configuration).folders
+    shapes = (polygon_file(level) for level in polygon_levels(config.geography))
+    names, folders = file_names(config).values(), config.implicates.folders
     data = (f"{folder}{name}" for folder in folders for name in names)
     return sorted([*texts, *plan, *shapes, *data])
 

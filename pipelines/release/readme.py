@@ -204,7 +204,7 @@ def _files_in_words(
     plan: ReleasePlan, names: dict[str, str], *, has: dict[str, bool], verifier: bool, wording: int
 ) -> str:
     """Return the list of files, a line each, below what there is to say of implicates."""
-    implicates, levels, first = plan.implicates, polygon_levels(plan.configuration), wording == 1
+    implicates, levels, first = plan.implicates, polygon_levels(plan.config.geography), wording == 1
     polygons = [polygon_file(level) for level in levels]
     where = "outside, in coarse areas whose codes" if first else "in external zones, whose codes"
     lines = [f"- {_files(names, 'od')}: {_FILES['_od_main_']}"]
@@ -232,7 +232,7 @@ def _files_in_words(
     if verifier:
         lines.append(f"- `{VERIFIER}`: {_FILES[VERIFIER]}:\n  `python {VERIFIER} .` {_NOT_THIS_COPY}")
     if not first:
-        listed = ", ".join(f"`{name}`" for name in record_files(plan.configuration))
+        listed = ", ".join(f"`{name}`" for name in record_files(plan.config.release))
         lines.append(f"- {listed}: {_FILES[RECORDS[0]]}")
     lines.append("- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)")
     several = ""
@@ -252,7 +252,7 @@ def _first_columns(plan: ReleasePlan) -> str:
     columns = {
         "w_geocode": "work block, text",
         "h_geocode": "home block of the synthetic workers, text",
-        **count_meanings(plan.categories, plan.configuration),
+        **count_meanings(plan.categories, plan.config.attribute),
         "createdate": "day of this release, YYYYMMDD",
     }
     rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns.items())
@@ -278,7 +278,7 @@ def describe_plan(
     """Return the description of a release that is being written or checked (`describe_release`)."""
     return describe_release(
         certificate,
-        plan.configuration,
+        plan.config,
         plan.categories,
         plan.geography,
         names,

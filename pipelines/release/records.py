@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.config.sections import PublicReleaseSettings
 from pipelines.release.description import Column, ReleaseDescription, Table
 
 DATA_PACKAGE = "datapackage.json"
@@ -53,17 +54,9 @@ _LIMITS = (
 )
 
 
-def record_files(configuration: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the records that a release has: DCAT-US needs a publisher and a contact.
-
-    Parameters
-    ----------
-    configuration : mapping
-        The canonical configuration (`ReleaseConfig.canonical`).
-    """
-    release = configuration["release"]
-    catalogued = release.get("publisher") and release.get("contact")
-    return RECORDS if catalogued else (DATA_PACKAGE, CROISSANT)
+def record_files(release: PublicReleaseSettings) -> tuple[str, ...]:
+    """Return the names of the records that a release has: DCAT-US needs a publisher and a contact."""
+    return RECORDS if release.publisher and release.contact else (DATA_PACKAGE, CROISSANT)
 
 
 def record_texts(description: ReleaseDescription, described: Mapping[str, tuple[int, str]]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 import synth
 from geo_data.arguments import PathLike, path_of
 from geo_data.external_zones import find_external_zones
-from pipelines.config.loading import ReleaseConfig
+from pipelines.config.loading import PublicConfig
 from pipelines.drawing.estimating import JobLayout
 from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT, check_tables, read_document
@@ -192,7 +191,7 @@ def _verify(
         version = certificate.software.version
         found = _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version))
         yield Check("verifier", found)
-    if levels := polygon_levels(plan.configuration):
+    if levels := polygon_levels(plan.config.geography):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
         yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
@@ -341,38 +340,22 @@ def _load_plan(
         )
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
-    config = quoted_configuration(plan)
-    if others := contradictions(config, plan):
+    if others := contradictions(plan.config, plan):
         raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
-    subject = plan.configuration["release"]
-    if any(subject[name] != value for name, value in certificate.release.model_dump().items()):
+    if any(
+        getattr(plan.config.release, name) != value
+        for name, value in certificate.release.model_dump().items()
+    ):
         raise _fail("plan", "the plan and the certificate are of different releases")
     return plan
 
 
-def quoted_configuration(plan: ReleasePlan) -> ReleaseConfig:
-    """Read the configuration that a plan quotes: as this program quotes one, and nothing more.
-
-    Raises
-    ------
-    VerificationError
-        If it is not one of this program.
-    """
-    quoted = plan.configuration
-    whole = quoted | {"release": quoted["release"] | {"out": "out"}}
-    with suppress(ValidationError):
-        config = ReleaseConfig.model_validate(whole, context={"folder": Path("/")})
-        if config.canonical() == quoted:
-            return config
-    raise _fail("plan", "plan.json: the configuration is not one of this program")
-
-
-def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
+def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
     """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose.
 
     Parameters
     ----------
-    config : ReleaseConfig
+    config : PublicConfig
         That the plan quotes.
     plan : ReleasePlan
     """
@@ -472,7 +455,7 @@ def _check_texts(
     # Of a release with names, of a signed one, and of one that is not of version 0.1.0.
     later = set() if certificate_format == FIRST_FORMAT else {VERIFIER, ATTACKERS_FILE}
     present -= {NAME_FILE, PUBLIC_KEY, *later}
-    expected = {*expected_files(plan.configuration)}
+    expected = {*expected_files(plan.config)}
     if certificate_format == FIRST_FORMAT:
         expected -= {*RECORDS}
     else:  # the first published no noisy counts
@@ -483,7 +466,7 @@ def _check_texts(
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder, hashes):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
-    names = file_names(plan.configuration)
+    names = file_names(plan.config)
     said, signed = (folder / "README.md").read_bytes(), PUBLIC_KEY in hashes
     known = (
         release_readme(
@@ -521,7 +504,7 @@ def _check_texts(
 
 def _check_records(folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str]) -> str:
     """Compare what is said to machines with what the plan, the certificate and the files give."""
-    names, named = file_names(plan.configuration), NAME_FILE in hashes
+    names, named = file_names(plan.config), NAME_FILE in hashes
     about = describe_plan(plan, certificate, names, named=named)
     records = record_texts(about, with_sizes(folder, hashes))
     for name, text in records.items():

@@ -600,7 +600,8 @@ class Plan:
     def __init__(self, document: Document, tables: dict[str, dict[str, list[Any]]]) -> None:
         self.document, self.tables, self.config = document, tables, document["configuration"]
         release, geography, blocks = self.config["release"], document["geography"], tables["blocks"]
-        policy, first = self.config.get("privacy", {}).get("policy", {}), document["format"] == PLANS[0]
+        policy, first = self.config["privacy"].get("policy", "full"), document["format"] == PLANS[0]
+        policy = {} if policy == "full" else policy
         known = document["format"] in PLANS and len(policy) <= 1 and {*policy} <= {*POLICIES}
         need(known, f"plan.json: {document['format']} with {[*policy]} is no format known here")
         self.form = max([1 if first else 2, *(POLICIES[kind] for kind in policy)])
@@ -684,7 +685,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
     strata = range(len(document["parameters"].get("retention", [])))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
     shares = [ratio(table["share"]) for table in document["choices"].get("tables", [])]
-    people = config["jobs"].get("population")
+    people = {"residents": "residents"}.get(config["jobs"].get("population", "all"))
     checks = {
         "jobs are of residents if, and only if, there are no external zones": plan.population == people,
         "shares of epsilon leave nothing": sum(shares) < 1,

@@ -193,7 +193,7 @@ class RunBatches:
         self.parts = _parts_of(staging, state)
         self.parts.mkdir(mode=0o700, exist_ok=True)
         self.offsets = plan.pools.offsets
-        names = file_names(plan.configuration)
+        names = file_names(plan.config)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
     @classmethod

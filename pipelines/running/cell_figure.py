@@ -71,7 +71,7 @@ def draw_cells(plan: ReleasePlan, path: Path) -> None:
     last.set_title("Cells by distance from the workplace", fontsize=11)
     last.legend(frameon=False)
     last.spines[["top", "right"]].set_visible(False)
-    fig.suptitle(f"{plan.configuration['release']['name']}: what the pools tell apart", fontsize=13)
+    fig.suptitle(f"{plan.config.release.name}: what the pools tell apart", fontsize=13)
     fig.savefig(path, dpi=110)
 
 

@@ -88,8 +88,9 @@ def demo_truth(release: Release) -> geo_data.JobRecords:
     """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
     expect(release, Release, "release", "demo")
     folder, plan = Path.cwd() / "out" / "demo-inputs", release.plan
-    jobs = plan.configuration["jobs"]
-    source = geo_data.LodesJobs(folder / jobs["file"], plan.geography, folder / jobs["aux"])
+    config = parse_config(_text(), folder, _NAME)
+    names = [path.name for path in config.jobs.files]
+    source = geo_data.LodesJobs(folder / names[0], plan.geography, folder / names[1])
     return source.records(plan.attributes)
 
 

@@ -57,8 +57,7 @@ def terms_with(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> 
 
 def terms_of(plan: ReleasePlan) -> Terms:
     """Return what the debit of a release with such a plan is a guarantee of."""
-    records = int(plan.configuration["jobs"].get("records_per_worker", 1))
-    return Terms(plan.policy.name, plan.homes, records)
+    return Terms(plan.policy.name, plan.homes, plan.config.jobs.records_per_worker)
 
 
 def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entry]:

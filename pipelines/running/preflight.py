@@ -25,7 +25,7 @@ from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.layout import MANIFEST, expected_files, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
-from pipelines.release.verification import contradictions, quoted_configuration
+from pipelines.release.verification import contradictions
 from pipelines.release.verifier import VERIFIER
 from pipelines.running.folder import RunFolder, refuse_existing
 from pipelines.running.payment import check_ledger
@@ -113,7 +113,7 @@ def load_back(config: ReleaseConfig, stored: Path, sha256: str) -> ReleasePlan:
         content = (stored / "plan.json").read_bytes()
         document = read_document(stored, content)
         plan = load_plan(stored, document)
-        problems = contradictions(config, plan) or contradictions(quoted_configuration(plan), plan)
+        problems = contradictions(config, plan)
         if hashlib.sha256(content).hexdigest() != sha256:
             problems.append("plan.json is another")
         check_plan_bytes(plan, stored, document["files"])
@@ -211,9 +211,8 @@ def _of_ledger(path: Path) -> Iterator[Path]:
 
 def _written(config: ReleaseConfig) -> Iterator[str]:
     """Yield the names of all files that a public folder may have."""
-    configuration = config.canonical()
-    folders = () if config.release.csv else tuple(file_names(configuration).values())
-    for name in expected_files(configuration):
+    folders = () if config.release.csv else tuple(file_names(config).values())
+    for name in expected_files(config):
         yield f"{name}/part-000000.parquet" if name.endswith(folders) else name
     yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, ATTACKERS_FILE, NAME_FILE, VERIFIER)
     yield from (PUBLIC_KEY, *SIGNATURES)

@@ -16,6 +16,7 @@ import numpy as np
 import synth
 from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
@@ -70,7 +71,7 @@ class PlanReport:
     rows: Mapping[str, int]
 
     def __repr__(self) -> str:
-        name = self.plan.configuration["release"]["name"]
+        name = self.plan.config.release.name
         epsilon, delta = (synth.decimal_up(x, 6) for x in (self.guarantee.epsilon, self.guarantee.delta))
         return (
             f"<PlanReport: {name}; epsilon at most {epsilon}, delta at most {delta} for the run; "
@@ -93,12 +94,11 @@ class PlanReport:
             "planning included",
             *(f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()),
         ]
-        jobs = self.plan.configuration["jobs"]
-        if jobs.get("worker") is not None:
-            most = jobs["records_per_worker"]
+        jobs = self.plan.config.jobs
+        if isinstance(jobs, MicrodataJobsSettings) and jobs.worker is not None:
             lines.append(
-                f"Not read    column {jobs['worker']}: a run refuses jobs of which a worker has more than "
-                f"{most:,} (jobs.records_per_worker), before it pays"
+                f"Not read    column {jobs.worker}: a run refuses jobs of which a worker has more than "
+                f"{jobs.records_per_worker:,} (jobs.records_per_worker), before it pays"
             )
         return "\n".join(lines)
 
@@ -137,7 +137,7 @@ def _other_attributes(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]
     """Return a line about attributes that homes are not told apart by, as LODES counts each by itself."""
     read = dict.fromkeys(name for one in utility.workload for name in one.table.attributes)
     others = [name for name in read if name not in plan.attributes]
-    if plan.configuration["jobs"]["format"] == "microdata" or not others:
+    if plan.config.jobs.format == "microdata" or not others:
         return []
     by = plan.attributes[0] if plan.attributes else "none"
     return [
@@ -247,7 +247,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         zones += f", once for each category of {' and each of '.join(secret)}"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
-        f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",
+        f"Plan        {plan.config.release.name}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
         *([] if numeric.record_range is None else [_totals_line(plan)]),

@@ -89,7 +89,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     if names_sha256 is not None and names_sha256 != sha256_of(names):
         raise ConfigError(f"{given}: {_OTHER_PLAN}")
     document = read_document(stored, content)
-    if others := _differing(document["configuration"], config.canonical()):
+    if others := _differing(document["configuration"], config.public.quoted()):
         rule = "the plan was made for another configuration, or by another version of the program"
         fix = f"{_AGAIN}, or change the configuration back"
         raise ConfigError(f"{given}: {rule}; they differ in {', '.join(others)}. {fix}")

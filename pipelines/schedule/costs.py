@@ -99,7 +99,7 @@ def period_cost(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fractio
         document = json.loads((planned / PLAN_FOLDER / "plan.json").read_bytes())
         numbers = json.loads((planned / PLAN_NUMBERS).read_bytes())
         certified = exact(numbers["debit"]["epsilon"]), exact(numbers["debit"]["delta"])
-        if document["configuration"] != config.canonical():
+        if document["configuration"] != config.public.quoted():
             return *requested, "requested"
     except (OSError, ValueError, TypeError, KeyError):
         return *requested, "requested"

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 import geo_data
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
-from pipelines.config.implicates import Implicates
+from pipelines.config.loading import PublicConfig
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.plans.form import read_document
+from pipelines.plans.form import quoted_config, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_geography, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
@@ -158,7 +158,7 @@ class Release:
     @property
     def licence(self) -> str | None:
         """The licence of the data; None where its configuration names none."""
-        return self._configuration["release"].get("licence")
+        return self.config.release.licence
 
     @property
     def citation(self) -> str:
@@ -197,23 +197,23 @@ class Release:
     @property
     def counts(self) -> dict[str, str]:
         """Columns that count jobs, in the order of the files, each with its meaning; S000 is the first."""
-        return count_meanings(self.categories, self._configuration)
+        return count_meanings(self.categories, self.config.attribute)
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
         """What the attributes of the jobs mean, with units and labels of their codes."""
-        return attributes_of(self.categories, self._configuration)
+        return attributes_of(self.categories, self.config.attribute)
 
     @cached_property
     def description(self) -> ReleaseDescription:
         """What the release says about itself: title, licence, contact, citation, its tables and columns."""
-        configuration, noisy = self._configuration, (self.public / MEASUREMENT_FOLDER).is_dir()
+        noisy = (self.public / MEASUREMENT_FOLDER).is_dir()
         return describe_release(
             self.certificate,
-            configuration,
+            self.config,
             self.categories,
             self.geography,
-            file_names(configuration),
+            file_names(self.config),
             named=(self.public / NAME_FILE).is_file(),
             pooled_by=self.plan_document["pooling"]["by"],
             measured=self.plan_document["choices"].get("tables", []) if noisy else None,
@@ -418,7 +418,7 @@ class Release:
 
         Columns w_geocode and h_geocode (text), then `counts`, then createdate.
         """
-        names = file_names(self._configuration)
+        names = file_names(self.config)
         rows = {}
         for kind, key in {"main": "od_parquet", "aux": "aux_parquet"}.items():
             if key in names:
@@ -824,18 +824,19 @@ class Release:
 
     # --- its files
 
-    @property
-    def _configuration(self) -> dict[str, Any]:
-        return self.plan_document["configuration"]
+    @cached_property
+    def config(self) -> PublicConfig:
+        """The configuration that its plan quotes."""
+        return quoted_config(self.plan_document)
 
     @property
     def _below(self) -> str:
         """The folder of the implicate, below that of the release."""
-        return Implicates.of(self._configuration).folders[self.implicate - 1]
+        return self.config.implicates.folders[self.implicate - 1]
 
     @property
     def _job_file(self) -> Path | None:
-        name = file_names(self._configuration).get("jobs_parquet")
+        name = file_names(self.config).get("jobs_parquet")
         return None if name is None else self.public / self._below / name
 
     def _present(self, name: str) -> Path:
@@ -1007,15 +1008,14 @@ def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
 
 def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
     """Refuse a plan of another release, or whose names could lead out of a folder: it may be unverified."""
-    said = document["configuration"]["release"]
+    config = quoted_config(document)
     for name, value in certificate.release.model_dump().items():
-        if said.get(name) != value:
+        if getattr(config.release, name) != value:
             raise ValueError(f"plan.json: {name} of the release is not that of certificate.json")
-    if said.get("implicates") != certificate.implicates.number:
+    if config.release.implicates != certificate.implicates.number:
         raise ValueError("plan.json: implicates of the release are not those of certificate.json")
     names = document["geography"]
-    areas = document["configuration"]["geography"].get("non_nesting_areas", ())
-    for level in (*names["levels"], names["block"], *areas):
+    for level in (*names["levels"], names["block"]):
         check_level_name(str(level))
 
 

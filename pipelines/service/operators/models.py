@@ -167,10 +167,10 @@ class InputEntry(BaseModel):
         if (config := found.config) is None or config.ledger is None:
             return entry
         release = config.release
-        privacy = config.canonical()["privacy"]
+        privacy = config.privacy.model_dump(mode="json")
         described = {"title": release.name, "year": release.year, "job_type": release.job_type}
         account = {"data_set": config.ledger.data_set, "period": config.ledger.period}
-        cost = {"epsilon": str(privacy["epsilon"]), "delta": str(privacy["delta"])}
+        cost = {name: privacy[name] for name in ("epsilon", "delta")}
         most = dict(zip(("epsilon", "delta"), map(synth.decimal_up, most_cost_of(config)), strict=True))
         return entry.model_copy(update=described | account | cost | {"most_debit": EpsilonDelta(**most)})
 

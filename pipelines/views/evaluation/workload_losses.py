@@ -43,7 +43,7 @@ def workload_losses(release: Release, source: geo_data.JobSource) -> list[Row]:
     """
     plan = release.plan
     slots = plan.pools.slots
-    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots, plan.policy.secret)
+    workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, plan.policy.secret)
     read, at = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes

@@ -21,7 +21,6 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.od_files import count_columns
 from geo_data.proxy_truth import Assumptions, attribute_concentrations
-from pipelines.config.implicates import Implicates as ReleaseImplicates
 from pipelines.drawing.estimating import JobLayout, public_prior
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan
@@ -103,7 +102,9 @@ class JobDraws:
             )
         self.plan, geography, policy = plan, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        self.tables = resolve_workload(plan.configuration, geography, plan.level, slots, policy.secret).tables
+        self.tables = resolve_workload(
+            plan.config.workload, geography, plan.level, slots, policy.secret
+        ).tables
         homes = [_level_of(geography, table.home) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
@@ -304,7 +305,7 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
     seen, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)
-    for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
+    for below in plan.implicates.folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
                 raise PublicReleaseError(f"{release.public}: the data have jobs that are not in the plan")
@@ -327,7 +328,7 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
 
 def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
     """Yield pool, home (origin) and number of jobs of the rows of a data set."""
-    names, by = file_names(plan.configuration), plan.pools.pooling.by
+    names, by = file_names(plan.config), plan.pools.pooling.by
     geography, slots = plan.geography, plan.pools.slots
     pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
     secret = plan.policy.secret

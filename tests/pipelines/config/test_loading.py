@@ -214,7 +214,7 @@ def test_columns_to_be_joined() -> None:
     assert flows.origin == ("h_state", "h_county")
     assert flows.margin == "moe"
     one, other = (changed('"h_county"', column, AUXILIARY) for column in ('"a"', '["a"]'))
-    assert parse(MINIMAL + one).canonical() == parse(MINIMAL + other).canonical()
+    assert parse(MINIMAL + one).public.quoted() == parse(MINIMAL + other).public.quoted()
 
 
 def test_numbers_are_exact() -> None:
@@ -255,7 +255,7 @@ def test_another_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     config = parse(MINIMAL)
     other = config.with_out(Path("elsewhere"))
     assert other.release.out == tmp_path / "elsewhere"
-    assert other.canonical() == config.canonical()
+    assert other.public.quoted() == config.public.quoted()
     assert config.release.out.name == "test"
     with pytest.raises(ConfigError, match="a folder of its own"):
         config.with_out("/")
@@ -281,20 +281,26 @@ def test_delta_may_be() -> None:
 
 def test_canonical_is_json_without_folders() -> None:
     config = parse(FULL)
-    text = json.dumps(config.canonical())
-    assert json.loads(text) == config.canonical()
+    text = json.dumps(config.public.quoted())
+    assert json.loads(text) == config.public.quoted()
     assert "/" not in text.replace("1/3", "")
-    assert "out" not in config.canonical()["release"]
-    assert "secret place" not in json.dumps(parse(MINIMAL).canonical())
+    assert "out" not in config.public.quoted()["release"]
+    assert "secret place" not in json.dumps(parse(MINIMAL).public.quoted())
 
 
 def test_canonical_values() -> None:
-    canonical = parse(FULL).canonical()
-    assert canonical["privacy"] == {"epsilon": "8.6", "delta": "0.00001", "guarantee": "pdp"}
+    canonical = parse(FULL).public.quoted()
+    assert canonical["privacy"] == {
+        "epsilon": "8.6",
+        "delta": "0.00001",
+        "guarantee": "pdp",
+        "policy": "full",
+    }
     assert canonical["plan"] == {
         "preset": "tuned",
         "coarsening": None,
         "split_threshold": "1/3",
+        "cell_level": None,
         "distance_miles": "100",
         "share": "0.9",
         "pool_by": ["age"],
@@ -305,9 +311,9 @@ def test_canonical_values() -> None:
     }
     assert canonical["geography"]["file"] == "xwalk.csv.gz"
     assert canonical["auxiliary"][0]["file"] == "flows.csv"
-    lodes = parse(wide(MINIMAL) + LODES).canonical()["auxiliary"][0]
+    lodes = parse(wide(MINIMAL) + LODES).public.quoted()["auxiliary"][0]
     assert (lodes["file"], lodes["aux"]) == ("od_2018.csv.gz", "aux_2018.csv.gz")
-    ctpp = parse(MINIMAL + CTPP).canonical()["auxiliary"][0]
+    ctpp = parse(MINIMAL + CTPP).public.quoted()["auxiliary"][0]
     assert ctpp == {
         "format": "ctpp",
         "file": "TX_2012thru2016_A302100.csv",
@@ -315,26 +321,23 @@ def test_canonical_values() -> None:
         "table": "A302100",
         "line": 2,
     }
-    assert parse(MINIMAL).canonical()["plan"]["prior"] is None
-    assert "decimal_point" not in json.dumps(canonical)  # as plans were before this key
-    known = parse(FULL.replace('weight = "POP10"', 'weight = "POP10"\ndecimal_point = true'))
-    assert known.canonical()["weights"]["decimal_point"] is True
+    assert parse(MINIMAL).public.quoted()["plan"]["prior"] is None
 
 
 def test_canonical_does_not_depend_on_how_it_was_written() -> None:
     other = changed('"8.6"', '" 43/5"').replace('"1e-5"', '"0.0000100"')
-    assert parse(other, Path("/other")).canonical() == parse(MINIMAL).canonical()
+    assert parse(other, Path("/other")).public.quoted() == parse(MINIMAL).public.quoted()
 
 
 @given(st.fractions(min_value=0, max_value=99))
 def test_exact_numbers_survive_the_canonical_form(number: Fraction) -> None:
-    canonical = parse(changed('"8.6"', f'"{number + 1}"')).canonical()
+    canonical = parse(changed('"8.6"', f'"{number + 1}"')).public.quoted()
     assert exact(canonical["privacy"]["epsilon"]) == number + 1
 
 
 @given(st.decimals(min_value="1e-40", max_value=100, allow_nan=False))
 def test_decimals_survive_the_canonical_form(number: Any) -> None:
-    canonical = parse(changed('"8.6"', f'"{number}"')).canonical()
+    canonical = parse(changed('"8.6"', f'"{number}"')).public.quoted()
     assert exact(canonical["privacy"]["epsilon"]) == Fraction(number)
 
 
@@ -579,13 +582,12 @@ def test_a_workload() -> None:
     )
     config = parse(text)
     assert [table.weight for table in config.workload] == [Fraction(1, 3), 2, 1]
-    assert config.canonical()["workload"][1] == {
+    assert config.public.quoted()["workload"][1] == {
         "home": "trct",
         "work": None,
         "attributes": ["age"],
         "weight": "2",
     }
-    assert "workload" not in parse(FULL).canonical()  # as in plans that were made before there was this table
     assert_said(OF_A_WORKLOAD, text)
     nothing = text.replace('weight = "1/3"', 'weight = "0"').replace('weight = "2"', 'weight = "0.0"')
     assert problems(nothing + 'weight = "0e3"\n') == (
@@ -643,10 +645,7 @@ release.contact = "the office"
 def test_what_attributes_mean() -> None:
     config = parse(FULL + ATTRIBUTE)
     meant = {"name": "age", "meaning": "age", "unit": "years", "labels": {"1": "16 to 29"}}
-    assert config.canonical()["attribute"] == [meant]
-    before = parse(FULL).canonical()  # as plans were before there were these
-    assert "attribute" not in before
-    assert not {"publisher", "contact", "citation"} & before["release"].keys()
+    assert config.public.quoted()["attribute"] == [meant]
     assert_said(OF_AN_ATTRIBUTE, FULL + ATTRIBUTE)
     assert problems(MINIMAL + ATTRIBUTE.replace('"age"', '"SA"', 1)) == (
         "attribute #1: attributes of LODES jobs have their meanings already; leave this table out",
@@ -862,7 +861,7 @@ def with_geography(line: str, levels: str = '["st", "cty", "trct"]') -> str:
 def test_groupings_are_levels_with_numbers_of_parts() -> None:
     config = parse(with_geography("groupings = { part = 4 }", '["st", "part"]'))
     assert config.geography.groupings == {"part": 4}
-    assert config.canonical()["geography"]["groupings"] == {"part": 4}
+    assert config.public.quoted()["geography"]["groupings"] == {"part": 4}
 
 
 def test_faults_of_the_geography() -> None:
@@ -892,8 +891,8 @@ def test_auxiliary_tables_may_be_of_non_nesting_areas() -> None:
     (table,) = config.auxiliary
     assert isinstance(table, CtppTable)
     assert table.levels == {"C43": "cty", "C45": "stplc", "C50": ("stplc", "cty")}
-    assert config.canonical()["geography"]["non_nesting_areas"] == ["stplc"]
-    assert config.canonical()["auxiliary"][0]["levels"]["C50"] == ["stplc", "cty"]
+    assert config.public.quoted()["geography"]["non_nesting_areas"] == ["stplc"]
+    assert config.public.quoted()["auxiliary"][0]["levels"]["C50"] == ["stplc", "cty"]
 
 
 def test_nothing_else_may_be_of_a_non_nesting_area() -> None:

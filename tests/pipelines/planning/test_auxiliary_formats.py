@@ -161,7 +161,7 @@ def test_an_earlier_release_is_the_table_it_adds_up_to(with_tables: Configs, ear
     assert one.tables[0].flow.sum() == earlier["S000"].sum()
     assert one.level == "trct"
     plan = make_plan(with_tables([LODES]))
-    assert plan.configuration["auxiliary"] == [
+    assert plan.config.quoted()["auxiliary"] == [
         {
             "format": "lodes",
             "file": "od_2018.csv.gz",

@@ -50,7 +50,7 @@ def test_the_mechanism_is_the_one_that_loses_less(small_config: Configs) -> None
     config = small_config(OPEN, CELLS)
     inputs = read_public_inputs(config)
     chosen = choose(config, inputs)
-    tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    tables = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
     every = tuple(inputs.slots.attributes)
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
     sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, every)
@@ -85,7 +85,7 @@ def test_the_coarsest_cells_are_tried_where_nothing_else_is_certified(
 def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_path: Path) -> None:
     config = small_config(OPEN)
     plan = make_plan(config)
-    assert plan.configuration["release"]["mechanism"] is None
+    assert plan.config.release.mechanism is None
     assert plan.choices.mechanism == plan.numeric.mechanism == plan.mechanism.name
     assert contradictions(config, plan) == []
     other = next(name for name in config.mechanisms if name != plan.numeric.mechanism)
@@ -149,7 +149,7 @@ def test_a_small_table_says_of_larger_areas_only(
     residents = [{"home": "trct", "attributes": ["age"]}, {"home": "cty", "attributes": ["sector"]}]
     config = small_config(microdata_jobs("csv"), MEASURED, CELLS, {"workload": residents})
     inputs = read_public_inputs(config)
-    tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    tables = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
     sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots) // 2, tables, ("age", "sector"))
     assert sample.share < 1
@@ -173,7 +173,7 @@ def test_coarser_units_are_tried_as_cells_where_all_homes_are(small_config: Conf
     for tables, coarse in ((flows[:1], ["cty"]), (flows, [])):
         config = small_config(MEASURED, {"plan.split_threshold": None, "workload": tables})
         inputs = read_public_inputs(config)
-        workload = resolve_workload(config.canonical(), inputs.geography, "trct", inputs.slots)
+        workload = resolve_workload(config.workload, inputs.geography, "trct", inputs.slots)
         assert search._cell_levels(config, inputs, workload) == ["trct", "bgrp", *coarse]
 
 

@@ -63,7 +63,7 @@ def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseCon
     assert np.abs(shares - plain.model.shares(everywhere)).max() > 0.01
     assert "places.csv (C45): 1 rows outside the geography left out" in inputs.notes
     plan = pipelines.make_plan(config(), inputs)
-    assert plan.configuration["geography"]["non_nesting_areas"] == ["stplc"]
+    assert plan.config.geography.non_nesting_areas == ("stplc",)
 
 
 def test_the_model_is_as_fine_as_the_places(config: Callable[..., pipelines.ReleaseConfig]) -> None:

@@ -132,7 +132,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     inputs = read_public_inputs(config_of())
     slots = inputs.slots
     concentrations = attribute_concentrations(inputs.geography, inputs.model.level, slots)
-    workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
+    workload = resolve_workload((), inputs.geography, inputs.model.level, slots)
     sample = Sample(slots, inputs.model, workload, inputs.policy, concentrations, len(slots))
     pooling = Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
     pools = build_pools(slots, inputs.geography, pooling)
@@ -213,7 +213,7 @@ def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, conf
         inputs = read_public_inputs(config)
         jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
         model = inputs.model
-        workload = resolve_workload(config.canonical(), model.geography, model.level, inputs.slots)
+        workload = resolve_workload(config.workload, model.geography, model.level, inputs.slots)
         every = tuple(inputs.slots.attributes)
         sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, every)
 
@@ -250,7 +250,7 @@ def test_classes_of_which_no_sample_is_large_enough_have_one_threshold(
     monkeypatch.setattr(search, "draw_sample", lambda *_: ())
     config = config_of()
     inputs = read_public_inputs(config)
-    workload = resolve_workload(config.canonical(), inputs.geography, "trct", inputs.slots)
+    workload = resolve_workload(config.workload, inputs.geography, "trct", inputs.slots)
     start = Choices("trct", 1, (1.0,))
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
     assert search._thresholds(config, inputs, jobs, start, workload) == start
@@ -285,7 +285,7 @@ def test_classes_that_are_not_searched_lie_between_their_neighbours(
     inputs = read_public_inputs(config)
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
     classes = int(jobs.max()).bit_length()
-    workload = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    workload = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
     asked: list[int] = []
 
     def best(value: object, start: int, strides: object) -> int:
@@ -367,7 +367,7 @@ def test_sweep_gives_every_combination(config_of: Configs) -> None:
     config = config_of(change=planned(pool_by=["SE"]))
     sweep = Sweep(epsilon=("2", "4"), pool_below=(AUTO, "7"), retention_min=("1", "1/3"))
     found = sweep.configurations(config)
-    assert len(found) == len({str(c.canonical()) for c in found}) == 8
+    assert len(found) == len({str(c.public) for c in found}) == 8
     assert {c.plan.pool_below for c in found} == {None, 7}
     assert {c.privacy.epsilon for c in found} == {2, 4}
     assert all(c.plan.pool_by == ("SE",) and c.privacy.delta == config.privacy.delta for c in found)
@@ -642,7 +642,7 @@ def test_where_units_are_too_many_to_measure_one_size_of_cells_is_searched(
     assert chosen.cell_level is None
     (size,) = chosen.thresholds
     jobs = inputs.slots.jobs(inputs.geography.n_blocks)
-    workload = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    workload = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
     sample = draw_sample(inputs, jobs, jobs > 0, 3_000, workload)
     least, *others = (
         expected_loss(config, inputs, sample, replace(chosen, thresholds=(size * times,)))

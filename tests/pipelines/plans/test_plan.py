@@ -216,7 +216,7 @@ def test_save_load_save_gives_the_same_bytes(
     assert loaded.numeric.parameters == release.numeric.parameters
     assert list(loaded.pools.slots.categories.items()) == list(release.pools.slots.categories.items())
     assert loaded.geography.blocks.tolist() == release.geography.blocks.tolist()
-    assert (loaded.notes, loaded.configuration) == (release.notes, release.configuration)
+    assert (loaded.notes, loaded.config) == (release.notes, release.config)
     assert (loaded.numeric.epsilon, loaded.numeric.delta) == (release.numeric.epsilon, release.numeric.delta)
     assert loaded.mechanism.certify(loaded.numeric) == release.mechanism.certify(release.numeric)
 
@@ -335,7 +335,7 @@ def test_notes_name_files_but_no_folders(
     assert "weights.csv" in text
     assert "flows.csv: 1 rows outside the geography left out" in text
     assert "secret-survey-folder" not in text
-    assert "secret-survey-folder" not in json.dumps(release.configuration)
+    assert "secret-survey-folder" not in json.dumps(release.config.quoted())
 
 
 def test_repairs_and_fall_backs_are_noted_with_counts(

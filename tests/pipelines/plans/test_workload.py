@@ -110,13 +110,13 @@ def test_variation_of_cells() -> None:
 def test_the_default_is_what_is_there() -> None:
     def names(levels: int, level: str, categories: int = 0) -> list[str]:
         known = slots(categories)
-        return resolve_workload({}, places(levels), level, known).names
+        return resolve_workload((), places(levels), level, known).names
 
     assert names(0, "block") == ["block to block"]
     assert names(1, "tract") == ["tract to tract", "block to block", "tract to block"]
     assert names(3, "tract", 0) == ["tract to tract", "block to block", "tract to block"]
     assert names(3, "county") == ["county to county", "tract to tract", "county to block"]
-    found = resolve_workload({}, places(3), "county", slots(2))
+    found = resolve_workload((), places(3), "county", slots(2))
     assert found.names[3:] == [
         "residents of county by a",
         "residents of county by b",
@@ -269,7 +269,7 @@ def test_strata_are_chosen_for_the_tables_that_need_them(
     assert chosen[1].attributes == ()
     lodes = make_plan(small_config(free, {"workload": [{"home": "trct", "attributes": ["SE"]}]}))
     assert lodes.attributes == ("SE",)
-    assert lodes.configuration["plan"]["pool_by"] is None
+    assert lodes.config.plan.pool_by is None
 
 
 BY_HAND = [
@@ -314,7 +314,7 @@ def test_no_setting_by_hand_is_better_than_the_choice(
     config = small_config(*asked, FREE)
     inputs = read_public_inputs(config)
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
-    tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    tables = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
     sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
     assert sample.share == 1
 

@@ -22,15 +22,22 @@ ONLY_SIGNED: dict[str, set[Step]] = {
         ("notes",),
         ("notes", 0),
         *(("configuration", "jobs", name) for name in ("file", "aux")),
-        *(("configuration", "weights", name) for name in ("file", "area", "level", "weight")),
+        *(
+            ("configuration", "weights", name)
+            for name in ("file", "area", "level", "weight", "decimal_point")
+        ),
         ("configuration", "auxiliary"),
         *(("configuration", "auxiliary", 0, name) for name in ("file", "flow", "margin", "same_jobs")),
-        *(("configuration", "auxiliary", 0, name) for name in ("origin_level", "destination_level")),
+        *(
+            ("configuration", "auxiliary", 0, name)
+            for name in ("origin_level", "destination_level", "decimal_point")
+        ),
         *(("configuration", "auxiliary", 0, name, 0) for name in ("origin", "destination")),
         *(("configuration", "geography", name) for name in ("file", "latitude", "longitude")),
         ("configuration", "geography", "non_nesting_areas"),
         *(("configuration", "geography", "polygons", 0, name) for name in ("file", "code")),
-        *(("configuration", "plan", name) for name in ("distance_miles", "retention_min")),
+        *(("configuration", "plan", name) for name in ("distance_miles", "retention_min", "cell_level")),
+        *(("configuration", "release", name) for name in ("licence", "publisher", "citation")),
     },
     "accuracy.json": {  # as long as its verdicts follow from them
         *(("tables", 0, name) for name in ("loss", "public_model", "sizes")),

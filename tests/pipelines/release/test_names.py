@@ -40,7 +40,7 @@ def test_what_can_be_said(small_config: Configs) -> None:
     assert small_config(NAMELESS).geography.names == {}
     config = small_config(NAMES)
     assert config.geography.names == {"trct": "trctname"}
-    assert config.canonical() == small_config().canonical()  # words for maps are no part of a plan
+    assert config.public == small_config().public  # words for maps are no part of a plan
 
 
 def test_faults(small_config: Configs) -> None:
@@ -62,7 +62,7 @@ def test_faults(small_config: Configs) -> None:
 
 
 def test_names_from_two_files(small_config: Configs) -> None:
-    assert small_config(FROM_SHAPES).canonical() == small_config().canonical()
+    assert small_config(FROM_SHAPES).public == small_config().public
     with pytest.raises(ConfigError, match=r'geography\.names: "trct" has names in geography\.polygons too'):
         small_config(NAMES, FROM_SHAPES)
 

@@ -54,9 +54,9 @@ def test_faults_of_the_table(small_config: Configs) -> None:
 
 
 def test_levels_are_told_from_the_configuration(small_config: Configs) -> None:
-    assert polygon_levels(small_config().canonical()) == ("trct",)
-    assert polygon_levels(small_config(WITHOUT).canonical()) == ()
-    assert polygon_levels(small_config(NO_PLACES).canonical()) == ("trct", "tabblk2010")
+    assert polygon_levels(small_config().geography) == ("trct",)
+    assert polygon_levels(small_config(WITHOUT).geography) == ()
+    assert polygon_levels(small_config(NO_PLACES).geography) == ("trct", "tabblk2010")
 
 
 # --- a run

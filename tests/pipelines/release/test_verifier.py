@@ -18,7 +18,7 @@ import pytest
 
 import pipelines
 from helpers import alone, edit_json, forge, load, refused, seal_again, with_values
-from pipelines.config.fields import _decimal_or_ratio
+from pipelines.config.fields import decimal_or_ratio
 from pipelines.release import verify as verify_alone
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES
 from pipelines.release.verification import verify
@@ -174,7 +174,7 @@ def test_a_number_has_one_form(name: str) -> None:
 
 def test_a_configuration_is_read_as_the_program_writes_it() -> None:
     for value in (Fraction(43, 5), Fraction(1, 3), Fraction(1, 10**40), Fraction(10**12), Fraction(1, 2**90)):
-        assert verify_alone.asked(_decimal_or_ratio(value)) == value
+        assert verify_alone.asked(decimal_or_ratio(value)) == value
 
 
 @pytest.mark.parametrize(

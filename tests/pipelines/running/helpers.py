@@ -48,7 +48,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def data_of(release: Release, folder: str = "") -> dict[str, bytes]:
     """The content of the data files, of an implicate where there are several."""
-    names = file_names(release.plan.configuration).values()
+    names = file_names(release.plan.config).values()
     return {name: (release.public / folder / name).read_bytes() for name in names}
 
 

@@ -56,7 +56,7 @@ def test_every_worker_is_kept(release: Release, small_region: dict[str, Path]) -
 
 def test_the_release_verifies_and_names_its_files(release: Release) -> None:
     assert [check.name for check in verify(release.public)][-1] == "for release"
-    names = file_names(release.plan.configuration)
+    names = file_names(release.plan.config)
     assert sorted(names) == ["aux_csv", "aux_parquet", "od_csv", "od_parquet"]
     readme = (release.public / "README.md").read_text(encoding="utf-8")
     assert names["aux_csv"] in readme
@@ -69,7 +69,7 @@ def test_the_release_verifies_and_names_its_files(release: Release) -> None:
 
 
 def test_the_release_is_read_back(release: Release) -> None:
-    names = file_names(release.plan.configuration)
+    names = file_names(release.plan.config)
     main, aux = (release.public / names[kind] for kind in ("od_csv", "aux_csv"))
     jobs = geo_data.LodesJobs(main, release.plan.geography, aux)
     assert len(jobs.records()) == release.plan.pools.slots.work.size

@@ -328,7 +328,7 @@ def test_homes_exchanged_among_jobs_are_found(
     assert layout.whole_groups == whole
     noisy = read_measurements(released.public, plan, layout)
     rounded = Measurements(plan, layout, noisy, scratch=tmp_path).of(0, slice(0, plan.pools.n.size))
-    jobs = pq.read_table(released.public / file_names(plan.configuration)["jobs_parquet"])
+    jobs = pq.read_table(released.public / file_names(plan.config)["jobs_parquet"])
     homes = plan.geography.number(jobs["h_geocode"])
 
     def fits(by: list[Any], *, apart: bool = True) -> bool:

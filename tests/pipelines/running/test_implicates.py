@@ -145,7 +145,7 @@ def test_the_certificate_says_what_its_numbers_are_of(three: pipelines.Release) 
     certificate, up = three.certificate, synth.decimal_up
     guarantee = certify(three.plan)
     assert certificate.implicates.number == 3
-    assert certificate.implicates.source == three.plan.configuration["release"]["implicate_source"]
+    assert certificate.implicates.source == three.plan.config.release.implicate_source
     assert certificate.run.epsilon == up(guarantee.epsilon)
     assert certificate.requested.epsilon == "25.8"
     text = plan_summary(three.plan, guarantee)

@@ -59,7 +59,9 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
         left = synth.decimal_down(Fraction(epsilon) - account.epsilon)
         assert line.startswith(f"Budget      jobs: left epsilon {left}, delta ")
         assert ("COSTS MORE" in line) == said == refused
-    assert "ledger" not in release.plan.configuration  # where the agency keeps its books is nobody's business
+    assert (
+        "ledger" not in release.plan.config.quoted()
+    )  # where the agency keeps its books is nobody's business
     with pytest.raises(ConfigError, match="the output folder exists"):
         run(paid_config({"release.out": str(release.out)}))
 

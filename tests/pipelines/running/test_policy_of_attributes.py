@@ -83,7 +83,7 @@ def made(
 
 
 def released(release: Release, below: str = "") -> pd.DataFrame:
-    return pd.read_parquet(release.public / below / file_names(release.plan.configuration)["jobs_parquet"])
+    return pd.read_parquet(release.public / below / file_names(release.plan.config)["jobs_parquet"])
 
 
 def counted(jobs: pd.DataFrame, *by: str) -> pd.Series:
@@ -242,7 +242,7 @@ def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Pat
 
     def other_category(public: Path) -> None:
         """One job of another category: the OD file and the file of jobs differ."""
-        path = public / file_names(release.plan.configuration)["jobs_parquet"]
+        path = public / file_names(release.plan.config)["jobs_parquet"]
         table = pd.read_parquet(path)
         table.loc[0, "age"] = next(age for age in AGES if age != table.loc[0, "age"])
         pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
@@ -313,7 +313,7 @@ def test_what_cannot_be_secret_is_refused_before_anything_is_paid(
         pipelines.tune(config, pipelines.Sweep(), proxy_truth=tmp_path / "od.csv")
     assert not book.exists()
     one, other = (paid_config(jobs, secret(age=ages)) for ages in (AGES, AGES[::-1]))
-    assert one.canonical() == other.canonical()
+    assert one.public == other.public
 
 
 def test_what_tune_tries_and_recommends_has_the_same_secret_attributes(made: Made) -> None:

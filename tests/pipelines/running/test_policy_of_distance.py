@@ -184,4 +184,4 @@ def test_what_cannot_be_a_distance_is_refused_before_anything_is_paid(
                 act(config)
         assert left_over(config) == []
     assert not book.exists()
-    assert paid_config(distance(16)).canonical() == paid_config(distance("16.0")).canonical()
+    assert paid_config(distance(16)).public == paid_config(distance("16.0")).public

@@ -19,6 +19,7 @@ import geo_data
 import pipelines
 from helpers import edit_json, forge, plan_again, refused
 from pipelines import ConfigError, Release, plan, run, verify
+from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.ledger.terms import ANYWHERE, Terms
 from pipelines.plans.form import document_text, read_document
 from pipelines.plans.storage import load_plan
@@ -59,8 +60,11 @@ def test_what_is_debited_says_whose_jobs_and_how_many_records(
     assert re.fullmatch("inside [0-9a-f]{16}", terms.homes or "")
     assert Terms.of_sum([terms, terms_of(replace(plan, geography=other))]) is None
     assert terms_of(zoned_release.plan).homes == ANYWHERE
-    several = {**plan.configuration, "jobs": {**plan.configuration["jobs"], "records_per_worker": 3}}
-    assert terms_of(replace(plan, configuration=several)).records == 3
+    jobs = MicrodataJobsSettings(
+        format="microdata", file="jobs.csv", home="h", work="w", records_per_worker=3, population="residents"
+    )
+    several = plan.config.model_copy(update={"jobs": jobs})
+    assert terms_of(replace(plan, config=several)).records == 3
 
 
 def test_everything_that_describes_the_release_says_it(small_release: Release, small_config: Configs) -> None:
@@ -93,7 +97,7 @@ def test_a_release_with_external_zones_says_nothing_of_it(zoned_release: Release
         named = text.replace('"residents"', "").replace("| residents of trct by", "")  # tables
         assert "residents" not in named
         assert "inside the geography" not in text
-    assert "population" not in zoned_release.plan.configuration["jobs"]
+    assert zoned_release.plan.config.jobs.population == "all"
 
 
 def test_with_public_workplaces_membership_is_protected_as_presence_is(
@@ -279,7 +283,7 @@ def test_a_release_put_back_into_the_first_format_does_not_lose_its_declaration_
         for name in RECORDS:  # which releases of this format have not
             (public / name).unlink(missing_ok=True)
         certificate = parse_certificate((public / "certificate.json").read_bytes())
-        names = file_names(planned.configuration)
+        names = file_names(planned.config)
         text = release_readme(planned, certificate, names, named=True, signed=False, wording=1)
         (public / "README.md").write_text(text, encoding="utf-8")
         seal(public, certificate)

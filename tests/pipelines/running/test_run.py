@@ -63,7 +63,7 @@ COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for nam
 
 
 def read_od(release: Release) -> pd.DataFrame:
-    path = release.public / file_names(release.plan.configuration)["od_csv"]
+    path = release.public / file_names(release.plan.config)["od_csv"]
     return pd.read_csv(path, dtype={"w_geocode": "str", "h_geocode": "str", "createdate": "str"})
 
 
@@ -121,7 +121,7 @@ def test_microdata_release_has_the_public_totals(
     truth = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"toil": "w_geocode"})
     keys, pair = ["w_geocode", "age", "sector"], ["w_geocode", "h_geocode"]
     for release in micro_releases.values():
-        names = file_names(release.plan.configuration)
+        names = file_names(release.plan.config)
         jobs = pq.read_table(release.public / names["jobs_parquet"]).to_pandas()
         assert list(jobs.columns) == ["w_geocode", "h_geocode", "age", "sector"]
         assert jobs.groupby(keys).size().to_dict() == truth.groupby(keys).size().to_dict()
@@ -186,9 +186,7 @@ def test_lodes_reader_reads_the_release(small_release: Release, small_geography:
 
 def test_parquet_equals_csv(small_release: Release, micro_releases: dict[str, Release]) -> None:
     for release in (small_release, *micro_releases.values()):
-        parquet = pq.read_table(
-            release.public / file_names(release.plan.configuration)["od_parquet"]
-        ).to_pandas()
+        parquet = pq.read_table(release.public / file_names(release.plan.config)["od_parquet"]).to_pandas()
         csv = read_od(release)
         assert list(parquet.columns) == list(csv.columns)
         pd.testing.assert_frame_equal(parquet.astype("str"), csv.astype("str"), check_dtype=False)
@@ -218,7 +216,7 @@ def test_readme_names_every_file_and_column(
 ) -> None:
     for release in (small_release, micro_releases["parquet"]):
         text = (release.public / "README.md").read_text(encoding="utf-8")
-        for name in file_names(release.plan.configuration).values():
+        for name in file_names(release.plan.config).values():
             assert f"`{name}`" in text
         for column in read_od(release).columns:
             assert f"| `{column}` |" in text

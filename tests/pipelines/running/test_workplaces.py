@@ -170,6 +170,7 @@ def test_without_a_public_table_nothing_says_that_there_might_be_one(small_relea
     for path in small_release.public.rglob("*.*"):
         if path.suffix in (".json", ".md") and path.name != "certificate.schema.json":
             text = path.read_text(encoding="utf-8")
+            text = text.replace('"workplaces": null', "")  # the key of the configuration
             assert not re.search("workplaces|record_range|one job record more", text), path.name
     document = json.loads((small_release.public / "certificate.json").read_text(encoding="utf-8"))
     assert document["presence"] is None

@@ -42,7 +42,7 @@ def with_aux(zoned_release: Release) -> Release:
 
 def table(release: Release, kind: str = "od") -> pd.DataFrame:
     """The rows as anybody reads them: from the csv.gz."""
-    name = file_names(release.plan_document["configuration"])[f"{kind}_csv"]
+    name = file_names(release.config)[f"{kind}_csv"]
     return pd.read_csv(release.public / name, dtype=CODES)
 
 
@@ -93,7 +93,7 @@ def test_no_count_asks_for_the_pairs_alone(release: Release) -> None:
 
 
 def test_row_groups_add_up(release: Release, public_copy: Path) -> None:
-    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    path = public_copy / file_names(release.config)["od_parquet"]
     whole = pq.read_table(path)
     for table, rows in ((whole[:30], 1), (whole, 7), (whole, 100)):
         pq.write_table(table, path, row_group_size=len(table))
@@ -109,7 +109,7 @@ def test_row_groups_add_up(release: Release, public_copy: Path) -> None:
 
 
 def test_a_folder_of_parts_is_read_like_a_file(release: Release, public_copy: Path) -> None:
-    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    path = public_copy / file_names(release.config)["od_parquet"]
     whole = pq.read_table(path)
     path.unlink()
     path.mkdir()
@@ -133,7 +133,7 @@ def test_batches_of_flows(
     monkeypatch.setattr(opened, "_AT_ONCE", 1)
     folder = Path(shutil.copytree(with_aux.public, tmp_path / "public"))
     for kind in ("od", "aux"):
-        path = folder / file_names(with_aux.plan_document["configuration"])[f"{kind}_parquet"]
+        path = folder / file_names(with_aux.config)[f"{kind}_parquet"]
         pq.write_table(pq.read_table(path), path, row_group_size=rows)
     release = open_release(folder)
     add, read = Release._flows_of, []
@@ -157,7 +157,7 @@ def test_batches_of_flows(
 
 def test_rows_in_another_order_are_refused(release: Release, public_copy: Path) -> None:
     """Flows to a unit would be in two batches."""
-    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    path = public_copy / file_names(release.config)["od_parquet"]
     whole = pq.read_table(path)
     pq.write_table(whole.take(np.arange(len(whole))[::-1]), path, row_group_size=50)
     with pytest.raises(PublicReleaseError, match="main rows are not in the order of their work blocks"):
@@ -178,7 +178,7 @@ def test_workers_from_outside_are_counted_with_the_others(with_aux: Release) -> 
 
 def test_nobody_from_outside(with_aux: Release, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(with_aux.public, tmp_path / "public"))
-    path = folder / file_names(with_aux.plan_document["configuration"])["aux_parquet"]
+    path = folder / file_names(with_aux.config)["aux_parquet"]
     pq.write_table(pq.read_schema(path).empty_table(), path)
     release = open_release(folder)
     none = release.unit_flows("trct", "trct", ["S000", "SA01"], kinds=["aux"])
@@ -360,7 +360,7 @@ def test_levels_cannot_name_another_folder(public_copy: Path) -> None:
 
 
 def test_rows_of_another_geography(public_copy: Path, release: Release, tmp_path: Path) -> None:
-    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    path = public_copy / file_names(release.config)["od_parquet"]
     rows = pq.read_table(path).to_pandas()
     rows.loc[0, "h_geocode"] = "440070001011000"
     rows.to_parquet(path, index=False)

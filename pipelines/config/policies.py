@@ -1,0 +1,111 @@
+"""Privacy policies as a configuration names them: which home may stand in the place of which other one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_serializer,
+    model_validator,
+)
+
+from pipelines.config.fields import Line, PositiveNumber, decimal_or_ratio, shown
+
+
+class _Policy(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class FullPolicy(_Policy):
+    """Any home in the place of any other one: written "full"."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, value: Any) -> Any:
+        return {} if value == "full" else value
+
+    @model_serializer
+    def _text(self) -> str:
+        return "full"
+
+
+class PartitionPolicy(_Policy):
+    """Homes in the same unit of a level."""
+
+    partition: str
+
+
+class DistancePolicy(_Policy):
+    """Homes whose blocks lie within a distance."""
+
+    distance_km: Annotated[PositiveNumber, BeforeValidator(lambda km: str(km) if type(km) is int else km)]
+
+    @property
+    def km(self) -> str:
+        """The distance as exact text."""
+        return decimal_or_ratio(self.distance_km)
+
+
+def _categories(values: Any) -> Any:
+    if not isinstance(values, (list, tuple)) or len({*map(str, values)}) < max(len(values), 2):
+        raise ValueError(
+            f"{shown(values)} are not its categories; list all that a job may have, two or more different "
+            "texts, in quotes"
+        )
+    return values
+
+
+_Categories = Annotated[
+    tuple[Line, ...],
+    Field(strict=False),
+    AfterValidator(lambda values: tuple(sorted(values))),
+    BeforeValidator(_categories),
+]
+
+
+class AttributePolicy(_Policy):
+    """Any home, and with it any category of some attributes, which then are not public."""
+
+    attribute: Annotated[
+        dict[str, _Categories],
+        Field(min_length=1),
+        AfterValidator(lambda secret: dict(sorted(secret.items()))),
+    ]
+
+
+def _kind(value: Any) -> str | None:
+    """Return the tag of a policy, as written or read."""
+    if value == "full" or isinstance(value, FullPolicy):
+        return "full"
+    keys = [
+        *(
+            value
+            if isinstance(value, dict)
+            else type(value).model_fields
+            if isinstance(value, _Policy)
+            else ()
+        )
+    ]
+    return str(keys[0]) if len(keys) == 1 else None
+
+
+Policy = Annotated[
+    Annotated[FullPolicy, Tag("full")]
+    | Annotated[PartitionPolicy, Tag("partition")]
+    | Annotated[DistancePolicy, Tag("distance_km")]
+    | Annotated[AttributePolicy, Tag("attribute")],
+    Discriminator(
+        _kind,
+        custom_error_type="policy",
+        custom_error_message='write "full", or { partition = "cty" } with a level of yours, or '
+        '{ distance_km = 16 } with a distance, or { attribute = { earnings = ["low", "high"] } } with an '
+        "attribute and all its categories",
+    ),
+]
