@@ -486,14 +486,6 @@ def releases() -> Iterator[Case]:
         for value in values:
             part = value if key == "format" else {"epsilon": value, "delta": value}
             yield "certificate", lambda folder, key=key, part=part: _seal(folder / "public", {key: part})
-    first = {
-        "format": "odsynth certificate 1",
-        "person": {"epsilon": "1e99999999", "delta": "1e99999999", "records": 2, "curve": []},
-    }
-    yield (
-        "certificate",
-        lambda folder: _seal(folder / "public", first | {"classes": [{"person_delta": "1e99999999"}]}),
-    )
     name = "demo_od_main_JT00_2019.csv.gz"
 
     def data(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:

@@ -120,6 +120,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     records = chance.choice([1, 1, 3])
     presence = numeric.record_range is not None
     configuration = {
+        "privacy": {},
         "jobs": {"records_per_worker": records},
         "release": {"implicates": implicates.number, "implicate_source": implicates.source},
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
@@ -152,14 +153,14 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         "slots": {},
     }
     document = {
-        "format": "odsynth plan 2",
+        "format": "odsynth plan 1.0",
         "geography": {"block": "block", "external_zones": ["0"]},
         "attributes": {},
         "mechanism": numeric.mechanism,
         "epsilon": str(numeric.epsilon),
         "delta": str(numeric.delta),
         "guarantee": numeric.guarantee,
-        "choices": {},
+        "choices": {"tables": []},
         "parameters": numeric.parameters.to_json(),
         "configuration": configuration,
     }
@@ -170,7 +171,7 @@ def proved(case: Case, certificate: dict[str, Any], verify: ModuleType) -> list[
     """Compare a certificate with what verify.py makes of the plan; return numbers over their bounds."""
     ratios: list[Decimal] = []
     with localcontext(verify.UP):
-        due = verify.guarantee(case.plan, certificate, {}, ratios)
+        due = verify.guarantee(case.plan, certificate, ratios)
         verify.follow("certificate.json", certificate, due, ratios)
     return ratios
 

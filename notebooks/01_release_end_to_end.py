@@ -126,8 +126,7 @@ except pipelines.LedgerError as error:
 
 # %%
 try:
-    for check in pipelines.verify(release.public):
-        print(f"passed  {check.name}: {check.detail}")
+    pipelines.verify(release.public, on_check=lambda check: print(f"passed  {check.name}: {check.detail}"))
 except pipelines.VerificationError as error:
     if error.check != "for release":
         raise

@@ -39,6 +39,7 @@ from .release.signing import generate_keys as generate_keys
 from .release.signing import is_signed as is_signed
 from .release.verification import Check as Check
 from .release.verification import VerificationError as VerificationError
+from .release.verification import VerificationReport as VerificationReport
 from .release.verification import verify as verify
 from .running.demo import demo as demo
 from .running.demo import demo_inputs as demo_inputs

@@ -330,15 +330,8 @@ class Mechanism(ABC):
         """Read back what `Parameters.to_json` returned."""
 
     @abstractmethod
-    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
-        """Compute the guarantee from the plan alone, rounded up.
-
-        Parameters
-        ----------
-        plan : Plan
-        as_first : bool
-            Whether by the bounds of version 0.1.0, which certificates of format 1 state: some are larger.
-        """
+    def certify(self, plan: Plan) -> Guarantee:
+        """Compute the guarantee from the plan alone, rounded up."""
 
     @abstractmethod
     def noise_share(self, plan: Plan) -> float:

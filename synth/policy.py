@@ -21,9 +21,6 @@ from numpy.typing import NDArray
 
 from synth._arrays import integers
 
-FORMER_PARTITION = "partition "
-"""How names of partitions began that have the codes of units only: different ones may have one name."""
-
 Int32 = NDArray[np.int32]
 
 
@@ -192,6 +189,9 @@ FULL = Policy("full", np.zeros(1, np.int32))
 """Any home for any other: what a release has unless its configuration names another policy."""
 
 
+_KINDS = ("parts ", "distance ", "attribute ")
+
+
 def implies(policy: str, other: str) -> bool:
     """Say whether what one policy protects is all that another protects, or more.
 
@@ -202,9 +202,9 @@ def implies(policy: str, other: str) -> bool:
     Parameters
     ----------
     policy, other : str
-        `Policy.name` of each. Of a partition's former name nobody knows which it is, so none implies it.
+        `Policy.name` of each; a name of no kind that is known implies none, and none implies it.
     """
-    if policy.startswith(FORMER_PARTITION) or other.startswith(FORMER_PARTITION):
+    if not all(name == FULL.name or name.startswith(_KINDS) for name in (policy, other)):
         return False
     if policy.startswith("distance ") and other.startswith("distance "):
         (km, places), (other_km, others) = (

@@ -23,11 +23,10 @@ from pipelines.plans.storage import load_plan
 from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
-from pipelines.release.certificate import Certificate
-from pipelines.release.formats import certificate_text, parse_certificate
+from pipelines.release.certificate import Certificate, certificate_text, parse_certificate
 from pipelines.release.layout import expected_files, file_names, public_files, seal, with_sizes
 from pipelines.release.names import NAME_FILE
-from pipelines.release.readme import LATEST_WORDING, describe_plan, release_readme
+from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
@@ -86,7 +85,7 @@ def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> di
     return changed
 
 
-# For a script: killed before or after a function, "before:running.run.verify".
+# For a script: killed before or after a function, "before:running.run.verify_run".
 KILLED = """
 import os, pkgutil, signal
 from pathlib import Path
@@ -161,7 +160,7 @@ def _write_records(folder: Path, certificate: Certificate) -> None:
                 (folder / name).write_text(text, encoding="utf-8")
 
 
-def forge(folder: Path, document: Any, wording: int = LATEST_WORDING) -> None:
+def forge(folder: Path, document: Any) -> None:
     """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
     certificate = parse_certificate(json.dumps(document))
     before = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["plan_sha256"]
@@ -172,18 +171,17 @@ def forge(folder: Path, document: Any, wording: int = LATEST_WORDING) -> None:
         pass
     else:
         names = file_names(plan.config)
-        own = {"named": NAME_FILE, "signed": PUBLIC_KEY, "verifier": VERIFIER, "attackers": ATTACKERS_FILE}
+        own = {"named": NAME_FILE, "signed": PUBLIC_KEY}
         given: dict[str, Any] = {what: (folder / name).is_file() for what, name in own.items()}
-        if given["attackers"]:
-            with suppress(ValueError):  # of a plan that is refused
-                page = describe_attackers(plan, certificate, attackers_of()).text()
-                (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
+        with suppress(ValueError):  # of a plan that is refused
+            page = describe_attackers(plan, certificate, attackers_of()).text()
+            (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
         sheet = folder / ACCURACY_FILE
         if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
         with suppress(ValueError):  # of a sheet that is none
             given["accuracy"] = read_accuracy(folder, certificate.plan_sha256)
-            text = release_readme(plan, certificate, names, wording=wording, **given)
+            text = release_readme(plan, certificate, names, **given)
             (folder / "README.md").write_text(text, encoding="utf-8")
     _write_records(folder, certificate)
     seal(folder, certificate)

@@ -222,8 +222,11 @@ def verify(public: Path, key: Path | None) -> None:
     Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
     the plan. Prints each check and ends with an error at the first that fails.
     """
-    for check in pipelines.verify(public, key):
-        click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
+    pipelines.verify(
+        public,
+        key,
+        on_check=lambda check: click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}"),
+    )
     click.echo(
         f"{public} passes every check{'' if pipelines.is_signed(public) else '; nobody has signed it'}."
     )

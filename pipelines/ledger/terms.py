@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 import synth
-from synth.policy import FORMER_PARTITION
 
 ANYWHERE = "anywhere"
 _TEXT = re.compile(r"(.+); homes (anywhere|inside [0-9a-f]{16}); records ([1-9][0-9]*)")
@@ -73,12 +72,6 @@ class Terms:
 def conflict(one: Terms, other: Terms) -> str:
     """Say why costs on two terms do not add up, by the key of the configuration, and what to do."""
     neither = "neither protects all that the other does"
-    if one.policy.startswith(FORMER_PARTITION) or other.policy.startswith(FORMER_PARTITION):
-        return (
-            "privacy.policy: the name of a partition that an earlier version entered does not say which "
-            "block is in which unit, so that two partitions may have it. Fix: compare plan/blocks.parquet "
-            "of the releases, and carry over to a new ledger what they spent (docs/ledger.md)"
-        )
     if len({one.homes, other.homes} - {ANYWHERE, None}) > 1:
         return (
             "geography, with jobs.population: both are of jobs of residents, of other blocks, and "

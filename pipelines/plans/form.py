@@ -8,25 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 import synth
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.loading import PUBLIC, PublicConfig
-from pipelines.config.policies import FullPolicy
 from pipelines.storage.checksums import sha256_of
-from pipelines.storage.documents import parse_json, read_json
+from pipelines.storage.documents import check_format, parse_json, read_json
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 
-PLAN_FORMAT = "odsynth plan 2"
-POLICY_FORMAT = "odsynth plan 3"  # under another policy than "full": domains are of parts
-SECRET_FORMAT = "odsynth plan 4"  # under a policy of attributes: domains are of copies of the blocks
-_FORMATS = (PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT)
-_FIRST_FORMAT = "odsynth plan 1"  # of version 0.1.0, which differs in names only
+PLAN_FORMAT = "odsynth plan 1.0"
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
-_RENAMED = {"outside": "external_zones", "partitions": "non_nesting_areas"}
 _KEYS = {
     *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
     *("choices", "attributes", "parameters", "configuration", "notes", "files"),
@@ -56,13 +49,6 @@ def _in_order(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def plan_format(config: PublicConfig) -> str:
-    """Return the format of a plan by the configuration that it quotes."""
-    if config.privacy.secret:
-        return SECRET_FORMAT
-    return PLAN_FORMAT if isinstance(config.privacy.policy, FullPolicy) else POLICY_FORMAT
-
-
 def public_attributes(document: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the attributes of the slots of a plan, with categories: those that no policy makes secret."""
     secret = quoted_config(document).privacy.secret
@@ -76,72 +62,28 @@ def plan_hash(folder: PathLike) -> str:
 
 
 def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
-    """Read plan.json of any format, or what it holds if that has been read, in the form of today's.
+    """Read plan.json, or what it holds if that has been read.
 
     Raises
     ------
     ValueError
-        If it is of no format.
+        If it is of another format.
     """
     try:
         document = read_json(folder / "plan.json") if content is None else parse_json(content, "plan.json")
     except OSError:
         raise ValueError("plan.json: the file is not there, or cannot be read") from None
-    if isinstance(document, dict) and document.get("format") == _FIRST_FORMAT:
-        document = _from_first(document)
-    if not isinstance(document, dict) or document.get("format") not in _FORMATS:
-        raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
-    if document.keys() != _KEYS or document["format"] != plan_format(quoted_config(document)):
+    check_format(document, "plan.json", PLAN_FORMAT)
+    if document.keys() != _KEYS:
         raise ValueError("plan.json: keys are missing, or are none of this format")
+    quoted_config(document)
     if document["mechanism"] not in synth.MECHANISMS:
         raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")
     return document
 
 
-def rename_first_keys(geography: Any) -> dict[str, Any]:
-    """Give the keys of a geography of version 0.1.0, quoted in a plan or a run, their names of today.
-
-    Raises
-    ------
-    ValueError
-        If it is no table, or has keys of today already.
-    """
-    if not isinstance(geography, dict) or _RENAMED.values() & geography.keys():
-        raise ValueError("plan.json: keys are missing, or are none of this format")
-    return {_RENAMED.get(str(key), str(key)): value for key, value in geography.items()}
-
-
-def _from_first(document: dict[str, Any]) -> dict[str, Any]:
-    quoted = document.get("configuration")
-    if not isinstance(quoted, dict):
-        raise ValueError("plan.json: keys are missing, or are none of this format")
-    return document | {
-        "format": PLAN_FORMAT,
-        "geography": rename_first_keys(document.get("geography")),
-        "configuration": quoted | {"geography": rename_first_keys(quoted.get("geography"))},
-    }
-
-
-def document_text(document: dict[str, Any], stated_format: str = PLAN_FORMAT) -> str:
-    """Return the text of plan.json.
-
-    Parameters
-    ----------
-    document : dict
-        In the form of today's.
-    stated_format : str
-        The format that the text is of, the first or today's.
-    """
-    if stated_format == _FIRST_FORMAT:
-        old = {new: name for name, new in _RENAMED.items()}
-        quoted = document["configuration"]
-        geographies = (document["geography"], quoted["geography"])
-        own, asked = ({old.get(key, key): value for key, value in each.items()} for each in geographies)
-        document = document | {
-            "format": _FIRST_FORMAT,
-            "geography": own,
-            "configuration": quoted | {"geography": asked},
-        }
+def document_text(document: dict[str, Any]) -> str:
+    """Return the text of plan.json."""
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -163,7 +105,7 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
     ValueError
         Naming the file.
     """
-    for name, columns in _columns(folder, document).items():
+    for name, columns in _columns(document).items():
         path = folder / name
         found = hashes.get(name) if hashes is not None else sha256_of(path) if path.is_file() else None
         if found is None or found != document["files"].get(name):
@@ -171,27 +113,13 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
         check_form(path, columns)
 
 
-def stored_areas(folder: Path, document: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of non-nesting areas whose blocks a stored plan has: those of its workload at least.
-
-    Plans of version 0.1.0 have none.
-    """
-    try:
-        columns = pq.read_schema(folder / "blocks.parquet").names
-    except (OSError, pa.ArrowException):  # as whoever reads it will say
-        columns = []
-    config = quoted_config(document)
-    named = {side for table in config.workload for side in (table.home, table.work)}
-    return [name for name in config.geography.non_nesting_areas if name in columns or name in named]
-
-
-def _columns(folder: Path, document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
+def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
     """Return the columns of each table, and what they hold."""
     geography, by, attributes = document["geography"], document["pooling"]["by"], public_attributes(document)
     degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
     units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
     cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}
-    areas = stored_areas(folder, document)
+    areas = quoted_config(document).geography.non_nesting_areas
     codes = dict.fromkeys((geography["block"], *geography["levels"], *areas), _is_code)
     numbers = {"n": is_count, "m": is_count, "domain": pa.types.is_int32, "class": pa.types.is_int32}
     return {

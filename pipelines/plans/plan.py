@@ -24,7 +24,7 @@ from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy, Policy
 from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.measured import MeasuredGroups, TableChoice, table_in_words
-from synth.policy import FORMER_PARTITION, parts_of_reach
+from synth.policy import parts_of_reach
 
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
@@ -94,23 +94,10 @@ def policy_of(policy: Policy, geography: Geography) -> synth.Policy:
     return synth.Policy(partition_name(level, geography), geography.starts(level))
 
 
-def partition_name(level: str, geography: Geography, *, former: bool = False) -> str:
-    """Return the name of the policy whose parts are the units of a level (`synth.Policy`).
-
-    Parameters
-    ----------
-    level : str
-    geography : Geography
-    former : bool
-        The name that it once had, which does not say which block is in which unit.
-    """
-    kind, digest = (FORMER_PARTITION, _digest_of_codes) if former else ("parts ", _digest_of_blocks)
+def partition_name(level: str, geography: Geography) -> str:
+    """Return the name of the policy whose parts are the units of a level (`synth.Policy`)."""
     above = geography.levels[: geography.levels.index(level) + 1]
-    return kind + "/".join(f"{name}:{digest(geography, name)[:16]}" for name in above)
-
-
-def _digest_of_codes(geography: Geography, level: str) -> str:
-    return hashlib.sha256("\n".join(map(str, geography.codes(level))).encode()).hexdigest()
+    return "parts " + "/".join(f"{name}:{_digest_of_blocks(geography, name)[:16]}" for name in above)
 
 
 def _digest_of_blocks(geography: Geography, level: str) -> str:
@@ -331,10 +318,6 @@ class ReleasePlan:
     def certify(self) -> synth.Guarantee:
         """Compute the guarantee of the release, all implicates together, from the plan alone."""
         return self.mechanism.certify(self.numeric).tightened().repeated(self.implicates.runs)
-
-    def certify_as_first(self) -> synth.Guarantee:
-        """Compute the guarantee as format 1 states it: not tightened, by the bounds of its time."""
-        return self.mechanism.certify(self.numeric, as_first=True).repeated(self.implicates.runs)
 
     def met_by(self, guarantee: synth.Guarantee) -> bool:
         """Say whether a guarantee is the one that was asked for, or better."""

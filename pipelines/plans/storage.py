@@ -25,14 +25,13 @@ from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
 from pipelines.config.fields import MOST
 from pipelines.plans.form import (
+    PLAN_FORMAT,
     PLAN_TABLES,
     check_tables,
     document_text,
-    plan_format,
     public_attributes,
     quoted_config,
     read_document,
-    stored_areas,
 )
 from pipelines.plans.measured import TableChoice, group_jobs
 from pipelines.plans.plan import Choices, ReleasePlan, policy_of
@@ -87,9 +86,8 @@ def check_plan_bytes(plan: ReleasePlan, folder: Path, files: dict[str, str]) -> 
     ValueError
         Naming the file.
     """
-    said = (folder / "plan.json").read_bytes()
     document = _document(plan, {name: files[name] for name in PLAN_TABLES})
-    if said != document_text(document, json.loads(said)["format"]).encode():
+    if (folder / "plan.json").read_bytes() != document_text(document).encode():
         raise ValueError("plan.json: the bytes are not those that this program writes of it")
     tables = zip(PLAN_TABLES, _tables(plan), strict=True)
     return [name for name, table in tables if not check_parquet_bytes(folder / name, partial(_write, table))]
@@ -111,7 +109,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     """Return what plan.json holds; `files` are the hashes of the tables."""
     numeric = plan.numeric
     return {
-        "format": plan_format(plan.config),
+        "format": PLAN_FORMAT,
         "mechanism": numeric.mechanism,
         "epsilon": str(numeric.epsilon),
         "delta": str(numeric.delta),
@@ -127,23 +125,17 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
             "below": plan.pools.pooling.below,
             "by": list(plan.pools.pooling.by),
         },
-        "choices": _choices(plan.choices),
+        "choices": {
+            "thresholds": [repr(threshold) for threshold in plan.choices.thresholds],
+            "cell_level": plan.choices.cell_level,
+            "tables": [table.to_json() for table in plan.choices.tables],
+        },
         "attributes": {name: list(values) for name, values in plan.categories.items()},
         "parameters": numeric.parameters.to_json(),
         "configuration": plan.config.quoted(),
         "notes": list(plan.notes),
         "files": files,
     }
-
-
-def _choices(choices: Choices) -> dict[str, Any]:
-    found: dict[str, Any] = {"thresholds": [repr(t) for t in choices.thresholds]}
-    # As plans were before there were these, where nothing is chosen.
-    if choices.cell_level is not None:
-        found["cell_level"] = choices.cell_level
-    if choices.tables:
-        found["tables"] = [table.to_json() for table in choices.tables]
-    return found
 
 
 def load_plan(
@@ -192,7 +184,7 @@ def load_plan(
     if not np.array_equal(rest["m"], pools.n * config.implicates.of_run):
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
-    tables = tuple(map(TableChoice.from_json, document["choices"].get("tables", ())))
+    tables = tuple(map(TableChoice.from_json, document["choices"]["tables"]))
     secondary = group_jobs(tables, pools.slots, geography, policy)
     numeric = synth.Plan(
         document["mechanism"],
@@ -207,7 +199,7 @@ def load_plan(
         tuple(groups.table for groups in secondary),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
-    cell_level = document["choices"].get("cell_level")
+    cell_level = document["choices"]["cell_level"]
     _check_cells(domains, geography, cell_level)
     plan = ReleasePlan(
         config=config,
@@ -254,7 +246,8 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     ValueError
         If blocks.parquet is not an ordered hierarchy.
     """
-    names, areas = document["geography"], stored_areas(folder, document)
+    names = document["geography"]
+    areas = quoted_config(document).geography.non_nesting_areas
     columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]
     table = read_rows(folder / "blocks.parquet", columns, names["levels"])
     try:

@@ -23,7 +23,7 @@ from typing import Any
 
 from geo_data.arguments import PathLike, path_of
 from pipelines.publishing.destination import Place, PublishError, open_place
-from pipelines.release.formats import parse_certificate
+from pipelines.release.certificate import parse_certificate
 from pipelines.release.layout import version_name
 from pipelines.release.signing import SIGNATURES
 from pipelines.release.verification import verify
@@ -128,8 +128,7 @@ def publish(
     if not public.exists() and (Path(out) / "certificate.json").is_file():
         raise PublishError(f"{out} is a public folder. Fix: name the folder of the release, around it")
     sealed = _sealed(public)
-    for _ in verify(public, key):
-        pass
+    verify(public, key)
     certificate = (public / "certificate.json").read_bytes()
     files = parse_checksums(sealed.get(CHECKSUMS, b""))
     if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):

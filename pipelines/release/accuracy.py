@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable, reported_tables
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import resolve_workload
-from pipelines.release.certificate import Certificate, PolicyCertificate
+from pipelines.release.certificate import Certificate
 from pipelines.storage.documents import read_json
 
 ACCURACY_FILE = "accuracy.json"
 NOTHING_READ = "No confidential home was read"
-_FORMAT = "odsynth accuracy 1"
+_FORMAT = "odsynth accuracy 1.0"
 _HOW = (
     "This is a forecast: the plan of this release was tried on {jobs:,} jobs whose homes were drawn at "
     "random from public data. {read} for it, so it is as good as these data. "
@@ -123,7 +123,7 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
 
 def read_in_words(certificate: Certificate) -> str:
     """Say what was read of confidential homes to plan a release and to try its plan."""
-    if isinstance(certificate, PolicyCertificate) and certificate.policy.parts > 1:
+    if certificate.policy and certificate.policy.parts > 1:
         return "Of confidential homes only the part, which is public by policy, was read"
     return NOTHING_READ
 

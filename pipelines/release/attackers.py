@@ -16,7 +16,6 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import (
     AttributeField,
     Certificate,
-    PolicyCertificate,
     policy_in_words,
     population_in_words,
 )
@@ -110,7 +109,7 @@ class AttackersReport:
 
     def _of_candidates(self) -> str:
         certificate, where = self.certificate, []
-        if isinstance(certificate, PolicyCertificate):
+        if certificate.policy:
             where.append(certificate.policy.of_two_homes)
         if certificate.population:
             where.append("inside the geography")
@@ -161,7 +160,7 @@ class AttackersReport:
             "itself is meant.",
             self._exactness(),
         ]
-        policy = getattr(self.certificate, "policy", None)
+        policy = self.certificate.policy
         if isinstance(policy, AttributeField):
             notes.append(f"A home is here one together with some {policy.listed}.")
         compared = (

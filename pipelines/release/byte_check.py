@@ -1,15 +1,16 @@
 """Whether the tables of a release hold anything beside their rows: their bytes are those that are written.
 
-The JSON files and the read-me are compared where they are read. Libraries decide how a table becomes bytes,
-pyarrow and zlib before all. Of a file that other versions of these wrote, all that can be read is checked,
-and that nothing is beside it, but not every choice of how it is encoded; the check then says so.
+The JSON files and the read-me are compared where they are read. pyarrow and zlib decide how a table becomes
+bytes: of a file that other versions of these wrote the rows are compared, and the check names it.
 """
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,14 +24,19 @@ from pipelines.plans.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names
 from pipelines.release.names import NAME_FILE
-from pipelines.release.polygons import POLYGON_FOLDER, by_geopandas, rewrite_polygons
+from pipelines.release.polygons import POLYGON_FOLDER
 from pipelines.release.provenance import dependency_versions
-from pipelines.storage.gzip_members import GzipFormError, Member, read_members
-from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyarrow_of, rewrite, row_groups
+from pipelines.storage.parquet_bytes import (
+    ROW_GROUP,
+    Comparison,
+    check_parquet_bytes,
+    pyarrow_of,
+    rewrite,
+    row_groups,
+)
 from synth.errors import ShownError
 
-_OF_NOTES = ("geopandas", "pandas", "pyproj", "shapely")  # what decides the notes of GeoPandas
-_GZIP_LEVELS = (GZIP_LEVEL, 6)  # that of CSV files, and of those that earlier versions wrote
+_GZIP_HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"  # as `gzip.GzipFile` writes it without a name and a time
 _PIECE = 2**22  # bytes of a CSV file that are compared at a time
 
 
@@ -77,10 +83,7 @@ def check_bytes(
         others += (f"plan/{name}" for name in check_plan_bytes(plan, folder / "plan", tables))
     for name in sorted(name for name in hashes if name == NAME_FILE or name.startswith(f"{POLYGON_FOLDER}/")):
         path = folder / name
-        noted = by_geopandas(path)
-        as_here = not noted or all(made_with.get(name) == _here(name) for name in _OF_NOTES)
-        write = rewrite_polygons if noted and as_here else rewrite
-        if not (check_parquet_bytes(path, partial(write, path)) and as_here):
+        if not check_parquet_bytes(path, partial(rewrite, path)):
             others.append(name)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.config).items()}
@@ -88,8 +91,7 @@ def check_bytes(
             if not kind.endswith("_parquet"):
                 continue
             if csv := names.get(kind.replace("_parquet", "_csv")):
-                levels = (None,) if own else _GZIP_LEVELS
-                others += _check_pair(folder, csv, name, levels, made_with.get("zlib"))
+                others += _check_pair(folder, csv, name, made_with.get("zlib"), own=own)
             else:
                 others += _check_table(folder, name)
     if others:
@@ -106,7 +108,7 @@ def _here(name: str) -> str:
 
 
 def _versions() -> str:
-    return ", ".join(f"{name} {_here(name)}" for name in ("pyarrow", "zlib", *_OF_NOTES))
+    return ", ".join(f"{name} {_here(name)}" for name in ("pyarrow", "zlib"))
 
 
 def _check_table(folder: Path, name: str) -> Iterator[str]:
@@ -120,35 +122,27 @@ def _check_table(folder: Path, name: str) -> Iterator[str]:
                 yield part.relative_to(folder).as_posix()
 
 
-def _check_pair(
-    folder: Path, csv: str, parquet: str, levels: Sequence[int | None], zlib: str | None
-) -> Iterator[str]:
+def _check_pair(folder: Path, csv: str, parquet: str, version: str | None, *, own: bool) -> Iterator[str]:
     """Check a Parquet file and the CSV file beside it, and yield those that other libraries wrote.
 
-    The rows are read once for both.
-
-    Parameters
-    ----------
-    folder : Path
-    csv, parquet : str
-        Names of the files.
-    levels : sequence of int or None
-        As for `_check_csv`, that the CSV file may have been compressed with.
-    zlib : str or None
-        The version that the certificate says compressed it.
+    The rows are read once for both, and again only where the CSV file has other bytes; `version` of zlib is
+    that of the certificate.
     """
-    path, found = folder / parquet, list[bool]()
+    path, same = folder / parquet, list[bool]()
+    compare: Callable[[Path, Iterator[pa.Table]], bool] = _has_text if own else _has_bytes
 
     def write(target: io.RawIOBase) -> None:
         with _writer(path, target) as writer:
-            found.append(_check_csv(folder, csv, parquet, _written(path, writer), levels[0]))
+            same.append(compare(folder / csv, _written(path, writer)))
 
     if not check_parquet_bytes(path, write):  # then nothing is written, and the CSV file not compared yet
         yield parquet
-    left = levels[len(found) :]
-    if not any(found) and not any(_check_csv(folder, csv, parquet, row_groups(path), one) for one in left):
-        if zlib == _here("zlib"):
-            raise BytesError(f"{csv}: zlib {_here('zlib')} compresses its rows otherwise")
+        same.append(compare(folder / csv, row_groups(path)))
+    if not same[0]:
+        if own or not _has_text(folder / csv, row_groups(path)):
+            raise BytesError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
+        if version == _here("zlib"):
+            raise BytesError(f"{csv}: zlib {version} compresses its rows otherwise, in these batches")
         yield csv
 
 
@@ -169,69 +163,52 @@ def _written(path: Path, writer: pq.ParquetWriter) -> Iterator[pa.Table]:
         yield group
 
 
-def _check_csv(folder: Path, csv: str, parquet: str, groups: Iterator[pa.Table], level: int | None) -> bool:
-    """Compare a CSV file with the rows of the Parquet file beside it; say if it is compressed as it is here.
+def _has_text(path: Path, groups: Iterator[pa.Table]) -> bool:
+    """Whether a CSV file has the text of these rows and nothing behind it; goes through all groups."""
+    with gzip.open(path) as file:
 
-    `groups` are those rows. The file is not compressed again where `level` is None.
+        def has(text: memoryview) -> bool:
+            pieces = (text[i : i + _PIECE] for i in range(0, len(text), _PIECE))
+            return all(file.read(len(piece)) == bytes(piece) for piece in pieces)
 
-    Each batch of a run wrote a member of the one and row groups of the other, full ones but the last. The
-    file is unpacked as far as it has these rows, and at most one piece further.
-    """
-    text = _Text(read_members(folder / csv, level, _PIECE))
-    first = True
-    ended = False
-    for group in groups:
+        same = True
+        for text, _ in _texts(groups):
+            try:
+                same = same and has(text)
+            except (OSError, EOFError, zlib.error):
+                same = False
         try:
-            rows = od_csv_text(group, header=first)
+            return same and not file.read(1)
+        except (OSError, EOFError, zlib.error):
+            return False
+
+
+def _has_bytes(path: Path, groups: Iterator[pa.Table]) -> bool:
+    """Whether a CSV file has the bytes that a run writes of these rows: a gzip member for each batch."""
+    with Comparison(path) as file:
+        member: zlib._Compress | None = None
+        checksum = size = 0
+        for text, full in _texts(groups):
+            if not file.same:  # the other groups are still to be written
+                continue
+            if member is None:
+                file.write(_GZIP_HEAD)
+                member, checksum, size = zlib.compressobj(GZIP_LEVEL, wbits=-zlib.MAX_WBITS), 0, 0
+            checksum, size = zlib.crc32(text, checksum), size + len(text)
+            file.write(member.compress(text))
+            tail = checksum.to_bytes(4, "little") + (size % 2**32).to_bytes(4, "little")
+            end = (member.copy() if full else member).flush() + tail
+            # A batch ends with a group that is not full, or has just so many rows.
+            if not full or file.has_next(end):
+                file.write(end)
+                member = None
+        return member is None and file.at_end()
+
+
+def _texts(groups: Iterator[pa.Table]) -> Iterator[tuple[memoryview, bool]]:
+    """Yield the text of groups of rows, and whether the group has as many as one can have."""
+    for number, group in enumerate(groups):
+        try:
+            yield od_csv_text(group, header=number == 0), len(group) == ROW_GROUP
         except ValueError:
-            rows = memoryview(b"")
-        if (not rows and group.num_rows) or not text.takes(rows):
-            raise BytesError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
-        first, ended = False, text.at_end_of_member()
-        if not ended and group.num_rows < ROW_GROUP:
-            raise BytesError(f"{csv} and {parquet} are not of the same batches")
-    if first or not ended or not text.at_end():
-        raise BytesError(f"{csv} and {parquet} hold different rows")
-    return text.same
-
-
-class _Text:
-    """The text of a gzip file, taken piece by piece.
-
-    Raises `BytesError` where the file is not of the form that this program gives it.
-    """
-
-    def __init__(self, pieces: Iterator[tuple[Member, bytes]]) -> None:
-        self._pieces = pieces
-        self._left = memoryview(b"")
-        self.same = True
-
-    def takes(self, text: memoryview) -> bool:
-        """Say whether this comes next, in the same member."""
-        while text:
-            if not self._left and not self._next():
-                return False
-            size = min(len(text), len(self._left))
-            if bytes(text[:size]) != bytes(self._left[:size]):  # views are compared item by item
-                return False
-            text, self._left = text[size:], self._left[size:]
-        return True
-
-    def at_end_of_member(self) -> bool:
-        """Say whether the member has nothing left; the next one begins."""
-        return not self._left and not self._next()
-
-    def at_end(self) -> bool:
-        """Say whether there is no further member."""
-        try:
-            return next(self._pieces, None) is None
-        except GzipFormError:
-            return False
-
-    def _next(self) -> bool:
-        try:
-            member, piece = next(self._pieces, (Member(), b""))
-        except GzipFormError:
-            return False
-        self._left, self.same = memoryview(piece), self.same and member.same
-        return bool(piece)
+            raise BytesError("a code in a data file cannot stand in a CSV file") from None

@@ -1,17 +1,17 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are format 2, and formats 3 to 5 of releases under another policy than "full": a partition, a
-distance, or secret attributes; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the
-JSON Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact
-numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact
-ratios.
+`certificate_schema` is the JSON Schema of the models below (docs/certificate.schema.json, and a copy in every
+release). Exact numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's
+numbers are exact ratios.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -23,11 +23,9 @@ from pipelines.config.policies import DistancePolicy, PartitionPolicy
 from pipelines.config.toml import ConfigError
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.provenance import dependency_versions, source_state
+from pipelines.storage.documents import check_format, parse_json
 
-CERTIFICATE_FORMAT = "odsynth certificate 2"
-POLICY_FORMAT = "odsynth certificate 3"
-DISTANCE_FORMAT = "odsynth certificate 4"
-ATTRIBUTE_FORMAT = "odsynth certificate 5"
+CERTIFICATE_FORMAT: Literal["odsynth certificate 1.0"] = "odsynth certificate 1.0"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
@@ -209,49 +207,14 @@ class Randomness(_Part):
     derivation: str
 
 
-class Certificate(_Part):
-    """The whole certificate."""
-
-    format: Literal["odsynth certificate 2"]
-    release: Subject
-    mechanism: str
-    definition: Definition
-    requested: Requested
-    run: EpsilonDelta
-    record_level: RecordLevel
-    user_level: UserLevel
-    presence: PresenceLevel | None
-    population: Literal["residents"] | None
-    losses: Losses
-    implicates: ImplicatesField
-    totals: Totals
-    classes: list[PoolClassRow]
-    arithmetic: ArithmeticField
-    plan_sha256: Sha256
-    software: Software
-    randomness: Randomness
-    created: Time
-    for_release: bool
-    not_for_release_because: list[str]
-
-    def __repr__(self) -> str:
-        run, totals = self.run, self.totals
-        fit = "for release" if self.for_release else "NOT for release"
-        return (
-            f"<Certificate: {self.release.name}; epsilon {run.epsilon}, delta {run.delta} for the run; "
-            f"{totals.synthetic_workers:,} synthetic workers, {self.mechanism}; {fit}>"
-        )
-
-    __str__ = __repr__
-
-
-class PolicyField(_Part):
+class PartitionField(_Part):
     """Which homes neighbours may differ in, where that is not any.
 
     Under a policy of parts, units of `partition`, the home of a record has another origin in the same part.
     `name` is that of synth.Policy: two releases have the same neighbours where it is the same.
     """
 
+    kind: Literal["partition"]
     name: str
     partition: str
     parts: Annotated[int, Field(ge=2)]
@@ -291,6 +254,7 @@ class DistanceField(_Part):
     is public. No two homes that steps connect are more than `most_steps` of them apart.
     """
 
+    kind: Literal["distance"]
     name: str
     distance_km: Ratio | Decimal
     parts: Annotated[int, Field(ge=1)]
@@ -333,6 +297,7 @@ class AttributeField(_Part):
     other.
     """
 
+    kind: Literal["attribute"]
     name: str
     attributes: dict[str, list[str]]
     words: str
@@ -359,47 +324,66 @@ class AttributeField(_Part):
         return 1
 
 
-class PolicyCertificate(Certificate):
-    """The whole certificate of a release under another policy than "full"."""
-
-    format: Literal["odsynth certificate 3"]  # type: ignore[assignment]
-    policy: PolicyField
+PolicyField = Annotated[PartitionField | DistanceField | AttributeField, Field(discriminator="kind")]
 
 
-class DistanceCertificate(PolicyCertificate):
-    """The whole certificate of a release under a policy of distances."""
+class Certificate(_Part):
+    """The whole certificate."""
 
-    format: Literal["odsynth certificate 4"]  # type: ignore[assignment]
-    policy: DistanceField  # type: ignore[assignment]
+    format: Literal["odsynth certificate 1.0"]
+    release: Subject
+    mechanism: str
+    definition: Definition
+    requested: Requested
+    run: EpsilonDelta
+    record_level: RecordLevel
+    user_level: UserLevel
+    presence: PresenceLevel | None
+    population: Literal["residents"] | None
+    policy: PolicyField | None
+    losses: Losses
+    implicates: ImplicatesField
+    totals: Totals
+    classes: list[PoolClassRow]
+    arithmetic: ArithmeticField
+    plan_sha256: Sha256
+    software: Software
+    randomness: Randomness
+    created: Time
+    for_release: bool
+    not_for_release_because: list[str]
+
+    def __repr__(self) -> str:
+        run, totals = self.run, self.totals
+        fit = "for release" if self.for_release else "NOT for release"
+        return (
+            f"<Certificate: {self.release.name}; epsilon {run.epsilon}, delta {run.delta} for the run; "
+            f"{totals.synthetic_workers:,} synthetic workers, {self.mechanism}; {fit}>"
+        )
+
+    __str__ = __repr__
 
 
-class AttributeCertificate(PolicyCertificate):
-    """The whole certificate of a release under a policy of attributes."""
-
-    format: Literal["odsynth certificate 5"]  # type: ignore[assignment]
-    policy: AttributeField  # type: ignore[assignment]
+def certificate_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of certificates."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Certificate.model_json_schema()}
 
 
-KINDS: dict[str, type[Certificate]] = {
-    CERTIFICATE_FORMAT: Certificate,
-    POLICY_FORMAT: PolicyCertificate,
-    DISTANCE_FORMAT: DistanceCertificate,
-    ATTRIBUTE_FORMAT: AttributeCertificate,
-}
-"""Certificates by what they say is their format."""
-
-_FORMAT_OF = {
-    PolicyField: POLICY_FORMAT,
-    DistanceField: DISTANCE_FORMAT,
-    AttributeField: ATTRIBUTE_FORMAT,
-    type(None): CERTIFICATE_FORMAT,
-}
+@cache
+def schema_text() -> str:
+    """Return the text of the JSON Schema that a release carries."""
+    return json.dumps(certificate_schema(), indent=1) + "\n"
 
 
-def certificate_schema(stated_format: str = CERTIFICATE_FORMAT) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of certificates of format 2 to 5."""
-    schema = KINDS[stated_format].model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+def parse_certificate(content: str | bytes) -> Certificate:
+    """Read certificate.json; of what is no certificate a `ValueError`, by pydantic where fields are wrong."""
+    check_format(parse_json(content, "certificate.json"), "certificate.json", CERTIFICATE_FORMAT)
+    return Certificate.model_validate_json(content)
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """Return the text of certificate.json."""
+    return json.dumps(certificate.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
 
 
 _REQUESTED = {
@@ -407,7 +391,6 @@ _REQUESTED = {
     "dp": "(epsilon, delta)-differential privacy of one job record",
 }
 
-# Whoever puts a text of a certificate better adds to `wordings` what it was before.
 _DEFINITION: dict[str, Any] = {
     "words": (
         "Whatever the confidential origins are, outside a set of outputs of probability at most delta, the "
@@ -461,6 +444,18 @@ _PROTECTED: dict[str, Any] = _DEFINITION | {
     ],
 }
 
+_USER_STATEMENT = (
+    "(epsilon, delta)-differential privacy for a person with at most {records} job record(s); a person with "
+    "c records has c times the epsilon of one record, and the delta of one record times 1 + e^epsilon + ... "
+    "+ e^((c - 1) epsilon)"
+)
+
+_ARITHMETIC = ArithmeticField(
+    method="Arb ball arithmetic (python-flint), upper ends",
+    precision_bits=synth.PRECISION_BITS,
+    rounding="up",
+)
+
 _RESIDENTS = "The released population is jobs of residents: of workers whose home lies inside the geography. "
 _MEMBERSHIP = {
     False: "That a job is one of them, and so that its home lies inside the geography, is taken to be public "
@@ -499,7 +494,7 @@ def make_certificate(
     ------
     ConfigError
         If the plan does not say whose jobs are released: of a configuration that was not checked as a file
-        is, or by an earlier version.
+        is.
     """
     if not plan.says_whose_jobs:
         raise ConfigError(
@@ -511,13 +506,11 @@ def make_certificate(
     software = this_software()
     reasons = reasons_against_release(software, randomness_fields(secure))
     release = plan.config.release
-    fields = guarantee_fields(plan, guarantee)
-    stated = _FORMAT_OF[type(fields.get("policy"))]
-    return KINDS[stated](
-        format=stated,  # type: ignore[arg-type]
+    return Certificate(
+        format=CERTIFICATE_FORMAT,
         release=Subject(**{name: getattr(release, name) for name in Subject.model_fields}),
         mechanism=plan.numeric.mechanism,
-        **fields,
+        **guarantee_fields(plan, guarantee),
         plan_sha256=plan_sha256,
         software=software,
         randomness=randomness_fields(secure),
@@ -529,8 +522,7 @@ def make_certificate(
 
 def promise(plan: ReleasePlan, guarantee: synth.Guarantee) -> Certificate:
     """Return what the certificate of a plan promises, without the fields that only a run gives."""
-    fields = guarantee_fields(plan, guarantee)
-    return KINDS[_FORMAT_OF[type(fields.get("policy"))]].model_construct(**fields)
+    return Certificate.model_construct(**guarantee_fields(plan, guarantee))
 
 
 def this_software() -> Software:
@@ -574,22 +566,9 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     records = plan.config.jobs.records_per_worker
     user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
     presence = guarantee.presence
-    words: dict[str, Any] = _DEFINITION | {"delta_sharing": plan.mechanism.delta_sharing}
-    if presence is not None:
-        words |= _PROTECTED
-        words["delta_sharing"] = words["delta_sharing"].replace("N records", "N public slots")
-        if "record_range" in plan.mechanism.settings:
-            words["words"] += _BY_LOT
-    population = plan.population
-    if population is not None:
-        words |= _of_residents(words, protected=presence is not None)
-    policy = _policy_field(plan)
-    if isinstance(policy, AttributeField):
-        words |= _with_secrets(words, policy)
-    elif policy is not None:
-        words |= _under_policy(words, policy)
-    return ({} if policy is None else {"policy": policy}) | {
-        "definition": Definition(**words),
+    population, policy = plan.population, _policy_field(plan)
+    return {
+        "definition": define(plan.mechanism, population, policy, protected=presence is not None),
         "requested": Requested(
             guarantee=numeric.guarantee,
             words=_REQUESTED[numeric.guarantee],
@@ -606,14 +585,11 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             epsilon=up(user[0]),
             delta=up(user[1]),
             records=records,
-            statement=(
-                f"(epsilon, delta)-differential privacy for a person with at most {records} job record(s); "
-                "a person with c records has c times the epsilon of one record, and the delta of one record "
-                "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
-            ),
+            statement=_USER_STATEMENT.format(records=records),
         ),
         "presence": None if presence is None else _presence_level(presence, records),
         "population": population,
+        "policy": policy,
         "losses": Losses(**_decimals(_losses(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
@@ -626,12 +602,27 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             cells=int(numeric.domains.cuts.size),
         ),
         "classes": [_class_row(c) for c in guarantee.classes],
-        "arithmetic": ArithmeticField(
-            method="Arb ball arithmetic (python-flint), upper ends",
-            precision_bits=synth.PRECISION_BITS,
-            rounding="up",
-        ),
+        "arithmetic": _ARITHMETIC,
     }
+
+
+def define(
+    mechanism: synth.Mechanism, population: str | None, policy: PolicyField | None, *, protected: bool
+) -> Definition:
+    """Return the guarantee in words and symbols; `protected`: also that a record is there at all."""
+    words: dict[str, Any] = _DEFINITION | {"delta_sharing": mechanism.delta_sharing}
+    if protected:
+        words |= _PROTECTED
+        words["delta_sharing"] = words["delta_sharing"].replace("N records", "N public slots")
+        if "record_range" in mechanism.settings:
+            words["words"] += _BY_LOT
+    if population is not None:
+        words |= _of_residents(words, protected=protected)
+    if isinstance(policy, AttributeField):
+        words |= _with_secrets(words, policy)
+    elif policy is not None:
+        words |= _under_policy(words, policy)
+    return Definition(**words)
 
 
 def population_in_words(population: str | None, *, protected: bool) -> str:
@@ -649,10 +640,10 @@ def population_in_words(population: str | None, *, protected: bool) -> str:
 
 def policy_in_words(certificate: Certificate) -> str:
     """Say who may tell what about whom under another policy than "full"; else nothing."""
-    return certificate.policy.words if isinstance(certificate, PolicyCertificate) else ""
+    return certificate.policy.words if certificate.policy else ""
 
 
-def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | AttributeField | None:
+def _policy_field(plan: ReleasePlan) -> PolicyField | None:
     """Return the policy of a plan; None where it is "full"."""
     policy = plan.numeric.domains.policy
     if policy.name == synth.FULL.name:
@@ -662,9 +653,13 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | DistanceField | AttributeF
         return _distance_field(policy, asked.km)
     if not isinstance(asked, PartitionPolicy):
         return _attribute_field(policy)
-    partition = asked.partition
+    return _partition_field(policy, asked.partition)
+
+
+def _partition_field(policy: synth.Policy, partition: str) -> PartitionField:
     level = f'"{partition}"'
-    return PolicyField(
+    return PartitionField(
+        kind="partition",
         name=policy.name,
         partition=partition,
         parts=policy.n_parts,
@@ -691,6 +686,7 @@ def _distance_field(policy: synth.Policy, km: str) -> DistanceField:
         "release has exactly as many homes in each part as the confidential records."
     )
     return DistanceField(
+        kind="distance",
         name=policy.name,
         distance_km=km,
         parts=policy.n_parts,
@@ -714,6 +710,7 @@ def _distance_field(policy: synth.Policy, km: str) -> DistanceField:
 
 def _attribute_field(policy: synth.Policy) -> AttributeField:
     field = AttributeField(
+        kind="attribute",
         name=policy.name,
         attributes={name: list(values) for name, values in policy.secret.items()},
         words="",
@@ -767,7 +764,7 @@ def _with_secrets(words: dict[str, Any], policy: AttributeField) -> dict[str, An
     }
 
 
-def _under_policy(words: dict[str, Any], policy: PolicyField | DistanceField) -> dict[str, Any]:
+def _under_policy(words: dict[str, Any], policy: PartitionField | DistanceField) -> dict[str, Any]:
     """Return what a definition says otherwise under a policy."""
     public, not_covered = ([text] for text in policy.public) if policy.public else ([], [])
     return {

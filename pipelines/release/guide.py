@@ -43,7 +43,7 @@ def columns_in_words(description: ReleaseDescription) -> str:
     return "\n".join(parts)
 
 
-def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool, wording: int) -> str:
+def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool) -> str:
     """Return lines of Python that count who lives in one area and works in another, with names and shapes.
 
     Parameters
@@ -53,9 +53,6 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool, wordin
         Data files by kind (`file_names`).
     named : bool
         Whether there are names of units.
-    wording : int
-        Of the read-me. Up to 2 the lines printed the flow of one area, which might be an external zone, to
-        itself.
     """
     geography, shapes = plan.geography, polygon_levels(plan.config.geography)
     block = _quoted(geography.block_level)
@@ -77,12 +74,7 @@ def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool, wordin
             f'names = names[names["level"] == {_quoted(level)}].set_index("code")["name"]',
             'flows = flows.assign(home_name=flows["home"].map(names), work_name=flows["work"].map(names))',
         ]
-    if wording <= 2:
-        unit = _quoted(str(geography.codes(level)[0]))
-        of_unit = f'(flows["home"] == {unit}) & (flows["work"] == {unit})'
-        lines.append(f'print(flows.loc[{of_unit}, "S000"].sum())  # of these two areas')
-    else:
-        lines.append('print(flows.nlargest(5, "S000").to_string(index=False))  # the largest')
+    lines.append('print(flows.nlargest(5, "S000").to_string(index=False))  # the largest')
     if shapes:
         lines += [
             "",

@@ -19,8 +19,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
-from pipelines.release.certificate import Certificate, Subject
-from pipelines.release.formats import certificate_text, schema_text
+from pipelines.release.certificate import Certificate, Subject, certificate_text, schema_text
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import describe_plan, release_readme
@@ -32,7 +31,7 @@ from pipelines.storage.parquet_form import read_rows
 
 MANIFEST = "MANIFEST.json"
 _PART_NAME = "part-{:06}.parquet"
-_MANIFEST_FORMAT = "odsynth manifest 1"
+_MANIFEST_FORMAT = "odsynth manifest 1.0"
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ def write_public(
         (folder / below).mkdir(exist_ok=True)
         _join(of_implicate, names, folder / below)
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
-    (folder / "certificate.schema.json").write_text(schema_text(certificate.format), encoding="utf-8")
+    (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
     named = (folder / NAME_FILE).is_file()
     page = describe_attackers(plan, certificate, attackers_of()).text()
@@ -134,8 +133,6 @@ def write_public(
         names,
         named=named,
         signed=key is not None,
-        verifier=True,
-        attackers=True,
         accuracy=read_accuracy(folder, certificate.plan_sha256),
     )
     (folder / "README.md").write_text(readme, encoding="utf-8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from geo_data.geography import Geography
 from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text, read_rows
 
-if TYPE_CHECKING:  # it takes its time, and only files of earlier versions need it
+if TYPE_CHECKING:  # it takes its time
     import geopandas as gpd
 
 POLYGON_FOLDER = "geo"
@@ -81,18 +81,6 @@ def _table(level: str, codes: pa.ChunkedArray, shapes: NDArray[np.object_]) -> p
     return pa.table(columns, metadata={"geo": json.dumps(geo)})
 
 
-def by_geopandas(path: Path) -> bool:
-    """Whether GeoPandas wrote a file, as for earlier versions: its notes are those of several libraries."""
-    return b"pandas" in (pq.read_metadata(path).metadata or {})
-
-
-def rewrite_polygons(path: Path, target: Any) -> None:
-    """Write what a file of an earlier version holds to another file, as that version did."""
-    import geopandas as gpd
-
-    gpd.read_parquet(path).to_parquet(target, index=False, compression="zstd")
-
-
 def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) -> str:
     """Check that the polygons in a public folder are what maps rely on, and say what was found.
 
@@ -113,15 +101,12 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
         if not path.is_file():
             raise ValueError(f"{name} is missing")
         form: dict[str, Kind] = {level: is_text, "geometry": any_kind}
-        check_form(path, form, frozenset({b"geo", b"pandas"}))
+        check_form(path, form, frozenset({b"geo"}))
         table = read_rows(path)
         codes, stored = table[level], table["geometry"].to_pylist()
         unit = geography.unit_number(level, codes)
         if (np.diff(unit, prepend=-1) <= 0).any():
             raise ValueError(f"{name}: codes are not units of {level}, each once and in order")
-        earlier = by_geopandas(path)
-        if earlier:
-            _check_reference_system(path, name)
         shapes = shapely.from_wkb(np.array(stored, object))
         polygons = np.isin(shapely.get_type_id(shapes), [*_KINDS.values()])
         flat = polygons & ~shapely.has_z(shapes)
@@ -129,16 +114,7 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
             raise ValueError(f"{name}: shapes are not valid polygons in the plane")
         if stored != shapely.to_wkb(shapes, flavor="iso").tolist():
             raise ValueError(f"{name}: shapes are written in another way, or have more behind them")
-        if not earlier and not table.equals(_table(level, codes, shapes), check_metadata=True):
+        if not table.equals(_table(level, codes, shapes), check_metadata=True):
             raise ValueError(f"{name}: the notes are not those of these shapes in EPSG:4326")
         found.append(f"{len(shapes):,} of {geography.n_units(level):,} {level}")
     return ", ".join(found)
-
-
-def _check_reference_system(path: Path, name: str) -> None:
-    """Refuse a file by GeoPandas that names another reference system."""
-    import geopandas as gpd
-
-    crs = gpd.read_parquet(path).crs
-    if crs is None or crs.to_epsg() != 4326:
-        raise ValueError(f"{name}: the reference system is not EPSG:4326")

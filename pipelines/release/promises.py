@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from pipelines.release.certificate import AttributeField, Certificate, PolicyCertificate
+from pipelines.release.certificate import AttributeField, Certificate
 from synth import decimal_up, exp_up, group_privacy
 
 
@@ -26,28 +26,18 @@ def presence_in_words(certificate: Certificate) -> str:
     )
 
 
-def odds_in_words(certificate: Certificate, *, first: bool = False) -> str:
+def odds_in_words(certificate: Certificate) -> str:
     """Say how much a release can tell about one home, in the same words wherever they stand.
 
-    Parameters
-    ----------
-    certificate : Certificate
-    first : bool
-        As read-mes of wording 1 said it: without who it is that knows so much.
-
-    Returns
-    -------
-    str
-        Two sentences, on several lines. The first is of one job record; the second of one worker, with as
-        many records as the certificate covers.
+    The first sentence is of one job record; the second of one worker, with as many records as the certificate
+    covers.
     """
     run, records = certificate.run, certificate.user_level.records
     several = f" with up to {records} job records" if records > 1 else ""
     inside, both = (
         (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
     )
-    if isinstance(certificate, PolicyCertificate):
-        policy = certificate.policy
+    if policy := certificate.policy:
         other = f" {policy.of_another_home}"
         inside = f"{inside}{other}" if isinstance(policy, AttributeField) else f"{other}{inside}"
         inside_too = "; both inside the geography" if both and isinstance(policy, AttributeField) else ""
@@ -57,12 +47,11 @@ def odds_in_words(certificate: Certificate, *, first: bool = False) -> str:
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
         together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
     worker_odds, worker_exception = _odds(*together)
-    who = "Someone who thought" if first else "Someone who knows everything about\neverybody else and thought"
     return (
         f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
-        f"would be if\nany one job record had another home{inside}{exception}. {who} two "
-        f"homes{both} of a\nworker{several} equally likely can, after seeing everything here, be at most "
-        f"about {worker_odds} to 1 sure of one of them{worker_exception}."
+        f"would be if\nany one job record had another home{inside}{exception}. Someone who knows everything "
+        f"about\neverybody else and thought two homes{both} of a\nworker{several} equally likely can, after "
+        f"seeing everything here, be at most about {worker_odds} to 1 sure of one of them{worker_exception}."
     )
 
 

@@ -10,11 +10,7 @@ from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words, read_in_words
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import (
-    ATTRIBUTE_FORMAT,
-    CERTIFICATE_FORMAT,
-    DISTANCE_FORMAT,
-    POLICY_FORMAT,
-    AttributeCertificate,
+    AttributeField,
     Certificate,
     policy_in_words,
     population_in_words,
@@ -23,10 +19,8 @@ from pipelines.release.description import (
     MEASUREMENT_FOLDER,
     WHOSE_JOBS,
     ReleaseDescription,
-    count_meanings,
     describe_release,
 )
-from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.guide import (
     columns_in_words,
     first_steps,
@@ -41,12 +35,6 @@ from pipelines.release.promises import odds_in_words, presence_in_words
 from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 from pipelines.release.verifier import VERIFIER
-
-LATEST_WORDING = 4
-WORDINGS = {FIRST_FORMAT: (1,)} | dict.fromkeys(
-    (CERTIFICATE_FORMAT, POLICY_FORMAT, DISTANCE_FORMAT, ATTRIBUTE_FORMAT), (4, 3, 2)
-)
-"""Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
 _WIDTH = 110
 _MEASURED = f"{MEASUREMENT_FOLDER}/"
@@ -74,19 +62,6 @@ _FILES = {
 }
 
 
-_UNSIGNED_2 = (
-    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
-    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says: "
-    "other data of that shape, the confidential file itself among them, would pass too."
-)
-"""`UNSIGNED` up to wording 2; it is not true of noisy counts, which data have to fit."""
-_UNSIGNED_3 = (
-    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
-    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says. "
-    "Where there are no noisy counts, other data of that shape would pass too, the confidential file itself "
-    "among them; where there are, other counts would, with noise or without, and data that fit them."
-)
-"""`UNSIGNED` of wording 3; it is not true of counts without noise, which are refused where they are many."""
 _NOT_THIS_COPY = (
     "in this folder. Whoever can change the data can change this copy too:\n  take the file from the project "
     "instead"
@@ -108,10 +83,7 @@ def release_readme(
     *,
     named: bool,
     signed: bool,
-    verifier: bool = False,
-    attackers: bool = False,
     accuracy: ExpectedAccuracy | None = None,
-    wording: int = LATEST_WORDING,
 ) -> str:
     """Return the text of a release's README.md.
 
@@ -125,41 +97,26 @@ def release_readme(
         Whether it has names of units.
     signed : bool
         Whether it is signed.
-    verifier : bool
-        Whether it has verify.py.
-    attackers : bool
-        Whether it has a page about attackers.
     accuracy : ExpectedAccuracy, optional
         Its accuracy sheet, where it has one.
-    wording : int
-        Which of the wordings that there have been; the text of each stays what it was, so that `verify` can
-        compare a release with the words of its time.
 
     Returns
     -------
     str
         Markdown.
     """
-    run, user, first = certificate.run, certificate.user_level, wording == 1
-    has = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: attackers}
-    files = _files_in_words(plan, names, has=has, verifier=verifier, wording=wording)
-    if first:
-        signature = use = trust = terms = ""
-        columns = _first_columns(plan)
-    else:
-        about = describe_plan(plan, certificate, names, named=named)
-        unsigned = {2: _UNSIGNED_2, 3: _UNSIGNED_3}.get(wording, UNSIGNED)
-        answers = SIGNED if signed else unsigned
-        signature = f"\n## Who answers for it\n\n{textwrap.fill(answers, _WIDTH)}\n"
-        columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
-        use = f"## First steps\n\n{first_steps(plan, names, named=named, wording=wording)}\n"
-        use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}"
-        trust = (
-            f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy, read_in_words(certificate))}\n"
-        )
-        terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
+    run, user = certificate.run, certificate.user_level
+    has = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: True}
+    files = _files_in_words(plan, names, has)
+    about = describe_plan(plan, certificate, names, named=named)
+    signature = f"\n## Who answers for it\n\n{textwrap.fill(SIGNED if signed else UNSIGNED, _WIDTH)}\n"
+    columns = f"{terms_of_columns(about, plan.geography)}\n{columns_in_words(about)}\n"
+    use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
+    use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}"
+    trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy, read_in_words(certificate))}\n"
+    terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
     totals, drawn = "the public number of jobs, by every attribute", "homes"
-    if isinstance(certificate, AttributeCertificate):
+    if isinstance(certificate.policy, AttributeField):
         secret = certificate.policy.listed
         totals, drawn = f"{totals} but {secret}", f"homes, and {secret} with them,"
     if presence := presence_in_words(certificate):
@@ -169,14 +126,14 @@ def release_readme(
     population = f"\n{textwrap.fill(residents, _WIDTH)}\n" if residents else ""
     if policy := policy_in_words(certificate):
         population += f"\n{textwrap.fill(policy, _WIDTH)}\n"
-    region = "" if first else f"\n{WHOSE_JOBS}"
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
 a real person. Work blocks have exactly {totals}; the {drawn} were drawn at
-random from {plan.mechanism.words}.{region}
+random from {plan.mechanism.words}.
+{WHOSE_JOBS}
 {population}
-{_status_in_words(certificate, first=first)}
+{_status_in_words(certificate)}
 
 ## Files
 {files}
@@ -189,7 +146,7 @@ random from {plan.mechanism.words}.{region}
 
 Epsilon {run.epsilon}, delta {run.delta}.
 
-{odds_in_words(certificate, first=first)}
+{odds_in_words(certificate)}
 
 For one person with at most {user.records} job record(s), the release is (epsilon, delta)-differentially
 private with epsilon {user.epsilon} and delta {user.delta}.
@@ -200,23 +157,20 @@ Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}
 {terms}"""
 
 
-def _files_in_words(
-    plan: ReleasePlan, names: dict[str, str], *, has: dict[str, bool], verifier: bool, wording: int
-) -> str:
+def _files_in_words(plan: ReleasePlan, names: dict[str, str], has: dict[str, bool]) -> str:
     """Return the list of files, a line each, below what there is to say of implicates."""
-    implicates, levels, first = plan.implicates, polygon_levels(plan.config.geography), wording == 1
+    implicates, levels = plan.implicates, polygon_levels(plan.config.geography)
     polygons = [polygon_file(level) for level in levels]
-    where = "outside, in coarse areas whose codes" if first else "in external zones, whose codes"
     lines = [f"- {_files(names, 'od')}: {_FILES['_od_main_']}"]
     if "aux_parquet" in names:
         lines.append(
-            f"- {_files(names, 'aux')}: those of workers who live {where} end in 9s;\n  the totals of a work "
-            "block are those of main and aux together"
+            f"- {_files(names, 'aux')}: {_FILES['_od_aux_']};\n  the totals of a "
+            "work block are those of main and aux together"
         )
     if "jobs_parquet" in names:
-        both = ";\n  of main and aux together" if "aux_parquet" in names and wording > 3 else ""
+        both = ";\n  of main and aux together" if "aux_parquet" in names else ""
         lines.append(f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}{both}")
-    if plan.measures and not first:
+    if plan.measures:
         by_policy = " but what is public by policy" if plan.policy.n_parts > 1 else ""
         lines.append(
             f"- `{_MEASURED}`: {_FILES[_MEASURED]}; nothing else{by_policy} was\n"
@@ -229,11 +183,9 @@ def _files_in_words(
     if polygons:
         lines.append(f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}")
     lines += [f"- `{name}`: {_FILES[name]}" for name, there in has.items() if there]
-    if verifier:
-        lines.append(f"- `{VERIFIER}`: {_FILES[VERIFIER]}:\n  `python {VERIFIER} .` {_NOT_THIS_COPY}")
-    if not first:
-        listed = ", ".join(f"`{name}`" for name in record_files(plan.config.release))
-        lines.append(f"- {listed}: {_FILES[RECORDS[0]]}")
+    lines.append(f"- `{VERIFIER}`: {_FILES[VERIFIER]}:\n  `python {VERIFIER} .` {_NOT_THIS_COPY}")
+    listed = ", ".join(f"`{name}`" for name in record_files(plan.config.release))
+    lines.append(f"- {listed}: {_FILES[RECORDS[0]]}")
     lines.append("- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)")
     several = ""
     if implicates.number > 1:
@@ -243,32 +195,18 @@ def _files_in_words(
             "analysis is done on each, and the results are\ncombined (`pipelines.combine`). The guarantee is "
             "of all of them together.\n"
         )
-        several += "" if first else f"\n{implicates_in_words(implicates)}"
+        several += f"\n{implicates_in_words(implicates)}"
     return f"{several}\n" + "\n".join(lines) + "\n"
 
 
-def _first_columns(plan: ReleasePlan) -> str:
-    """Return the table of columns of wording 1."""
-    columns = {
-        "w_geocode": "work block, text",
-        "h_geocode": "home block of the synthetic workers, text",
-        **count_meanings(plan.categories, plan.config.attribute),
-        "createdate": "day of this release, YYYYMMDD",
-    }
-    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns.items())
-    return f"| column | meaning |\n| --- | --- |\n{rows}\n"
-
-
-def _status_in_words(certificate: Certificate, *, first: bool) -> str:
+def _status_in_words(certificate: Certificate) -> str:
     """Say whether a release is fit for publication, and that this is not about rights."""
     if not certificate.for_release:
         return "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
-    fit = "Every check of the program passed: this release is **for publication**"
-    if first:
-        return f"{fit}."
     return (
-        f"{fit}, as far as the privacy\nof those whose jobs it was made from goes. What others may do with "
-        "it is said under its licence, at the end."
+        "Every check of the program passed: this release is **for publication**, as far as the privacy\n"
+        "of those whose jobs it was made from goes. What others may do with it is said under its licence, at "
+        "the end."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,31 +19,23 @@ from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import PublicConfig
 from pipelines.drawing.estimating import JobLayout
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.plans.form import PLAN_FORMAT, POLICY_FORMAT, SECRET_FORMAT, check_tables, read_document
-from pipelines.plans.plan import ReleasePlan, partition_name
+from pipelines.plans.form import check_tables, read_document
+from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
-    AttributeCertificate,
     Certificate,
-    PolicyCertificate,
-    PolicyField,
+    certificate_text,
     guarantee_fields,
+    parse_certificate,
     randomness_fields,
     reasons_against_release,
-)
-from pipelines.release.data_check import check_data
-from pipelines.release.formats import (
-    FIRST_FORMAT,
-    certificate_text,
-    dump_certificate,
-    made_before_first,
-    parse_certificate,
     schema_text,
 )
+from pipelines.release.data_check import check_data
 from pipelines.release.layout import (
     MANIFEST,
     expected_files,
@@ -57,11 +49,10 @@ from pipelines.release.layout import (
 from pipelines.release.measurements import Factors, Measurements, check_measurements, measurement_files
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
-from pipelines.release.readme import WORDINGS, describe_plan, release_readme
-from pipelines.release.records import RECORDS, record_texts
+from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.records import record_texts
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
 from pipelines.release.verifier import VERIFIER, check_verifier
-from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import private_folder
@@ -75,6 +66,30 @@ class Check:
 
     name: str
     detail: str
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """A release that passed every check.
+
+    Attributes
+    ----------
+    folder : Path
+    checks : tuple of Check
+        In the order in which they were made; iterating over a report gives them too.
+    """
+
+    folder: Path
+    checks: tuple[Check, ...]
+
+    def __repr__(self) -> str:
+        return f"<VerificationReport: {self.folder} passes {len(self.checks)} checks>"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{check.name}: {check.detail}" for check in self.checks)
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
 
 
 class VerificationError(synth.ShownError, ValueError):
@@ -94,14 +109,9 @@ class VerificationError(synth.ShownError, ValueError):
 
 
 def verify(
-    folder: PathLike,
-    key: PathLike | None = None,
-    *,
-    plan: ReleasePlan | None = None,
-    guarantee: synth.Guarantee | None = None,
-    factors: Factors | None = None,
-) -> Iterator[Check]:
-    """Check a public folder; gives one `Check` after another and stops at the first that fails.
+    folder: PathLike, key: PathLike | None = None, *, on_check: Callable[[Check], object] | None = None
+) -> VerificationReport:
+    """Check a public folder.
 
     Parameters
     ----------
@@ -109,20 +119,15 @@ def verify(
         The public folder of a release.
     key : str or path, optional
         Public key file of the signer who is expected; a release not signed by it fails.
-    plan : ReleasePlan, optional
-        For a run that checks what it has just written: what it has read from the files of the plan, whose
-        hashes must still be those that the certificate goes back to. By default they are read here.
-    guarantee : synth.Guarantee, optional
-        The same of what it has computed from that plan. By default it is computed here.
-    factors : sequence of sequence of ndarray of float64, optional
-        The same of the estimates that homes were drawn from, by run and table.
+    on_check : callable, optional
+        Called with each check as soon as it has passed.
 
-    Yields
-    ------
-    Check
-        files, signature, certificate form, plan, guarantee, budget, measurements where tables were measured,
-        data, the form of a forecast of accuracy where there is one, texts, verifier, polygons and names where
-        there are any, bytes of the tables, records, and last fitness for release.
+    Returns
+    -------
+    VerificationReport
+        The checks: files, signature, certificate, plan, guarantee, budget, measurements where tables were
+        measured, data, accuracy where there is a forecast, texts, verifier, polygons and names where there
+        are any, bytes of the tables, records, and last fitness for release.
 
     Raises
     ------
@@ -131,25 +136,32 @@ def verify(
 
     Examples
     --------
-    A folder that passes every check; each is carried out when it is asked for:
-
     >>> import pipelines
-    >>> checks = list(pipelines.verify("out/demo/public"))
-    >>> checks[-1].name
+    >>> report = pipelines.verify("out/demo/public")
+    >>> report.checks[-1].name
     'for release'
     """
     folder = path_of(folder, "folder")
     key = None if key is None else path_of(key, "key")
-    try:
-        yield from _verify(folder, key, plan, guarantee, factors)
-    except VerificationError as error:
-        early = made_before_first(folder / "certificate.json")
-        if early is None or error.check in ("files", "signature"):
-            raise
-        raise VerificationError(error.check, f"{error.reason}. {early}") from None
+    checks = []
+    for check in _checks(folder, key, None, None, None):
+        checks.append(check)
+        if on_check is not None:
+            on_check(check)
+    return VerificationReport(folder, tuple(checks))
 
 
-def _verify(
+def verify_run(folder: Path, plan: ReleasePlan, guarantee: synth.Guarantee, factors: Factors | None) -> None:
+    """Check what a run has just written, by what it has read of the plan's files and computed already.
+
+    The files of the plan must still have the hashes that the certificate goes back to; `factors` are the
+    estimates that homes were drawn from, by run and table.
+    """
+    for _ in _checks(folder, None, plan, guarantee, factors):
+        pass
+
+
+def _checks(
     folder: Path,
     key: Path | None,
     given: ReleasePlan | None,
@@ -161,36 +173,29 @@ def _verify(
     hashes = _run("files", lambda: _check_files(folder))
     yield Check("files", f"{len(hashes)} files as in {CHECKSUMS} and {MANIFEST}")
     yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
-    stated, certificate = _run("certificate", lambda: _read_certificate(folder))
-    yield Check("certificate", f"{stated['format']}, all fields present")
-    first = stated["format"] == FIRST_FORMAT
-    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, given, first=first))
-    unsaid = "" if not first or plan.geography.external_zones else f". {_UNSAID}"
-    yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}{unsaid}")
-    certify = plan.certify_as_first if first else plan.certify
-    computed = guarantee or _run("guarantee", certify)
-    if guarantee is None and plan.measures and certificate.run.epsilon != synth.decimal_up(computed.epsilon):
-        # Before, every table counted, also one that no neighbours change: a larger bound is as true.
-        computed = _run("guarantee", plan.certify_as_first)
-    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
+    certificate = _run("certificate", lambda: _read_certificate(folder))
+    yield Check("certificate", f"{certificate.format}, all fields present")
+    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, given))
+    yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
+    computed = guarantee or _run("guarantee", plan.certify)
+    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     with private_folder(Path(gettempdir()), sweep=False) as scratch:
         measured, others = _run(
             "measurements",
-            lambda: (None, []) if first else _read_measurements(folder, plan, factors, scratch),
+            lambda: _read_measurements(folder, plan, factors, scratch),
         )
         if measured is not None:
             yield Check("measurements", measured.words)
         yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
-    expected = _run("accuracy", lambda: None if first else read_accuracy(folder, certificate.plan_sha256))
+    expected = _run("accuracy", lambda: read_accuracy(folder, certificate.plan_sha256))
     if expected is not None:
         yield Check("accuracy", _run("accuracy", lambda: check_accuracy(expected, plan)))
-    texts = _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"], expected))
+    texts = _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, expected))
     yield Check("texts", texts)
-    if VERIFIER in hashes:
-        version = certificate.software.version
-        found = _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version))
-        yield Check("verifier", found)
+    version = certificate.software.version
+    found = _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version))
+    yield Check("verifier", found)
     if levels := polygon_levels(plan.config.geography):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
@@ -198,8 +203,7 @@ def _verify(
     own = guarantee is not None
     tables = _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, others, own=own))
     yield Check("bytes", tables)
-    if not first:
-        yield Check("records", _run("records", lambda: _check_records(folder, plan, certificate, hashes)))
+    yield Check("records", _run("records", lambda: _check_records(folder, plan, certificate, hashes)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
@@ -280,31 +284,23 @@ def _manifest_is_original(folder: Path, hashes: dict[str, str]) -> bool:
         return False
 
 
-def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
-    """Return the certificate as it is stated, and in the form of today."""
-    stated = read_json(folder / "certificate.json")
+def _read_certificate(folder: Path) -> Certificate:
     content = (folder / "certificate.json").read_bytes()
     try:
         certificate = parse_certificate(content)
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
         raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
+    except ValueError as error:
+        raise _fail("certificate", str(error)) from None
     dependencies = [*certificate.software.dependencies]
-    if content != certificate_text(certificate, stated["format"]).encode() or dependencies != sorted(
-        dependencies
-    ):
+    if content != certificate_text(certificate).encode() or dependencies != sorted(dependencies):
         raise _fail(
             "certificate", "certificate.json says a thing twice, or is not written as this program does"
         )
-    if (folder / "certificate.schema.json").read_bytes() != schema_text(stated["format"]).encode():
-        raise _fail("certificate", f"certificate.schema.json is not the schema of {stated['format']}")
-    return stated, certificate
-
-
-_UNSAID = (
-    "Format 1 does not say whose jobs these are. Without external zones they may be those of residents of "
-    "the geography; whether a job is one of them is then not protected"
-)
+    if (folder / "certificate.schema.json").read_bytes() != schema_text().encode():
+        raise _fail("certificate", f"certificate.schema.json is not the schema of {certificate.format}")
+    return certificate
 
 
 def _load_plan(
@@ -312,8 +308,6 @@ def _load_plan(
     certificate: Certificate,
     hashes: dict[str, str],
     given: ReleasePlan | None,
-    *,
-    first: bool,
 ) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
@@ -323,17 +317,11 @@ def _load_plan(
     else:  # it was read from files of these hashes
         check_tables(folder / "plan", read_document(folder / "plan"), own)
         plan = given
-    stated = read_json(folder / "plan" / "plan.json")["format"]
-    due = POLICY_FORMAT if isinstance(certificate, PolicyCertificate) else PLAN_FORMAT
-    due = SECRET_FORMAT if isinstance(certificate, AttributeCertificate) else due
-    if (stated == due) == first:
-        raise _fail("plan", "plan.json: no version wrote this format of plan with this format of certificate")
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
     if plan.population != certificate.population:
         raise _fail("plan", "the plan and the certificate differ in whose jobs are released")
-    # Format 1 did not say it.
-    if plan.population is not None if first else not plan.says_whose_jobs:
+    if not plan.says_whose_jobs:
         raise _fail(
             "plan",
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
@@ -388,30 +376,18 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
     return [name for name, (planned, asked) in pairs.items() if planned != asked]
 
 
-def _check_guarantee(
-    plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate, stated: dict[str, Any]
-) -> str:
-    fields = guarantee_fields(plan, guarantee)
-    if isinstance(policy := fields.get("policy"), PolicyField):  # some releases have its former name
-        former = partition_name(policy.partition, plan.geography, former=True)
-        if isinstance(certificate, PolicyCertificate) and certificate.policy.name == former:
-            fields["policy"] = policy.model_copy(update={"name": former})
-    expected = certificate.model_copy(update=fields)
-    today = dump_certificate(expected, stated["format"])
-    said = [in_wording(today, wording) for wording in CERTIFICATE_WORDINGS[stated["format"]]]
-    for name, value in today.items():
-        if all(stated[name] != document[name] for document in said):
-            rule = f"certificate.json: {name} is not what the plan gives"
-            if name == "definition" or without_words(stated[name]) == without_words(value):
-                rule += (
-                    ", in any wording that this version knows: it was changed, or a later version wrote it. "
-                    f"Fix: verify it with version {certificate.software.version}, which it says made it"
-                )
-            raise _fail("guarantee", rule)
-    if all(json.dumps(stated) != json.dumps(document) for document in said):
-        raise _fail(
-            "guarantee", "certificate.json: numbers of classes are in another order, or wordings mixed"
-        )
+def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
+    stated = certificate.model_dump(mode="json")
+    expected = certificate.model_copy(update=guarantee_fields(plan, guarantee)).model_dump(mode="json")
+    for name, value in expected.items():
+        if stated[name] != value:
+            raise _fail(
+                "guarantee",
+                f"certificate.json: {name} is not what the plan gives: it was changed, or another version "
+                f"wrote it. Fix: use version {certificate.software.version}, which it says made it",
+            )
+    if json.dumps(stated) != json.dumps(expected):
+        raise _fail("guarantee", "certificate.json: numbers of classes are in another order")
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
@@ -446,60 +422,36 @@ def _check_texts(
     plan: ReleasePlan,
     certificate: Certificate,
     hashes: dict[str, str],
-    certificate_format: str,
     accuracy: ExpectedAccuracy | None,
 ) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
-    # Of a release with names, of a signed one, and of one that is not of version 0.1.0.
-    later = set() if certificate_format == FIRST_FORMAT else {VERIFIER, ATTACKERS_FILE}
-    present -= {NAME_FILE, PUBLIC_KEY, *later}
-    expected = {*expected_files(plan.config)}
-    if certificate_format == FIRST_FORMAT:
-        expected -= {*RECORDS}
-    else:  # the first published no noisy counts
-        expected |= {name for names in measurement_files(plan) for name in names}
-        expected |= {ACCURACY_FILE} if accuracy else set()
+    present -= {NAME_FILE, PUBLIC_KEY}
+    expected = {*expected_files(plan.config), VERIFIER, ATTACKERS_FILE}
+    expected |= {name for names in measurement_files(plan) for name in names}
+    expected |= {ACCURACY_FILE} if accuracy else set()
     more = sorted({*without_parts(present)} ^ expected)
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder, hashes):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
     names = file_names(plan.config)
-    said, signed = (folder / "README.md").read_bytes(), PUBLIC_KEY in hashes
-    known = (
-        release_readme(
-            plan,
-            certificate,
-            names,
-            named=named,
-            signed=signed,
-            verifier=VERIFIER in hashes,
-            attackers=ATTACKERS_FILE in hashes,
-            accuracy=accuracy,
-            wording=wording,
-        )
-        for wording in WORDINGS[certificate_format]
-    )
-    if all(said != text.encode() for text in known):
+    signed = PUBLIC_KEY in hashes
+    readme = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
+    if (folder / "README.md").read_bytes() != readme.encode():
         rule = f"certificate.json{f' and {ACCURACY_FILE} give' if accuracy else ' gives'}"
-        raise _fail("texts", f"README.md is not the text that {rule}, in any wording so far")
-    if ATTACKERS_FILE in hashes:
-        page = describe_attackers(plan, certificate, attackers_of()).text()
-        if (folder / ATTACKERS_FILE).read_bytes() != page.encode():
-            raise _fail("texts", f"{ATTACKERS_FILE} is not the text that the plan gives")
-    wordings, secure = CERTIFICATE_WORDINGS[certificate_format], certificate.randomness.secure
-    today = randomness_fields(secure).model_dump()
-    if all(certificate.randomness.model_dump() != in_wording(today, wording) for wording in wordings):
+        raise _fail("texts", f"README.md is not the text that {rule}")
+    page = describe_attackers(plan, certificate, attackers_of()).text()
+    if (folder / ATTACKERS_FILE).read_bytes() != page.encode():
+        raise _fail("texts", f"{ATTACKERS_FILE} is not the text that the plan gives")
+    if certificate.randomness != randomness_fields(certificate.randomness.secure):
         raise _fail("texts", "certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
-    whys = [in_wording(reasons, wording) for wording in wordings]
-    if certificate.not_for_release_because not in whys or certificate.for_release == bool(reasons):
+    if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
     sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
-    page = f", {ATTACKERS_FILE}" if ATTACKERS_FILE in hashes else ""
-    return f"README.md{page}, MANIFEST.json and the verdict follow from the plan, {sources}"
+    return f"README.md, {ATTACKERS_FILE}, MANIFEST.json and the verdict follow from the plan, {sources}"
 
 
 def _check_records(folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str]) -> str:

@@ -466,20 +466,19 @@ def bad_losses(c: PoolClass, cells: list[Stratum], h: list[int]) -> Decimal:
 # SHA-256 (its first half) of all sentences of certificates, as `said` takes it: with what it is said of, and
 # letters for the numbers and names in it. Other words could promise anything.
 WORDS = """
-    6dba803102f65934b2b35aefac42518d 600eae1338a2df1f5e044f7c00bac3a2 96d97f1fccae2c7ce94fe3db98d79640
-    ba1be0842067d4c8914ca68c1dfd4707 7edbb78ac1b9ec6d0b18efea43ab9430 96f888b205f9a95def452defc4c7b510
-    bfdc7f27678887e7e70f0674735ea3b9 90adeb4f5d75aba2296220b8032b9488 ee7b0c1e55e083f6e1fc33617d44ccd6
-    713e6831f9da839e4fef35b2e4acd100 21bacc3d9e290f5464ad319479f5f880 86f5a9d32bff4a9be338217528de56f1
-    334b73256f0940c481a3296d7593ee57 8a510bc3ef75f7c8de1a4b8b340eda3f 99445f30b65af8f6a58d71befbe9d30f
-    d492b89c66b7d6d91b9e690ec72746ce 1ab90362bf141506474c1bec73e9e4ab 53dc44cad1e7b5db54e667df7944300f
-    7785d90c015c6de95eaefb6f76fc8371 6d6d1595955cd6b4b77d5f8ef47676d4 af9dc4ae10bc58fab2eefc2fbd1c2d25
-    d7153abb9e52f560b95f1bb60093440f 6177036c34159b20e46a080b6fcb42ae 46a3d66abfbf93385df0cb41eaed89c2
-    3c3495e89ca30f679f0bf06b69dd7c0a e10dff8b718047c3b8897365c4b1c098 7756c38d166534b9cfd68aab04c4a9e5
-    f2d8a89b2f7a4014d16756cc7b6ff180 2149dc4d7d7d31dddbf69f35c0aa4afe 8e9e75f0471b182f3d3fead52f4c0961
-    60ec865a82cd1129edebae9870416e5a 15bb911efebcafb2865064b19f11f9d8 db063649a23600dd63db54fd2e7debdf
-    bee03bbd6dbe7efa6345fbad6d61a0b5 7538efedccdfddcd31d2dcc79fe8b73b e229d8caf9d32168a653244156779012
-    a0ace2e79f5fc778ff7f4ced644af778 471f715fb5b58f0dda9c089b5762ef0d 380faf86e4bd59187a65670f821b63bc
-    7a664f6fec7fcde1ff223b3b6e3ca6c6 2e523b4e0e107d8d342c050495a44a96
+    077900eaba98ba8a3032164f60530fb8 1ab90362bf141506474c1bec73e9e4ab 1cbf4b7b4d6111f9f6ecd17c9850f98e
+    1d96aba0acaf3529efc3192655eb2259 2bf78ae5abf192d60365131f13486fd3 334b73256f0940c481a3296d7593ee57
+    34f12e0d34362b11fd6a1227e142c0ea 3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d
+    4ac827aa58bc0f932a61d1a2fcdea7e4 4eb583a93017378e44cf1ac84586fc3e 53dc44cad1e7b5db54e667df7944300f
+    5b5ba69e844944faa3abed52210514d2 5c00af8c94174ef7b0810db7faa0dbff 60ec865a82cd1129edebae9870416e5a
+    63903b4bcb8111476fcdfce3a253ba0a 64b2b6983313f388c2ed8845233a5e1e 6d6d1595955cd6b4b77d5f8ef47676d4
+    713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371 86f5a9d32bff4a9be338217528de56f1
+    8a510bc3ef75f7c8de1a4b8b340eda3f 91d5e13caa0d62262604c6d77d32c2fc 97d6b6acc1f46e2116b2ae767c752135
+    99445f30b65af8f6a58d71befbe9d30f a0ace2e79f5fc778ff7f4ced644af778 ab1de9daf7dfb1c56f8adaa225c653f9
+    b102ff9603ff15d0f378292929535ad3 b824f48329c6df46169996be2d8fdc83 c98adcd0fb2782d9cf2013be4be7be98
+    d492b89c66b7d6d91b9e690ec72746ce e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2
+    e67b6d19e0f3206fd959f0148a20b757 e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728
+    f3e199d471148a9b0b910c8fc53f9ded fbcf94056a9080d7e307bc7281cb1ad5 fed7723a9a2b56932925b47697a0896c
 """
 
 
@@ -539,9 +538,9 @@ DEGREES = ("latitude", "longitude")
 MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
-PLANS = [f"odsynth plan {k}" for k in (1, 2, 3, 4)]
-POLICIES = {"partition": 3, "distance_km": 4, "attribute": 5}
-"""The format of certificates under each kind of policy."""
+PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
+POLICIES = ("partition", "distance_km", "attribute")
+"""Kinds of policies other than "full"."""
 
 
 class Near:
@@ -600,23 +599,20 @@ class Plan:
     def __init__(self, document: Document, tables: dict[str, dict[str, list[Any]]]) -> None:
         self.document, self.tables, self.config = document, tables, document["configuration"]
         release, geography, blocks = self.config["release"], document["geography"], tables["blocks"]
-        policy, first = self.config["privacy"].get("policy", "full"), document["format"] == PLANS[0]
+        policy = self.config["privacy"].get("policy", "full")
         policy = {} if policy == "full" else policy
-        known = document["format"] in PLANS and len(policy) <= 1 and {*policy} <= {*POLICIES}
-        need(known, f"plan.json: {document['format']} with {[*policy]} is no format known here")
-        self.form = max([1 if first else 2, *(POLICIES[kind] for kind in policy)])
+        need(len(policy) <= 1 and {*policy} <= {*POLICIES}, f"plan.json: {[*policy]} is no policy known here")
         self.dirichlet, self.cuts = document["mechanism"] == "dirichlet", tables["domains"]["cuts"]
         self.protected = bool(self.config.get("workplaces"))  # the numbers of records
         self.records = self.config["jobs"].get("records_per_worker", 1)  # of a person
-        self.record_delta = "person_delta" if first else "record_delta"
         # Implicates, and the independent runs that they come from.
         self.number = release["implicates"]
         self.runs = self.number if release["implicate_source"] == "independent-runs" else 1
         # External zones are prefixes filled up with 9s; where there are none, jobs are of residents.
         self.codes = blocks[geography["block"]]
-        self.zones, longest = geography["outside" if first else "external_zones"], max(map(len, self.codes))
+        self.zones, longest = geography["external_zones"], max(map(len, self.codes))
         self.external = {zone.ljust(longest, "9") for zone in self.zones}
-        self.population = None if self.zones or first else "residents"
+        self.population = None if self.zones else "residents"
         # Under a policy: the level whose units are the parts of homes; or the attributes as secret as homes.
         # Each combination of their categories has a copy of all blocks; slots have the other attributes.
         self.level, self.secret = policy.get("partition"), policy.get("attribute", {})
@@ -658,7 +654,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         **dict.fromkeys(("attributes", "choices", "configuration"), like(".*")),
         **{name: str(asked(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
         "files": {f"{name}.parquet": sha256(folder / "plan" / f"{name}.parquet") for name in TABLES},
-        "format": f"odsynth plan {plan.form - (plan.form > 3)}",
+        "format": PLAN,
         "geography": document["geography"] | {name: geography[name] for name in ("block", "levels")},
         "guarantee": privacy["guarantee"],
         "mechanism": chosen.get("mechanism", document["mechanism"]),
@@ -666,16 +662,15 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "pooling": {name: chosen.get(f"pool_{name}", pooling[name]) for name in ("below", "by", "level")},
     }
     follow("plan.json", document, due, [])
-    order, areas = [*geography["levels"], geography["block"]], geography.get("non_nesting_areas", [])
+    order = [*geography["levels"], geography["block"]]
     columns = {
-        "blocks": [order[-1], *order[:-1], *DEGREES, "weight"],
+        "blocks": [order[-1], *order[:-1], *geography.get("non_nesting_areas", []), *DEGREES, "weight"],
         "domains": ["destination", "size", "cuts", "stratum"],
         "shares": ["destination", "unit", "share"],
         "pools": ["place", "shared", *pooling["by"], "n", "m", "domain", "class"],
         "slots": ["pool", "work", *plan.attributes, "count"],
     }
-    found = {name: [c for c in tables[name] if name != "blocks" or c not in areas] for name in columns}
-    follow("columns of the plan", found, columns, [])
+    follow("columns of the plan", {name: [*tables[name]] for name in columns}, columns, [])
 
     blocks, domains, slots, cells = tables["blocks"], tables["domains"], tables["slots"], plan.cuts
     places, unit = [*zip(*(blocks[name] for name in order))], dict(zip(plan.codes, blocks[pooling["level"]]))
@@ -684,12 +679,13 @@ def check_plan(folder: Path, plan: Plan) -> str:
     limits = [[*own, after.get(own[0], 0)] for own in cells]
     strata = range(len(document["parameters"].get("retention", [])))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
-    shares = [ratio(table["share"]) for table in document["choices"].get("tables", [])]
+    shares = [ratio(table["share"]) for table in document["choices"]["tables"]]
     people = {"residents": "residents"}.get(config["jobs"].get("population", "all"))
     checks = {
         "jobs are of residents if, and only if, there are no external zones": plan.population == people,
         "shares of epsilon leave nothing": sum(shares) < 1,
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
+        "cells are of a level that there is not": document["choices"]["cell_level"] in (None, *order),
         "secret attributes have more combinations than there is room for": plan.copies * len(places) < 2**31,
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
@@ -726,7 +722,7 @@ def check_certificate(folder: Path, stated: Document, plan: Plan) -> str:
     software, secure, ratios = stated["software"], stated["randomness"]["secure"], list[Decimal]()
     commit, modified, version = software["commit"], software["modified"], '"[0-9][0-9A-Za-z.!+_-]{0,63}"'
     forms = {"version": version, "commit": 'null|"[0-9a-f]{7,64}"', "modified": "true|false|null"}
-    forms |= {} if plan.form == 1 else {"sbom_sha256": 'null|"[0-9a-f]{64}"'}
+    forms["sbom_sha256"] = 'null|"[0-9a-f]{64}"'
     names = [name for name in sorted(software["dependencies"]) if re.fullmatch("[0-9A-Za-z._-]{1,64}", name)]
     because = {
         "the run was seeded: its randomness is not secret": not secure,
@@ -734,11 +730,10 @@ def check_certificate(folder: Path, stated: Document, plan: Plan) -> str:
         "the program differs from its commit": modified or (modified is None and commit is not None),
     }
     reasons = [words for words, true in because.items() if true]
-    policy, letters = policy_of(plan)
     due = {
-        "format": f"odsynth certificate {plan.form}",
+        "format": CERTIFICATE,
         "release": {name: plan.config["release"][name] for name in ("name", "state", "year", "job_type")},
-        **guarantee(plan, stated, letters, ratios),
+        **guarantee(plan, stated, ratios),
         "plan_sha256": sha256(folder / "plan" / "plan.json"),
         "software": {
             **{name: like(form) for name, form in forms.items()},
@@ -752,7 +747,6 @@ def check_certificate(folder: Path, stated: Document, plan: Plan) -> str:
         "created": like(r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"'),
         "for_release": not reasons,
         "not_for_release_because": reasons,
-        **policy,
     }
     follow("certificate.json", stated, due, ratios)
     numbers = (
@@ -772,20 +766,14 @@ def of_records(epsilon: Decimal, delta: Decimal, c: int = 1) -> dict[str, Decima
     return {"epsilon": c * epsilon, "delta": min(ONE, delta * more)}
 
 
-def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: list[Decimal]) -> Document:
+def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     """Return what a certificate must say of the guarantee of its plan; its classes are compared first."""
-    document, runs, dirichlet, first = plan.document, plan.runs, plan.dirichlet, plan.form == 1
+    document, runs, dirichlet = plan.document, plan.runs, plan.dirichlet
     epsilon_asked, allowed = ratio(document["epsilon"]), ratio(document["delta"])
     # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26, 33 and 40).
     classes = pool_classes(plan) if dirichlet else []
     noise = [] if dirichlet else ratios_of(plan)
     noises, sets = [2 * log(up(1 / p)) for p in noise], changed(plan)
-    if (
-        noises
-        and not plan.near
-        and decimal(stated["run"]["epsilon"]) > FACTOR * noise_loss(plan, noises, sets)
-    ):
-        sets = [(True,) * len(noises)]  # earlier versions counted every table: a larger bound is as true
     rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
     together: Callable[..., Decimal] = max if dirichlet else sum
@@ -793,15 +781,15 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     delta = min(ONE, runs * sum((one["pools"] * one["delta"] for one in reached), ZERO))
     epsilon = runs * max(one["epsilon"] for one in reached) if dirichlet else noise_loss(plan, noises, sets)
     pure = max((runs * pure_loss(c) for c in classes), default=epsilon)
-    if pure < epsilon and not first:
+    if pure < epsilon:
         epsilon, delta = pure, ZERO
 
     # One record: at what was asked for, and at other points of the curve.
-    at = [epsilon_asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet and not (first and k == 4)]
+    at = [epsilon_asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet]
     at, own = [e for e in at if up(runs * e) < pure], (pure, ZERO)
-    if epsilon_asked in at or (first and dirichlet):
-        own = up(runs * epsilon_asked), min(ONE, runs * max(one[plan.record_delta] for one in reached))
-    curve, points = stated["person" if first else "record_level"]["curve"], list[Document]()
+    if epsilon_asked in at:
+        own = up(runs * epsilon_asked), min(ONE, runs * max(one["record_delta"] for one in reached))
+    curve, points = stated["record_level"]["curve"], list[Document]()
     for e, point in zip(at, curve):
         enough, bound = DOWN.divide(decimal(point["delta"]), runs), ZERO
         for c in classes:
@@ -813,7 +801,7 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
     need(fits, "the plan costs more than was requested")
 
-    # The same in the form of each format, and in words.
+    # The same in words.
     records, source = rf"\b{plan.records}(?= [a-z])", plan.config["release"]["implicate_source"]
     words = said(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
     user = {"records": plan.records, "statement": said("user_level", N=records)}
@@ -826,12 +814,9 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
             "record_level": of_records(*one),
             "user_level": of_records(*one, plan.records),
         }
-    levels: Document = {"person": person | {"curve": points}}
-    if not first:
-        level = dict(zip(at, curve)).get(epsilon_asked, of_records(*own))
-        levels = {"record_level": {**level, "curve": points}, "user_level": person}
-        levels |= {"presence": presence, "population": plan.population}
-    case = str(plan.form), document["mechanism"], plan.protected, plan.population
+    level = dict(zip(at, curve)).get(epsilon_asked, of_records(*own))
+    policy, letters = policy_of(plan)
+    case = policy and policy["kind"], document["mechanism"], plan.protected, plan.population
     n, m, cuts = plan.tables["pools"]["n"], plan.tables["pools"]["m"], plan.cuts
     totals = len(n), sum(n), sum(m) * runs // plan.number, len(cuts), sum(map(len, cuts))
     requested = {"epsilon": rounded_up(runs * epsilon_asked), "delta": rounded_up(runs * allowed)}
@@ -840,7 +825,11 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
         "definition": said("definition", *case, **letters),
         "requested": {**requested, "guarantee": kind, "words": said(kind)},
         "run": of_records(epsilon, delta),
-        **levels,
+        "record_level": {**level, "curve": points},
+        "user_level": person,
+        "presence": presence,
+        "population": plan.population,
+        "policy": policy,
         "losses": losses,
         "implicates": {"number": plan.number, "source": source, "words": words},
         "totals": dict(zip(("pools", "records", "synthetic_workers", "domains", "cells"), totals)),
@@ -849,33 +838,31 @@ def guarantee(plan: Plan, stated: Document, letters: dict[str, str], ratios: lis
     }
 
 
-def policy_of(plan: Plan) -> tuple[Document, dict[str, str]]:
+def policy_of(plan: Plan) -> tuple[Document | None, dict[str, str]]:
     """Return what a certificate says of a policy (Lemmas 37, 39, 41), and letters for names in its words."""
-    blocks, levels, parts = plan.tables["blocks"], plan.document["geography"]["levels"], len({*plan.parts})
-    earlier = dict[str, list[str]]()
+    blocks, parts = plan.tables["blocks"], len({*plan.parts})
     if plan.near:
-        kind, km, steps = "distance", plan.near.km, plan.near.steps
+        kind, named, km, steps = "distance", "distance", plan.near.km, plan.near.steps
         places = zip(plan.codes, *(blocks[name] for name in DEGREES))
         lines = {km: [f"{block} {north!r} {east!r}" for block, north, east in places]}
         numbers = {"distance_km": km, "parts": parts, "most_steps": steps}
         names = {"D": f"{km} km", "S": f"most {steps} steps", "P": f"into {parts} parts"}
     elif plan.secret:
-        kind, numbers = "attribute", {"attributes": plan.secret}
+        kind, named, numbers = "attribute", "attribute", {"attributes": plan.secret}
         lines = {quote(name, safe=""): [name, *of] for name, of in plan.secret.items()}
         names = {"A": " and ".join(f'"{name}"' for name in plan.secret)}
     elif plan.level:
-        kind, numbers = "parts", {"partition": plan.level, "parts": parts}
+        kind, named, numbers = "partition", "parts", {"partition": plan.level, "parts": parts}
+        levels = plan.document["geography"]["levels"]
         above = levels[: levels.index(plan.level) + 1]
         pairs = {n: sorted(zip(plan.codes, blocks[n])) for n in above}
         lines = {n: [*map("\t".join, own), *plan.zones] for n, own in pairs.items()}
-        earlier = {n: [*dict.fromkeys(blocks[n])] for n in above}  # a name that some releases have
         names = {"L": f'"{plan.level}"'}
     else:
-        return {}, {}
+        return None, {}
     letters = {letter: re.escape(json.dumps(name)[1:-1]) for letter, name in names.items()}
     words = {name: said("policy", name, **letters) for name in ("words", "symbols")}
-    known = [policy_name(kind, lines), *([policy_name("partition", earlier)] if earlier else [])]
-    return {"policy": {"name": known.__contains__, **numbers, **words}}, letters
+    return {"kind": kind, "name": policy_name(named, lines), **numbers, **words}, letters
 
 
 def policy_name(kind: str, lines: dict[str, list[str]]) -> str:
@@ -917,7 +904,7 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
             **{name: row[name] for name in ("n_min", "n_max", "m_max", "cells")},
             "epsilon": log(up(c.gain) * pruning(c)),
             "delta": in_turn(c, *(failure, few_cells)[: 1 + few]),
-            plan.record_delta: record_deltas(c, epsilon, plan.protected),
+            "record_delta": record_deltas(c, epsilon, plan.protected),
             "prior": [str(Fraction(a, c.q)) for a in row["prior"]],
             "retention": parameters["retention"],
             "block_loss_U": log(up(c.gain)),
@@ -927,7 +914,7 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
 
 def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
-    parameters, tables = plan.document["parameters"], plan.document["choices"].get("tables", [])
+    parameters, tables = plan.document["parameters"], plan.document["choices"]["tables"]
     numbers = [(of["numerator"], of["denominator"]) for of in (parameters, *parameters.get("further", []))]
     # The sampler is made for sums of at most 2^62, and for steps of noise that end.
     fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
@@ -948,7 +935,7 @@ def measured(plan: Plan) -> list[dict[tuple[Any, ...], tuple[int, int]]]:
     pools, slots, blocks = plan.tables["pools"], plan.tables["slots"], plan.tables["blocks"]
     sizes = enumerate(zip(pools["n"], (len(plan.cuts[domain]) for domain in pools["domain"])))
     found: list[dict[tuple[Any, ...], tuple[int, int]]] = [{(pool,): both for pool, both in sizes}]
-    for table in plan.document["choices"].get("tables", []):
+    for table in plan.document["choices"]["tables"]:
         area = dict(zip(plan.codes, blocks[table["work"]])) if table["work"] else {}
         cells = Counter(part for part, _ in {*zip(plan.parts, blocks[table["home"]])})
         kinds, jobs = (slots[name] for name in table["by"]), Counter[Any]()
@@ -971,7 +958,7 @@ def table_rows(
         most = max(n if i else plan.tables["pools"]["m"])
         loss = noise if any(own) else ZERO
         limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [max(size)]}
-        bounds = {"epsilon": loss, "delta": ZERO, plan.record_delta: ZERO}
+        bounds = {"epsilon": loss, "delta": ZERO, "record_delta": ZERO}
         yield {**limits, **bounds, "ratio": [str(ratio)], "noise_loss": loss}
 
 
@@ -981,7 +968,7 @@ def changed(plan: Plan) -> list[tuple[bool, ...]]:
     Without a distance that is the last of its part; of several copies of all blocks, any of another.
     """
     blocks = plan.tables["blocks"]
-    homes = [starts(blocks[table["home"]]) for table in plan.document["choices"].get("tables", [])]
+    homes = [starts(blocks[table["home"]]) for table in plan.document["choices"]["tables"]]
     ends_of = sorted({0, plan.copies - 1})  # the copies that the ends of the one part are in
     homes = [[copy * len(plan.codes) + at for copy in ends_of for at in own] for own in homes]
     cuts = [sorted({*itertools.chain(*plan.cuts)}), *homes]
@@ -1082,7 +1069,7 @@ def check_files(folder: Path) -> str:
     stated, described = read_json(folder / "certificate.json"), sorted(actual.keys() - {"MANIFEST.json"})
     files = [{"path": n, "bytes": found[n].stat().st_size, "sha256": actual[n]} for n in described]
     same = {name: stated[name] for name in ("release", "plan_sha256", "created")}
-    manifest = {"format": "odsynth manifest 1", **same, "files": files}
+    manifest = {"format": "odsynth manifest 1.0", **same, "files": files}
     follow("MANIFEST.json", read_json(folder / "MANIFEST.json"), manifest, [])
     return f"{len(actual)} files are those of SHA256SUMS and MANIFEST.json"
 
@@ -1137,12 +1124,16 @@ def parquet(path: Path, columns: list[str] | None = None) -> Any:
 def read_release(folder: Path) -> tuple[Document, Plan]:
     """Read a certificate and its plan."""
     document = read_json(folder / "plan" / "plan.json", in_order=True)
+    stated = read_json(folder / "certificate.json")
+    for name, one, due in (("certificate.json", stated, CERTIFICATE), ("plan.json", document, PLAN)):
+        other = f"{name}: its format is {str(one['format'])[:40]}, and this program reads {due}"
+        need(one["format"] == due, f"{other}. Fix: use the verify.py of the version that wrote it")
     release, jobs = document["configuration"]["release"], document["configuration"]["jobs"]
     numbers = {99: release["implicates"], 2**31 - 1: jobs.get("records_per_worker", 1)}
     for most, number in numbers.items():
         need(type(number) is int and 1 <= number <= most, f"plan.json: {number} is not from 1 to {most:,}")
     tables = {name: parquet(folder / "plan" / f"{name}.parquet").read().to_pydict() for name in TABLES}
-    return read_json(folder / "certificate.json"), Plan(document, tables)
+    return stated, Plan(document, tables)
 
 
 # --- data (docs/formats.md, Data)
@@ -1151,19 +1142,19 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
 def check_names(folder: Path, plan: Plan) -> str:
     """Check that there are the files of such a release and no others."""
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
+    due |= {"verify.py", "attackers.md", "datapackage.json", "croissant.json"}
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     due |= {f"geo/{one['level']}.parquet" for one in plan.config["geography"].get("polygons") or []}
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
         with_csv = plan.config["release"]["csv"] and kind != "jobs_main"
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
-    if not plan.dirichlet and plan.form > 1:
-        tables = range(len(plan.document["choices"].get("tables", [])) + 1)
+    if not plan.dirichlet:
+        tables = range(len(plan.document["choices"]["tables"]) + 1)
         below = [f"run-{i + 1}/" for i in range(plan.runs)] if plan.runs > 1 else [""]
         due |= {f"measurements/{run}table-{k + 1}.parquet" for run in below for k in tables}
     for name in [name for name in due if (folder / name).is_dir()]:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
-    optional = {"names.parquet", "verify.py", "accuracy.json", "signing-key.pub", *SIGNATURES.values()}
-    optional |= {"attackers.md", "datapackage.json", "croissant.json", "dcat-us.json"}
+    optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((found ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
@@ -1245,7 +1236,7 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
 def check_texts(folder: Path, stated: Document) -> str:
     """Compare the numbers in the read-me with the certificate's."""
     text = (folder / "README.md").read_text(encoding="utf-8")
-    user = stated.get("user_level") or stated["person"]
+    user = stated["user_level"]
     for said in (
         f"# {stated['release']['name']}\n",
         f"{stated['totals']['synthetic_workers']:,} **synthetic** workers",
@@ -1283,7 +1274,7 @@ def verify(folder: Path, key: Path | None = None, only: bool = False) -> Iterato
     if not only:
         yield "names", check_names(folder, plan)
         # Where numbers of records are confidential, nothing tells what counts add up to.
-        if not (plan.dirichlet or plan.form == 1 or plan.protected):
+        if not (plan.dirichlet or plan.protected):
             with localcontext(UP):
                 yield "noise", check_noise(folder, plan)
         yield "data", check_data(folder, plan, stated)

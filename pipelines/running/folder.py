@@ -39,14 +39,12 @@ from numpy.typing import NDArray
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
-from pipelines.plans.form import rename_first_keys
-from pipelines.release.certificate import Certificate, Software, this_software
-from pipelines.release.formats import parse_certificate
+from pipelines.release.certificate import Certificate, Software, parse_certificate, this_software
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
 from pipelines.storage.errors import refuse_no_folder, what_is_at
 
 _LOG = logging.getLogger(__name__)
-_FORMAT, _FIRST_FORMAT = "odsynth run 2", "odsynth run 1"  # of version 0.1.0: other names of keys
+_FORMAT = "odsynth run 1.0"
 
 
 class BusyError(ConfigError):
@@ -383,9 +381,7 @@ class RunFolder:
         try:
             document = json.loads(self._read(self._state))
             config = document["config"]
-            if document["format"] == _FIRST_FORMAT:
-                config |= {"geography": rename_first_keys(config["geography"])}
-            elif document["format"] != _FORMAT:
+            if document["format"] != _FORMAT:
                 raise ValueError("another format")
             return RunState(
                 config=ReleaseConfig.model_validate(config, context={"folder": Path("/")}),
@@ -394,7 +390,7 @@ class RunFolder:
                 secure=document["secure"],
                 name=document["name"],
                 debit=document["debit"],
-                rows=document.get("rows", {}),
+                rows=document["rows"],
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise other_version(self._state, self.software()) from None

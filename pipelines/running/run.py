@@ -35,7 +35,7 @@ from pipelines.release.layout import write_public
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
-from pipelines.release.verification import VerificationError, verify
+from pipelines.release.verification import VerificationError, verify_run
 from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
 from pipelines.running.executor import sample_release, try_workers, trying_on
 from pipelines.running.folder import RunFolder, RunState, other_version, refuse_existing
@@ -435,8 +435,7 @@ def _check(staging: RunFolder, plan: ReleasePlan, state: RunState, guarantee: sy
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
         factors = estimated_factors(staging, state)
-        for _ in verify(staging.public, plan=plan, guarantee=guarantee, factors=factors):
-            pass
+        verify_run(staging.public, plan, guarantee, factors)
     except VerificationError as error:
         if error.check != "for release" or state.certificate.for_release:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,23 @@ def parse_json(content: str | bytes, name: str = "the text") -> Any:
     except ValueError:
         raise ValueError(f"{name}: not JSON in UTF-8, or with numbers that are none") from None
     raise ValueError(f"{name}: lists or tables are nested too deep")
+
+
+def check_format(document: Any, name: str, expected: str) -> None:
+    """Refuse a document of another format than the one that is read.
+
+    Raises
+    ------
+    ValueError
+        Naming both formats, and what to do.
+    """
+    stated = document.get("format") if isinstance(document, dict) else None
+    if stated != expected:
+        known = isinstance(stated, str) and re.fullmatch(r"odsynth [a-z]{1,20} [0-9.]{1,9}", stated)
+        raise ValueError(
+            f"{name}: its format is {stated if known else 'none of odsynth'}, and this version reads "
+            f"{expected}. Fix: use the version that wrote it, or make it again with this one"
+        )
 
 
 def _refuse(text: str) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.storage.parquet_form import FormError, read_rows
-from pipelines.storage.parquet_pages import check_pages
 
 ROW_GROUP = 1_048_576
 """Rows of the largest row group that pyarrow writes unless told otherwise."""
@@ -40,7 +39,7 @@ def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> 
 
     A file can hold what no reader shows: gaps between its pages, fields of its footer that nobody knows,
     words of a dictionary that no row has. Written again, it would not have them. A file by another version
-    of pyarrow may be encoded in another way; of it the structure is checked (`check_pages`).
+    of pyarrow may be encoded in another way; of it only the footer, and where columns lie, are compared.
 
     Parameters
     ----------
@@ -59,16 +58,16 @@ def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> 
     FormError
         Naming the file, and no content.
     """
-    compared = pyarrow_of(path) == pa.__version__
-    _check_structure(path)
-    if compared:
-        with _Comparison(path) as comparison:
-            write(comparison)
-            if not comparison.at_end():
-                raise FormError(
-                    f"{path.name}: the bytes are not those that pyarrow {pa.__version__} writes of its rows"
-                )
-    return compared
+    if pyarrow_of(path) != pa.__version__:
+        _check_footer(path)
+        return False
+    with Comparison(path) as comparison:
+        write(comparison)
+        if not comparison.at_end():
+            raise FormError(
+                f"{path.name}: the bytes are not those that pyarrow {pa.__version__} writes of its rows"
+            )
+    return True
 
 
 def rewrite(path: Path, target: Any) -> None:
@@ -91,58 +90,61 @@ def row_groups(path: Path) -> Iterator[pa.Table]:
         yield file.read_row_group(number)
 
 
-class _Comparison(io.RawIOBase):
+class Comparison(io.RawIOBase):
     """A file to write to that keeps nothing: it remembers whether another one has the same bytes."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
-        self._same = True
+        self.same = True
         self._at = 0
 
     def writable(self) -> bool:
+        """Yes."""
         return True
 
     def tell(self) -> int:
+        """Return how much was written."""
         return self._at
 
     def write(self, data: Any) -> int:
+        """Compare what comes next."""
         view = memoryview(data).cast("B")
-        self._same = self._same and self._file.read(len(view)) == bytes(view)  # views go item by item
+        self.same = self.same and self._file.read(len(view)) == bytes(view)  # views go item by item
         self._at += len(view)
         return len(view)
 
+    def has_next(self, data: bytes) -> bool:
+        """Whether the other file goes on with these bytes."""
+        found = self._file.read(len(data))
+        self._file.seek(-len(found), io.SEEK_CUR)
+        return self.same and found == data
+
     def at_end(self) -> bool:
         """Whether all that was written is the whole of the other file."""
-        return self._same and self._file.read(1) == b""
+        return self.same and self._file.read(1) == b""
 
     def close(self) -> None:
+        """Close the other file."""
         self._file.close()
         super().close()
 
 
-def _check_structure(path: Path) -> None:
-    """Refuse fields of the footer that pyarrow does not know, and bytes that belong to no page."""
+def _check_footer(path: Path) -> None:
+    """Refuse a footer that is not as pyarrow writes it again, and bytes that belong to no column."""
     metadata = pq.read_metadata(path)
     again = io.BytesIO()
     metadata.write_metadata_file(again)
     footer = again.getvalue().removeprefix(_MAGIC)  # with its length and the closing magic
-    size = path.stat().st_size
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    end = len(_MAGIC)
+    for chunk in (group.column(i) for group in groups for i in range(group.num_columns)):
+        # A row group without rows has no data page, and 0 in its place.
+        starts = {chunk.dictionary_page_offset, chunk.data_page_offset} - {None, 0}
+        if min(starts, default=0) != end:
+            raise FormError(f"{path.name}: there are bytes that belong to no column")
+        end += chunk.total_compressed_size
     with path.open("rb") as file:
         begins = file.read(len(_MAGIC)) == _MAGIC
-        file.seek(max(size - len(footer), 0))
-        if not begins or file.read() != footer:
+        file.seek(end)
+        if not begins or file.read(len(footer) + 1) != footer:
             raise FormError(f"{path.name}: the footer says more than pyarrow reads")
-        at = len(_MAGIC)
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            for position in range(group.num_columns):
-                chunk = group.column(position)
-                # A row group without rows has no data page, and 0 in its place.
-                starts = {chunk.dictionary_page_offset, chunk.data_page_offset} - {None, 0}
-                if min(starts, default=0) != at:
-                    raise FormError(f"{path.name}: there are bytes that belong to no column")
-                file.seek(at)
-                check_pages(file, chunk.total_compressed_size, chunk.compression, path.name)
-                at += chunk.total_compressed_size
-    if at != size - len(footer):
-        raise FormError(f"{path.name}: there are bytes that belong to no column")

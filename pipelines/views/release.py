@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 from dask.base import compute
 from dask.delayed import delayed
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 import geo_data
 from geo_data.arguments import PathLike, path_of
@@ -30,7 +31,7 @@ from pipelines.plans.form import quoted_config, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_geography, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.description import (
     MEASUREMENT_FOLDER,
     Attribute,
@@ -39,11 +40,10 @@ from pipelines.release.description import (
     count_meanings,
     describe_release,
 )
-from pipelines.release.formats import made_before_first, parse_certificate
 from pipelines.release.layout import file_names, not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
-from pipelines.release.verification import Check, verify
+from pipelines.release.verification import VerificationReport, verify
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
 from pipelines.views.choices import DRAWS
@@ -106,14 +106,10 @@ class Release:
         path = self._present("certificate.json")
         try:
             return parse_certificate(path.read_bytes())
-        except ValueError:
-            early = made_before_first(path)
-            why = (
-                "not a certificate of this program"
-                if early is None
-                else f"not of a form that is read. {early}"
-            )
-            raise PublicReleaseError(f"{path}: {why}") from None
+        except ValidationError:
+            raise PublicReleaseError(f"{path}: not a certificate of this program") from None
+        except ValueError as error:  # which names the file
+            raise PublicReleaseError(f"{path.parent}: {error}") from None
 
     @cached_property
     def plan_document(self) -> dict[str, Any]:
@@ -124,10 +120,7 @@ class Release:
                 document = read_document(path.parent)
                 _check_names(certificate, document)
             except ValueError as error:  # which names the file
-                early = made_before_first(self.public / "certificate.json")
-                raise PublicReleaseError(
-                    f"{path.parent}: {error}" + (f". {early}" if early else "")
-                ) from None
+                raise PublicReleaseError(f"{path.parent}: {error}") from None
         return document
 
     @cached_property
@@ -230,7 +223,7 @@ class Release:
         """Levels between whose units flows are noise, as far as that was forecast."""
         return [] if self.accuracy is None else self.accuracy.noisy_levels
 
-    def verify(self, key: PathLike | None = None) -> list[Check]:
+    def verify(self, key: PathLike | None = None) -> VerificationReport:
         """Check the public folder (`pipelines.verify`).
 
         Parameters
@@ -240,14 +233,14 @@ class Release:
 
         Returns
         -------
-        list of Check
+        VerificationReport
 
         Raises
         ------
         VerificationError
             At the first check that fails.
         """
-        return list(verify(self.public, key))
+        return verify(self.public, key)
 
     # --- its tables
 

@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,13 +24,8 @@ from synth.dirichlet.calibration import (
     smallest_epsilon,
 )
 from synth.dirichlet.losses import (
-    MAX_COUNTS,
-    Counts,
     PoolClass,
-    Stratum,
     empty_threshold,
-    strata,
-    worst_occupied_cell,
 )
 from synth.dirichlet.parameters import (
     DirichletClass,
@@ -40,15 +34,14 @@ from synth.dirichlet.parameters import (
     check_retention,
     strata_counts,
 )
-from synth.dirichlet.pruning import pruning_gain
-from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound, worst_cell_delta
+from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.dirichlet.urn import Urns, sample_cells
 from synth.limits import check_budget
 from synth.mechanism import Guarantee, Mechanism, Presence, check_workers
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
-from synth.tails import rational, rigorous, upper_fraction
+from synth.tails import rigorous, upper_fraction
 
 _DENOMINATOR = 10**9
 
@@ -135,7 +128,7 @@ class Dirichlet(Mechanism):
         """Read the parameters of a stored plan."""
         return DirichletParameters.from_json(data)
 
-    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
+    def certify(self, plan: Plan) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
@@ -159,9 +152,7 @@ class Dirichlet(Mechanism):
         presence = plan.record_range is not None
         alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
         bounds = [
-            _first_bounds(c, retention, q, plan.epsilon, presence)
-            if as_first
-            else _bounds(c, retention, q, plan.epsilon, presence, same)
+            _bounds(c, retention, q, plan.epsilon, presence, same)
             for c, same in zip(parameters.classes, alike, strict=True)
         ]
         rows = [
@@ -305,40 +296,6 @@ def _bounds(
             curve=tuple(person(epsilon * part) for part in _CURVE),
             pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
         )
-
-
-def _first_bounds(
-    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool
-) -> _Bounds:
-    """Return what version 0.1.0 certified: 1 where more than `MAX_COUNTS` counts could matter."""
-    found, one = _bounds(c, retention, q, epsilon, presence, False), Fraction(1)
-    if c.n_max <= MAX_COUNTS:
-        return found
-    with rigorous() as balls:
-        pruning = pruning_gain(c, retention, q, balls)
-
-        def gave_up(gain: flint.fmpq, maxima: Callable[[Stratum], tuple[Any, Any]]) -> bool:
-            for stratum in strata(c, retention, q):
-                counts, x = Counts(stratum, gain, balls), MAX_COUNTS + 1
-                if counts.threshold(x) < c.m_max and not counts.ended(x, *maxima(stratum)):
-                    return True
-            return False
-
-        def person(at: Fraction, delta: Fraction) -> Fraction:
-            odds = balls.exp(balls.number(at)) / pruning
-            gain = balls.lower(odds)
-            return (
-                one
-                if gain <= 1 or gave_up(gain, lambda s: (worst_cell_delta(s, odds, balls),) * 2)
-                else delta
-            )
-
-        curve = tuple(person(epsilon * part, d) for part, d in zip(_CURVE, found.curve, strict=True))
-        found = found._replace(person=person(epsilon, found.person), curve=curve)
-        gain = rational(c.gain)
-        if gave_up(gain, lambda s: worst_occupied_cell(s, gain, balls)):
-            found = found._replace(proved=found.proved._replace(failure=one, tail=one))
-    return found
 
 
 def _alike(

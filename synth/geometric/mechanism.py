@@ -108,11 +108,10 @@ class Geometric(Mechanism):
         """Read the parameters of a stored plan."""
         return GeometricParameters.from_json(data)
 
-    def certify(self, plan: Plan, *, as_first: bool = False) -> Guarantee:
+    def certify(self, plan: Plan) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
-        Lemma 33 of docs/privacy.md. By the bounds of version 0.1.0 every table counts, unless under a policy
-        of edges.
+        Lemma 33 of docs/privacy.md.
 
         Raises
         ------
@@ -123,8 +122,6 @@ class Geometric(Mechanism):
         _check(plan, parameters)
         zero, rows, tables = Fraction(0), [], _tables(plan)
         sets = changed_tables([table.domains for table in tables])
-        if as_first and plan.domains.policy.reach is None:
-            sets = frozenset({(True,) * len(tables)})
         for table, ratio, changed in zip(tables, parameters.ratios, zip(*sets, strict=True), strict=True):
             row = GeometricClass(
                 pools=table.n.size,

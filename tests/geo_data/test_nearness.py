@@ -75,7 +75,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
         blocks = {"latitude": latitude.tolist(), "longitude": longitude.tolist()}
         blocks |= {"a": [str(i) for i in range(n)], "b": units[1].tolist(), "c": units[2].tolist()}
         document = {
-            "format": "odsynth plan 3",
+            "format": "odsynth plan 1.0",
             "mechanism": "geometric",
             "configuration": {
                 "jobs": {},

@@ -16,7 +16,7 @@ import synth
 from geo_data.od_files import LODES_CATEGORIES
 from pipelines.config.sections import LodesJobsSettings
 from pipelines.planning.sweep import AUTO
-from pipelines.release.formats import parse_certificate
+from pipelines.release.certificate import parse_certificate
 from pipelines.service.errors import not_found
 from pipelines.service.operators import operations, run_operations
 from pipelines.service.operators.lookups import find_certificate, find_run, find_runs

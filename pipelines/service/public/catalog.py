@@ -20,8 +20,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.publishing.publishing import Published, published
-from pipelines.release.certificate import Certificate
-from pipelines.release.formats import parse_certificate
+from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas

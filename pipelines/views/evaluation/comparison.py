@@ -16,7 +16,7 @@ import geo_data
 from pipelines.config.loading import load_config
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.public_inputs import job_source
-from pipelines.release.certificate import AttributeCertificate
+from pipelines.release.certificate import AttributeField
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.flow_measures import side_variation
@@ -124,7 +124,7 @@ def true_jobs(release: Release, truth: Path) -> geo_data.JobSource:
     certificate = release.certificate
     if truth.suffix == ".toml":
         config = load_config(truth)
-        secret = certificate.policy.attributes if isinstance(certificate, AttributeCertificate) else {}
+        secret = certificate.policy.attributes if isinstance(certificate.policy, AttributeField) else {}
         if {name: list(values) for name, values in config.privacy.secret.items()} != secret:
             raise geo_data.InputError(
                 truth,
@@ -132,7 +132,7 @@ def true_jobs(release: Release, truth: Path) -> geo_data.JobSource:
                 fix="name the configuration that the release was made with",
             )
         return job_source(config, release.geography)
-    if isinstance(certificate, AttributeCertificate):
+    if isinstance(certificate.policy, AttributeField):
         raise geo_data.InputError(
             truth,
             "one file with counts by each attribute is not the truth of this release, whose policy protects "

@@ -28,7 +28,7 @@ from synth.posterior.intervals import LEVEL
 from synth.posterior.intervals import intervals as of_draws
 
 DRAWS_FILE = "draws.parquet"
-DRAWS_FORMAT = "odsynth draws 1"
+DRAWS_FORMAT = "odsynth draws 1.0"
 
 COVERAGE_WORDS = (
     "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of",

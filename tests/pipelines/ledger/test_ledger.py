@@ -371,8 +371,8 @@ FORMER = "partition st:1"
         ([Terms(), Terms("full", HERE, 2)], Terms()),  # nobody knows whose jobs the first was about
         ([Terms(), Terms("full", HERE), Terms("full", THERE)], "geography, with jobs.population"),
         ([Terms(FORMER)], Terms(FORMER)),
-        ([Terms(FORMER), Terms(FORMER)], r"privacy\.policy: the name of a partition"),
-        ([Terms(FORMER), Terms("full", ANYWHERE)], r"privacy\.policy: the name of a partition"),
+        ([Terms(FORMER), Terms(FORMER)], r"privacy\.policy: one is under"),  # which two policies may have
+        ([Terms(FORMER), Terms("full", ANYWHERE)], r"privacy\.policy: one is under"),
         ([Terms("parts st:1/cty:2"), Terms("parts st:1/cty:3/trct:1")], "geography: the units of 'cty'"),
         ([Terms("parts st:1/cty:2"), Terms("parts st:1/ward:2")], r"privacy\.policy: one is under"),
         ([Terms("distance 4:a"), Terms("distance 4:b")], "geography: the blocks"),

@@ -241,7 +241,7 @@ def test_units_are_stored_once_and_are_the_units(small_config: Configs, tmp_path
         release, folder = make_plan(config), tmp_path / level
         save_plan(release, folder)
         said = json.loads((folder / "plan.json").read_bytes())["choices"]
-        assert said == {"cell_level": level, "thresholds": []}
+        assert said == {"cell_level": level, "tables": [], "thresholds": []}
         assert contradictions(config, release) == []
         assert contradictions(small_config(UNITS, {"plan.cell_level": "trct"}), release) == (
             [] if level == "trct" else ["level of cells"]
@@ -294,7 +294,9 @@ def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Pa
     save_plan(make_plan(small_config()), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
     edit_json(path, lambda document: document.update(format="another plan 7"))
-    with pytest.raises(ValueError, match=r"plan\.json: the format is not"):
+    with pytest.raises(
+        ValueError, match=r"plan\.json: its format is none of odsynth, and this version reads"
+    ):
         load_plan(tmp_path / "plan")
     edit_json(path, lambda document: document.update(format=PLAN_FORMAT, mechanism="magic"))
     with pytest.raises(ValueError, match=r"plan\.json: the mechanism is none of dirichlet, geometric"):
@@ -447,12 +449,12 @@ def test_job_source_reads_nothing_yet(small_config: Configs, small_geography: ge
 # --- the name of a partition
 
 
-def partition(blocks: str, former: bool = False, **units: str) -> str:
+def partition(blocks: str, **units: str) -> str:
     """The name of the partition by the last of some levels; a block and a unit have a letter each."""
     places = np.zeros(len(blocks))
     columns = {level: pa.chunked_array([[*codes]]).dictionary_encode() for level, codes in units.items()}
     geography = ordered_geography("block", pa.chunked_array([[*blocks]]), columns, places, places)
-    return partition_name([*units][-1], geography, former=former)
+    return partition_name([*units][-1], geography)
 
 
 def test_the_name_of_a_partition_covers_every_block_with_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,10 +469,8 @@ def test_the_name_of_a_partition_covers_every_block_with_its_unit(monkeypatch: p
     ]
     assert len({ward, *others}) == 5
     assert not any(implies(one, other) for one, other in itertools.permutations([ward, *others], 2))
-    # What it was: of the codes alone, so that none of them can be told from another.
-    former = partition("abcde", former=True, cty="AABBB", ward="PPQQR")
-    assert former == partition("abcde", former=True, cty="AAABB", ward="PPPQR")
-    assert not any(implies(*pair) for pair in [(former, former), ("full", former), (former, ward)])
+    # A name of before, of codes alone, is one that nothing is known of.
+    assert not any(implies(*pair) for pair in [("partition a", "partition a"), ("full", "partition a")])
     # Blocks are in the order of their codes, whatever order other levels give them.
     assert partition("abdce", cty="AABBB") == county
     monkeypatch.setattr(plan, "_HASHED_BLOCKS", 2)

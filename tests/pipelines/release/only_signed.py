@@ -34,7 +34,6 @@ ONLY_SIGNED: dict[str, set[Step]] = {
         ),
         *(("configuration", "auxiliary", 0, name, 0) for name in ("origin", "destination")),
         *(("configuration", "geography", name) for name in ("file", "latitude", "longitude")),
-        ("configuration", "geography", "non_nesting_areas"),
         *(("configuration", "geography", "polygons", 0, name) for name in ("file", "code")),
         *(("configuration", "plan", name) for name in ("distance_miles", "retention_min", "cell_level")),
         *(("configuration", "release", name) for name in ("licence", "publisher", "citation")),

@@ -20,7 +20,7 @@ Table = dict[str, Any]
 
 def test_a_run_forecasts_from_public_inputs(small_release: pipelines.Release) -> None:
     sheet = json.loads((small_release.public / ACCURACY_FILE).read_text(encoding="utf-8"))
-    assert sheet["format"] == "odsynth accuracy 1"
+    assert sheet["format"] == "odsynth accuracy 1.0"
     assert sheet["plan_sha256"] == small_release.certificate.plan_sha256
     listed = json.loads((small_release.public / "MANIFEST.json").read_text(encoding="utf-8"))["files"]
     assert ACCURACY_FILE in [file["path"] for file in listed]
@@ -40,7 +40,7 @@ def _last(tables: list[Table]) -> Table:
 
 
 CHANGES: dict[str, Callable[[Table], object]] = {
-    "not of odsynth accuracy 1": lambda sheet: sheet.update(format="odsynth accuracy 2"),
+    "not of odsynth accuracy 1.0": lambda sheet: sheet.update(format="odsynth accuracy 2"),
     "about another plan": lambda sheet: sheet.update(plan_sha256="0" * 64),
     "Extra inputs": lambda sheet: sheet.update(note="all is well"),
     "tables.0.loss": lambda sheet: sheet["tables"][0].update(loss="0.1"),

@@ -19,7 +19,7 @@ import synth
 from helpers import refused, seal_again
 from pipelines import ConfigError, Release, VerificationError, run, verify
 from pipelines.plans.polygon_tables import polygon_levels
-from pipelines.release.polygons import polygon_file
+from pipelines.release.polygons import polygon_file, write_polygons
 from pipelines.running import run as runs
 
 pytestmark = pytest.mark.quick
@@ -140,18 +140,10 @@ def first(shape: shapely.Geometry) -> Callable[[gpd.GeoDataFrame], gpd.GeoDataFr
 
 
 HARM: dict[str, list[Callable[[gpd.GeoDataFrame], gpd.GeoDataFrame]]] = {
-    "columns are not trct, geometry": [
-        lambda f: f.rename(columns={"trct": "code"}),
-        lambda f: f.assign(note="x"),
-    ],
     "codes are not units of trct, each once and in order": [
         lambda f: f.assign(trct=f["trct"].str[1:]),
         lambda f: f.assign(trct=f["trct"].iloc[0]),
         lambda f: f.iloc[::-1],
-    ],
-    "the reference system is not EPSG:4326": [
-        lambda f: f.to_crs("EPSG:6933"),
-        lambda f: f.set_crs(None, allow_override=True),
     ],
     "shapes are not valid polygons": [first(BOW_TIE), first(shapely.Point(0, 0)), first(shapely.Polygon())],
 }
@@ -162,11 +154,25 @@ def test_shapes_that_maps_cannot_rely_on(public_copy: Path) -> None:
     written = gpd.read_parquet(path)
     for words, changes in HARM.items():
         for change in changes:
-            change(written).to_parquet(path, index=False)
+            write_polygons({"trct": change(written)}, public_copy)
             seal_again(public_copy)
             error = refused(public_copy)
             assert error.check == "polygons"
             assert words in str(error)
+
+
+def test_what_geopandas_writes_by_itself_is_refused(public_copy: Path) -> None:
+    """Its notes are those of several libraries; and another reference system, or column, is no map's."""
+    path = public_copy / TRCT
+    written = gpd.read_parquet(path)
+    for frame, words in (
+        (written.assign(note="x"), "columns are not trct, geometry"),
+        (written, "the file has notes of its own"),
+        (written.to_crs("EPSG:6933"), "the file has notes of its own"),
+    ):
+        frame.to_parquet(path, index=False)
+        seal_again(public_copy)
+        assert words in str(refused(public_copy))
 
 
 def noted(change: Callable[[dict[str, object], dict[str, object]], None]) -> Callable[[pa.Table], pa.Table]:
@@ -228,6 +234,6 @@ def test_a_file_that_is_no_parquet(public_copy: Path) -> None:
 
 def test_shapes_of_some_units_only_are_fine(public_copy: Path) -> None:
     path = public_copy / TRCT
-    gpd.read_parquet(path).iloc[2:].to_parquet(path, index=False, compression="zstd")
+    write_polygons({"trct": gpd.read_parquet(path).iloc[2:]}, public_copy)
     seal_again(public_copy)
     assert "4 of 6 trct" in [check.detail for check in verify(public_copy)]

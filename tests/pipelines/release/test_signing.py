@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 import pipelines
-from helpers import forge, refused, seal_again, with_values
-from pipelines.config.loading import check_config
+from helpers import forge, refused, seal_again
 from pipelines.release.signing import (
     PUBLIC_KEY,
     SIGNATURES,
@@ -30,27 +29,6 @@ from pipelines.release.verification import verify
 pytestmark = pytest.mark.quick
 
 SIGNED = (*SIGNATURES, PUBLIC_KEY, "certificate.json", "SHA256SUMS")
-
-
-@pytest.fixture(scope="session")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return generate_keys(tmp_path_factory.mktemp("keys") / "own")
-
-
-@pytest.fixture(scope="session")
-def signed_release(
-    config_tables: dict[str, Any],
-    clean_source: object,
-    keys: tuple[Path, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> pipelines.Release:
-    tables = with_values(config_tables, {"signature.key": keys[0]})
-    return pipelines.run(check_config(tables, tmp_path_factory.mktemp("signed"), "signed.toml"))
-
-
-@pytest.fixture
-def signed(signed_release: pipelines.Release, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(signed_release.public, tmp_path / "public"))
 
 
 def test_a_signed_release_passes_with_and_without_the_pinned_key(

@@ -80,7 +80,7 @@ STEPS = [
     "before:running.run.write_public",
     "before:release.layout.seal",
     "after:release.layout.seal",
-    "before:running.run.verify",
+    "before:running.run.verify_run",
     "after:running.run._log",
     "before:running.folder.shutil.rmtree",
     "after:running.folder.shutil.rmtree",

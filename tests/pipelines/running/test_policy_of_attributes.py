@@ -27,7 +27,7 @@ from pipelines.ledger.terms import Terms
 from pipelines.planning import search
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
-from pipelines.release.certificate import ATTRIBUTE_FORMAT, AttributeCertificate, certificate_schema
+from pipelines.release.certificate import AttributeField, certificate_schema
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary
 from pipelines.service.public.preparation import Prepared, prepare
@@ -99,12 +99,11 @@ def test_releases_verify_both_ways_and_say_their_policy(made: Made, tmp_path: Pa
         assert alone(release.public) is None, name
         document = json.loads((release.public / "certificate.json").read_text(encoding="utf-8"))
         schema = json.loads((release.public / "certificate.schema.json").read_text(encoding="utf-8"))
-        assert document["format"] == ATTRIBUTE_FORMAT
-        assert schema == certificate_schema(ATTRIBUTE_FORMAT)
+        assert schema == certificate_schema()
         jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
         certificate = release.certificate
-        assert isinstance(certificate, AttributeCertificate)
         policy, definition = certificate.policy, certificate.definition
+        assert isinstance(policy, AttributeField)
         listed = '"age" and "sector"' if name == "several" else '"age"'
         assert policy.name == release.plan.policy.name
         assert f"or another {listed}, or both" in definition.words
@@ -248,10 +247,6 @@ def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Pat
         pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
         forge(public, stated)
 
-    def full(document: dict[str, Any]) -> None:
-        document["format"] = "odsynth certificate 2"
-        del document["policy"]
-
     def fewer(document: dict[str, Any]) -> None:
         document["policy"].update(attributes={"age": AGES[:2]})
 
@@ -259,7 +254,14 @@ def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Pat
         words = document["policy"]["words"].replace("is protected too", "is public")
         document["policy"].update(words=words)
 
-    partition = {"name": "parts st:0", "partition": "trct", "parts": 6, "words": "", "symbols": ""}
+    partition = {
+        "kind": "partition",
+        "name": "parts st:0",
+        "partition": "trct",
+        "parts": 6,
+        "words": "",
+        "symbols": "",
+    }
     refuse_each(
         release.public,
         tmp_path,
@@ -269,8 +271,8 @@ def test_a_policy_that_is_changed_is_refused_both_ways(made: Made, tmp_path: Pat
             (other(swapped), "guarantee"),
             (other(lambda d: d["definition"].update(neighbours="Any.")), "guarantee"),
             (other(lambda d: d["run"].update(epsilon="4")), "guarantee"),
-            (other(full), "certificate"),
-            (other(lambda d: d.update(format="odsynth certificate 3", policy=partition)), "certificate"),
+            (other(lambda d: d.update(policy=None)), "guarantee"),
+            (other(lambda d: d.update(policy=partition)), "guarantee"),
             (planned({"attribute": {"age": AGES[:2]}}), "plan"),
             (planned({"attribute": {"age": AGES[::-1]}}), "plan"),
             (planned({"attribute": {"sector": SECTORS}}), "plan"),

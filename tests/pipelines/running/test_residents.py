@@ -16,28 +16,17 @@ import pyarrow as pa
 import pytest
 
 import geo_data
-import pipelines
 from helpers import edit_json, forge, plan_again, refused
 from pipelines import ConfigError, Release, plan, run, verify
 from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.ledger.terms import ANYWHERE, Terms
-from pipelines.plans.form import document_text, read_document
-from pipelines.plans.storage import load_plan
-from pipelines.release.accuracy import ACCURACY_FILE
-from pipelines.release.attackers import ATTACKERS_FILE
-from pipelines.release.certificate import guarantee_fields, population_in_words
-from pipelines.release.formats import FIRST_FORMAT, dump_certificate, parse_certificate, schema_text
-from pipelines.release.layout import file_names, seal
-from pipelines.release.readme import release_readme
-from pipelines.release.records import RECORDS
-from pipelines.release.verifier import VERIFIER
-from pipelines.release.wordings import in_wording
+from pipelines.release.certificate import population_in_words
+from pipelines.release.layout import seal
 from pipelines.running.payment import terms_of
 from pipelines.views.maps.page import certificate_words
 
 from .helpers import Configs, left_over
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v0.1.0"
 SAID = population_in_words("residents", protected=False)
 MEMBERSHIP = "is taken to be public and is not protected"
 ZONES = {"geography.external_zones": ["09", "25"], "jobs.population": None}
@@ -258,60 +247,3 @@ def test_zones_that_the_configuration_does_not_ask_for_are_found(
     public = Path(shutil.copytree(zoned_release.public, tmp_path / "public"))
     plan_again(public, lambda document: document["configuration"]["geography"].update(external_zones=["09"]))
     assert "external zones: not what its configuration asks for" in str(refused(public))
-
-
-def test_a_release_put_back_into_the_first_format_does_not_lose_its_declaration_unseen(
-    small_release: Release, tmp_path: Path
-) -> None:
-    """That format had no such word, so `verify` says what it leaves open."""
-    public = Path(shutil.copytree(small_release.public, tmp_path / "public"))
-    plan_again(public, lambda document: document["configuration"]["jobs"].pop("population"))
-    for name in (ACCURACY_FILE, ATTACKERS_FILE, VERIFIER):  # which that format did not have
-        (public / name).unlink()
-    path = public / "plan" / "plan.json"
-
-    def put_back() -> None:
-        planned = load_plan(public / "plan")
-        certificate = parse_certificate((public / "certificate.json").read_bytes())
-        fields = guarantee_fields(planned, planned.certify_as_first())
-        fields["plan_sha256"] = pipelines.plan_hash(public / "plan")
-        document = in_wording(dump_certificate(certificate.model_copy(update=fields), FIRST_FORMAT), 1)
-        (public / "certificate.json").write_text(
-            json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        (public / "certificate.schema.json").write_text(schema_text(FIRST_FORMAT), encoding="utf-8")
-        for name in RECORDS:  # which releases of this format have not
-            (public / name).unlink(missing_ok=True)
-        certificate = parse_certificate((public / "certificate.json").read_bytes())
-        names = file_names(planned.config)
-        text = release_readme(planned, certificate, names, named=True, signed=False, wording=1)
-        (public / "README.md").write_text(text, encoding="utf-8")
-        seal(public, certificate)
-
-    put_back()
-    assert "no version wrote this format of plan" in str(refused(public))
-    text = document_text(read_document(public / "plan"), "odsynth plan 1")
-    path.write_text(text, encoding="utf-8")
-    put_back()
-    unsaid = "Format 1 does not say whose jobs these are"
-    assert unsaid in {check.name: check.detail for check in verify(public)}["plan"]
-    for name, said in (("dirichlet-parquet-only", True), ("dirichlet-external", False)):
-        details = {check.name: check.detail for check in verify(GOLDEN / name)}
-        assert (unsaid in details["plan"]) == said
-
-
-def test_releases_of_the_first_format_say_nothing_of_it(tmp_path: Path) -> None:
-    """They are verified as they were (tests of formats), and with the word they are not of their time."""
-    public = Path(shutil.copytree(GOLDEN / "dirichlet-parquet-only", tmp_path / "public"))
-    certificate = pipelines.open_release(public).certificate
-    assert certificate.population is None
-    path = public / "plan" / "plan.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    document["configuration"]["jobs"]["population"] = "residents"
-    path.write_text(
-        json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
-    )
-    digest = pipelines.plan_hash(public / "plan")
-    edit_json(public / "certificate.json", lambda stated: stated.update(plan_sha256=digest))
-    seal(public, certificate.model_copy(update={"plan_sha256": digest}))
-    assert refused(public).check == "plan"

@@ -412,7 +412,10 @@ BY_HAND: list[tuple[Callable[[Table], object], str]] = [
     (lambda document: document["pooling"].update(homes=["0"]), "or says more"),
     (lambda document: document["parameters"].update(homes=["0"]), "or says more"),
     (lambda document: document["pooling"].update(below=2), "slots are in a pool of another place"),
-    (lambda document: document.update(format="odsynth plan 0"), "the format is not 'odsynth plan 2'"),
+    (
+        lambda document: document.update(format="odsynth plan 0"),
+        "its format is odsynth plan 0, and",
+    ),
 ]
 
 

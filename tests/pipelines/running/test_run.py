@@ -28,12 +28,11 @@ import geo_data
 import pipelines
 import synth
 from geo_data.errors import ChangedFileError
-from helpers import released_files
+from helpers import edit_json, released_files
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.plans import storage
 from pipelines.plans.plan import batches
 from pipelines.release import certificate, layout
-from pipelines.release.formats import FIRST_FORMAT, dump_certificate
 from pipelines.release.layout import MANIFEST, file_names, public_files
 from pipelines.release.provenance import code_in_use
 from pipelines.running import batches as drawing
@@ -573,22 +572,11 @@ def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, 
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_a_run_of_version_010_is_read_and_not_resumed(small_config: Configs) -> None:
-    """Its keys had other names, and its certificate was of format 1."""
+def test_a_run_of_another_format_is_not_resumed(small_config: Configs) -> None:
     config = small_config()
     interrupted(config)
-    staging = RunFolder.of(config.release.out)
-    state, path = staging.load(), staging.confidential / "state.json"
-    first = json.loads(path.read_text(encoding="utf-8")) | {"format": "odsynth run 1"}
-    geography = first["config"]["geography"]
-    geography["outside"], geography["partitions"] = (
-        geography.pop(name) for name in ("external_zones", "non_nesting_areas")
-    )
-    stated = dump_certificate(state.certificate, FIRST_FORMAT)
-    path.write_text(json.dumps(first | {"certificate": json.dumps(stated)}), encoding="utf-8")
-    unstated = state.certificate.model_copy(update={"population": None})
-    assert staging.load() == replace(state, certificate=unstated)
-    path.write_text(json.dumps(first | {"format": "odsynth run 3"}), encoding="utf-8")
+    path = RunFolder.of(config.release.out).confidential / "state.json"
+    edit_json(path, lambda document: document.update(format="odsynth run 2"))
     with pytest.raises(ConfigError, match="not what this version, which began it, writes"):
         resume(config.release.out)
 

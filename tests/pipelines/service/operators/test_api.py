@@ -364,17 +364,6 @@ def finished(app: FastAPI, ann: TestClient, release: pipelines.Release) -> int:
     return run
 
 
-def test_a_certificate_of_an_earlier_format_is_given_out_as_it_is(
-    app: FastAPI, people: People, small_release: Release
-) -> None:
-    golden = Path(__file__).resolve().parents[3] / "golden" / "v0.1.0"
-    content = (golden / "dirichlet-external" / "certificate.json").read_bytes()
-    run = people["ann"].post(f"{API}/runs", json={"input": "small", "dry_run": False}).json()["id"]
-    work = claimed(app.state.store)
-    assert finish(app.state.store, work, certificate=content.decode(), content="c" * 64)
-    assert people["bob"].get(f"{API}/runs/{run}/certificate").content == content
-
-
 def test_where_releases_are_signed_a_run_without_a_key_is_refused(world: World, tmp_path: Path) -> None:
     settings = world.settings.model_copy(update={"signer": tmp_path / "agency.pub"})
     made = create_app(settings)

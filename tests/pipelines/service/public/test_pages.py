@@ -6,7 +6,6 @@ import html
 import itertools
 import os
 import re
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -485,28 +484,3 @@ def test_pages_are_kept_until_something_changes(client: TestClient, page: str) -
     assert first.headers["Cache-Control"] == "public, no-cache"
     again = client.get(page, headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
-
-
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "v0.1.0"
-
-
-def test_releases_of_earlier_formats_are_published_and_shown(
-    make_app: Callable[..., FastAPI], tmp_path: Path
-) -> None:
-    """Each with its own certificate, byte for byte, and with what nobody answers for where nobody signed."""
-    state = tmp_path / "state"
-    sources = sorted(path.parent for path in GOLDEN.glob("*/certificate.json"))
-    for source in sources:
-        shutil.copytree(source, tmp_path / source.name / "public")
-        pipelines.publish(tmp_path / source.name, state / "published", version="v1")
-    (state / "cache").mkdir()
-    client = TestClient(make_app(state))
-    for source in sources:
-        answer = client.get(f"/api/v1/releases/{source.name}/v1/certificate")
-        assert answer.content == (source / "certificate.json").read_bytes()
-        text = client.get(f"/releases/{source.name}/v1").text
-        signed = (source / "signing-key.pub").exists()
-        assert client.get(f"/api/v1/releases/{source.name}/v1").json()["signed"] == signed
-        assert ("This release is signed." in text) == signed
-        assert ("This release is not signed." in text) == (not signed)
-    assert len(sources) == 6
