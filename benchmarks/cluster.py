@@ -4,7 +4,7 @@ Usage: python benchmarks/cluster.py [--jobs 1400000] [--page docs/benchmarks.md]
 
 Simulates a country (`odsynth simulate`, not counted). Then `odsynth plan` and `odsynth run --plan` are
 started as a user starts them: without a cluster, and with one whose scheduler and workers are processes of
-this machine that see the same files, new for each number of workers. What is counted does not depend on how
+this machine, new for each number of workers. What is counted does not depend on how
 many cores there are, and hardly on what else they do: seconds of processors of every process, and bytes that
 the scheduler and the workers read from their sockets. From these it computes what 64 workers would take, and
 says how.
@@ -15,11 +15,9 @@ Scheduler and workers load this file, too (`dask_setup`).
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,23 +26,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-import fsspec
 import numpy as np
 import psutil
 from distributed import Client, Scheduler, SchedulerPlugin, Worker
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the scheduler
 from processes import completed
 from report import fill, table, this_machine
 from tornado.iostream import IOStream
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 COMMAND = "python benchmarks/cluster.py"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
 WORKERS = (1, 2, 4)
 MANY = 64
-BUCKET = "agency"
 
 
 class Counting(SchedulerPlugin):
@@ -54,11 +48,19 @@ class Counting(SchedulerPlugin):
 
     def __init__(self) -> None:
         self._bytes = 0
-        self._groups: list[set[Any]] = []  # of tasks that came together
+        self._groups: list[set[Any]] = []  # of tasks that do not wait for one another
+        self._name = ""  # of the tasks of the last group
         self._seconds: dict[Any, float] = {}
 
     def update_graph(self, scheduler: Scheduler, *, tasks: Sequence[Any], **_: Any) -> None:
-        self._groups.append(set(tasks))
+        names = {str(key).partition("-")[0] for key in tasks}
+        if (
+            self._groups and names == {self._name} and names <= {"measure", "draw"}
+        ):  # which are sent one by one
+            self._groups[-1] |= set(tasks)
+        else:
+            self._groups.append(set(tasks))
+        self._name = names.pop() if len(names) == 1 else ""
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **how: Any) -> None:
         if (start, finish) == ("processing", "memory"):
@@ -137,14 +139,6 @@ def main(jobs: int, page: Path | None) -> None:
             )
         if len(plans) != 1:
             raise click.ClickException("the plans differ")
-        config = where / "by-store.toml"
-        config.write_text(
-            said.replace('out = "release"', f'out = "{config.stem}"')
-            + f'\n[run]\nconfidential_store = "s3://{BUCKET}/secret"\n',
-            encoding="utf-8",
-        )
-        with object_store() as store:
-            by_store = measure(config, WORKERS[-1])["run --plan"]
     text = "\n\n".join(
         [
             f"{jobs:,} jobs; the same plan, byte for byte, each time. Seconds are of processors.",
@@ -152,7 +146,6 @@ def main(jobs: int, page: Path | None) -> None:
                 f"**`odsynth {name}`**\n\n{rows_of({n: took[name] for n, took in found.items()})}"
                 for name in found[0]
             ),
-            by_way_of(found[WORKERS[-1]]["run --plan"], by_store, store),
         ]
     )
     print(text)
@@ -258,58 +251,6 @@ def rows_of(found: dict[int, Took]) -> str:
         f"takes besides its tasks, and {share:.1%} of the {rest:.1f} s of tasks, for which all others wait: "
         f"{expected:.1f} s in all, {alone.total / expected:.1f} times as fast as one core."
     )
-
-
-class _Quiet(WSGIRequestHandler):
-    def log(self, *_: object) -> None: ...
-
-
-@dataclass
-class Store:
-    """What an object store was asked."""
-
-    requests: int = 0
-    received: int = 0
-    sent: int = 0
-
-
-@contextmanager
-def object_store() -> Iterator[Store]:
-    """Start a server of S3's protocol that counts, with a bucket; what this process starts will find it."""
-    app, asked = DomainDispatcherApplication(create_backend_app), Store()
-
-    def counted(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
-        asked.requests += 1
-        asked.received += int(environ.get("CONTENT_LENGTH") or 0)
-        for piece in app(environ, start):
-            asked.sent += len(piece)
-            yield piece
-
-    server = make_server("127.0.0.1", 0, counted, threaded=True, request_handler=_Quiet)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    os.environ |= {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-    }
-    fsspec.filesystem("s3").mkdir(BUCKET)
-    yield asked
-    server.shutdown()
-
-
-def by_way_of(disk: Took, store: Took, asked: Store) -> str:
-    """Return the table of the run by way of an object store, beside that with a disk that all see."""
-    both = {"a disk that all see": disk, "an object store": store}
-    rows = [
-        ["its own process", *(f"{took.own:.1f} s" for took in both.values())],
-        ["workers together", *(f"{sum(took.workers):.1f} s" for took in both.values())],
-        ["all", *(f"{took.total:.1f} s" for took in both.values())],
-        ["requests to the store", "", f"{asked.requests:,}"],
-        ["bytes that it received", "", f"{asked.received / 1e6:.1f} MB"],
-        ["bytes that it sent", "", f"{asked.sent / 1e6:.1f} MB"],
-    ]
-    title = f"**`odsynth run --plan`, {WORKERS[-1]} workers, by way of**"
-    return f"{title}\n\n{table(['', *both], rows)}"
 
 
 def bytes_of(whose: str, read: Sequence[int], tasks: Sequence[int]) -> Iterator[list[str]]:

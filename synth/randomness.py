@@ -27,7 +27,7 @@ _MAX_STREAM_BYTES = 2**36  # well inside ChaCha20's counter; a batch reads a few
 class RunKey:
     """The secret of one run. Never printed, never pickled, overwritten by `destroy`.
 
-    A task that draws on another machine reads it from the run's private folder (`pipelines.staging`).
+    A task that draws on another machine gets its bytes over TLS (`pipelines.running.executor`).
 
     Make one with `RunKey.generate()`. A key made with `RunKey.from_seed` is for tests: `secure` is
     False, and a release drawn with it is marked "not for release".

@@ -37,9 +37,8 @@ def demo(out: Path | None) -> None:
 
 _SCHEDULER = click.option(
     "--scheduler",
-    help="Address of a Dask cluster to work on, such as tcp://10.0.0.1:8786. Workers that draw must see the "
-    "output folder, or use the store that [run] confidential_store names. By default threads or, to draw "
-    "many jobs on many cores, a cluster of its own.",
+    help="Address of a Dask cluster to work on, such as tls://10.0.0.1:8786: homes are sent to its workers "
+    "encrypted only. By default threads or, to draw many jobs on many cores, a cluster of its own.",
 )
 
 

@@ -22,7 +22,6 @@ from pydantic import (
 
 import synth
 from geo_data.arguments import refuse_url
-from geo_data.stores import is_of_a_store
 from synth.limits import MAX_DENOMINATOR, MAX_EPSILON
 from synth.rationals import decimal_up, exact
 
@@ -108,15 +107,6 @@ def _path(value: object, info: ValidationInfo) -> Path:
     if not path.name:
         raise ValueError(f"{shown(value)} is the whole file system; name a file or folder in it")
     return path
-
-
-def _store(value: object) -> str:
-    if not isinstance(value, str) or not is_of_a_store(value):  # not shown, as it may hold a password
-        raise ValueError(
-            "this is not the address of a folder in an object store, without password and query; write for "
-            'example "s3://agency/secret"'
-        )
-    return value
 
 
 def _columns(value: object) -> object:
@@ -252,7 +242,6 @@ LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
-StoreAddress = Annotated[str, PlainValidator(_store)]
 Labels = Annotated[dict[str, str], PlainValidator(_labels)]
 Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]

@@ -32,7 +32,6 @@ from pipelines.config.fields import (
     RetentionNumber,
     ShareNumber,
     State,
-    StoreAddress,
     SummaryLevels,
     WeightNumber,
     Year,
@@ -460,15 +459,10 @@ class RunSettings(Section):
         releases.
     world_readable : bool
         Accept confidential files that everybody on the machine can read.
-    confidential_store : str or None
-        Address of a folder in an object store, such as "s3://agency/secret", for a cluster (`--scheduler`)
-        whose workers do not see the disk of the run: they get homes and key from there, and put what they
-        draw there. Everything is removed when no more is drawn. Left out, they must see the disk.
     """
 
     batch_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
     world_readable: bool = False
-    confidential_store: StoreAddress | None = None
 
 
 class PublicPolygonTable(Section):

@@ -6,10 +6,9 @@ was measured, and every batch is drawn from the estimate.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +29,7 @@ from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.release.layout import Part, file_names
 from pipelines.release.measurements import write_measurements
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.cell_file import CellFile, JoinedFiles, new_numbers
+from pipelines.storage.cell_file import CellFile, CellSpan, JoinedFiles, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.parquet_form import is_text
@@ -40,6 +39,9 @@ from synth.posterior.estimation import Cells
 Task = Literal["measure", "estimate", "draw"]
 """What is done of a batch: its homes are counted with noise, or its synthetic workers drawn. An estimate is
 made of all batches together."""
+
+Given = NDArray[np.int32] | list[list[Cells]]
+"""What a task needs: **confidential** homes of a batch, shape (3, n); or factors of each run's tables."""
 
 _ESTIMATED = "estimated"
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
@@ -139,14 +141,9 @@ def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]
     return out
 
 
-def _parts_of(staging: RunFolder, state: RunState) -> Path:
-    """Return a folder of the run's own: what a lost task of an earlier run still draws finds no place."""
-    return staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
-
-
-def estimated_factors(staging: RunFolder, state: RunState) -> list[list[CellFile]] | None:
+def estimated_factors(staging: RunFolder) -> list[list[CellFile]] | None:
     """Return the estimates of a run, by run of the mechanism and table, if there are any."""
-    folder = _parts_of(staging, state) / _ESTIMATED
+    folder = staging.parts / _ESTIMATED
     found: list[list[CellFile]] = []
     while (folder / _factors(len(found), 0)).exists():
         run = len(found)
@@ -170,103 +167,60 @@ def _checksums(folder: Path) -> str:
     return "".join(checksum_lines({path.relative_to(folder).as_posix(): sha256_of(path) for path in files}))
 
 
-class RunBatches:
-    """The batches of a run: what its tasks share, and the task.
+class BatchWork:
+    """What all tasks of a run share, but its homes and its key; it is sent to workers of a cluster."""
 
-    Parameters
-    ----------
-    staging : RunFolder
-        Private folder of the run, with the homes of every batch.
-    plan : ReleasePlan
-    state : RunState
-    key : synth.RunKey
-    """
-
-    tasks: tuple[Task, ...] = ("draw",)
-    """In their order."""
-
-    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
-        self.staging, self.plan, self.key = staging, plan, key
-        self.implicates = plan.implicates
+    def __init__(self, plan: ReleasePlan, state: RunState) -> None:
+        self.plan = plan
         self.createdate = state.certificate.created[:10].replace("-", "")
         self.slices = batches(plan, state.config.run.batch_jobs)
-        self.parts = _parts_of(staging, state)
-        self.parts.mkdir(mode=0o700, exist_ok=True)
-        self.offsets = plan.pools.offsets
         names = file_names(plan.config)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
-    @classmethod
-    def of(cls, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
-        """Return those of a plan, by whether its mechanism measures tables."""
-        return (MeasuredBatches if plan.measures else cls)(staging, plan, state, key)
-
-    def made(self, task: Task, batch: int) -> Path:
-        """Where what a task makes of a batch goes; it is there when that is finished."""
-        return self.parts / f"{'measured-' if task == 'measure' else ''}{batch:06}"
-
-    def parts_of(self, folder: Path) -> list[Part]:
-        """What a batch writes into a folder, by implicate."""
-        aux = bool(self.plan.geography.external_zones)
-        return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in self.implicates.folders]
-
-    @property
-    def estimated(self) -> Path:
-        """Where noisy counts of secondary tables, and the estimate made of all, go."""
-        return self.parts / _ESTIMATED
-
-    def publish_counts(self) -> None:
-        """Write noisy counts into the public folder, where there are any."""
-
-    def _homes(self, batch: int) -> tuple[slice, NDArray[np.int32], NDArray[np.int64] | None]:
-        """Return the pools of a batch, its homes pool after pool, and how many each has if not its slots."""
-        pools = self.slices[batch]
-        pool, work, home = self.staging.read_homes(batch)
-        order = np.lexsort((work, pool))  # as the slots are
-        own = slice(self.offsets[pools.start], self.offsets[pools.stop])
-        sizes = None
-        if self.plan.numeric.record_range is not None:
-            sizes = np.bincount(pool - pools.start, minlength=pools.stop - pools.start)
-        elif not np.array_equal(work[order], self.plan.pools.slots.work[own]):
-            raise ValueError(_OTHERS)
-        return pools, home[order], sizes
-
-    def draw(self, batch: int) -> None:
-        """Draw a batch and write its part.
+    def do(self, task: Task, batch: int, given: Given, key: synth.RunKey, folder: Path) -> None:
+        """Do a task, and write what it makes into an empty folder.
 
         Raises
         ------
         ValueError
-            If its homes are not those of the plan's slots.
+            If the homes are not those of the plan's slots.
         """
-        # If a task that was thought lost has finished, the part is there: its bytes are the same. Workers of
-        # a cluster draw here side by side, so nothing is swept.
-        with suppress(FileExistsError), whole_folder(self.made("draw", batch), sweep=False) as folder:
-            waiting = iter(self.parts_of(folder))
-            for drawn in self._drawn(batch):
-                self._write(next(waiting), batch, drawn)
-            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+        for part, homes in zip(self.parts_of(folder), self._drawn(batch, given, key), strict=True):
+            self._write(part, batch, homes)
 
-    def _drawn(self, batch: int) -> Iterator[NDArray[np.int32]]:
+    def parts_of(self, folder: Path) -> list[Part]:
+        """What a batch writes into a folder, by implicate."""
+        aux = bool(self.plan.geography.external_zones)
+        folders = self.plan.implicates.folders
+        return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in folders]
+
+    def _drawn(self, batch: int, given: Any, key: synth.RunKey) -> Iterator[NDArray[np.int32]]:
         """Yield the homes of each implicate."""
-        pools, homes, sizes = self._homes(batch)
-        for run in range(self.implicates.runs):
-            yield from sample_batch(self.plan, pools, homes, self.key, batch, run, sizes)
+        pools, homes, sizes = self._sorted(batch, given)
+        for run in range(self.plan.implicates.runs):
+            yield from sample_batch(self.plan, pools, homes, key, batch, run, sizes)
 
-    @staticmethod
-    def finished(folder: Path) -> bool:
-        """Whether a folder is there whole; one that a disk has damaged is removed, to be made again."""
-        if folder.exists():
-            with suppress(FileNotFoundError):
-                if (folder / CHECKSUMS).read_bytes() == _checksums(folder).encode():
-                    return True
-            shutil.rmtree(folder)
-        return False
+    def _sorted(
+        self, batch: int, homes: NDArray[np.int32]
+    ) -> tuple[slice, NDArray[np.int32], NDArray[np.int64] | None]:
+        """Return the pools of a batch, its homes pool after pool, and how many each has if not its slots."""
+        pools = self.slices[batch]
+        pool, work, home = homes
+        order = np.lexsort((work, pool))  # as the slots are
+        sizes = None
+        if self.plan.numeric.record_range is not None:
+            sizes = np.bincount(pool - pools.start, minlength=pools.stop - pools.start)
+        elif not np.array_equal(work[order], self.plan.pools.slots.work[self._slots(batch)]):
+            raise ValueError(_OTHERS)
+        return pools, home[order], sizes
+
+    def _slots(self, batch: int) -> slice:
+        offsets, pools = self.plan.pools.offsets, self.slices[batch]
+        return slice(offsets[pools.start], offsets[pools.stop])
 
     def _write(self, part: Part, batch: int, drawn: NDArray[np.int32]) -> None:
         geography, slots = self.plan.geography, self.plan.pools.slots
-        pools = self.slices[batch]
-        own = slice(self.offsets[pools.start], self.offsets[pools.stop])
+        own = self._slots(batch)
         public = {name: codes[own] for name, codes in slots.attributes.items()}
         homes, attributes = self.plan.jobs_of(drawn, public)
         categories = self.plan.categories
@@ -309,6 +263,125 @@ class RunBatches:
         )
 
 
+class MeasuredWork(BatchWork):
+    """That of a run whose mechanism measures tables."""
+
+    def __init__(self, plan: ReleasePlan, state: RunState) -> None:
+        super().__init__(plan, state)
+        self.layout = JobLayout(plan)
+
+    def do(self, task: Task, batch: int, given: Given, key: synth.RunKey, folder: Path) -> None:
+        """Do a task: one that measures counts the homes in the cells of the pools, and keeps noisy counts."""
+        if task != "measure":
+            super().do(task, batch, given, key, folder)
+            return
+        pools, home, sizes = self._sorted(batch, given)  # type: ignore[arg-type]  # homes
+        numeric = self.plan.numeric
+        table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
+        if sizes is None:
+            sizes = table.n
+        counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
+        for run in range(self.plan.implicates.runs):
+            noisy = measure(counts, self.layout.tables[0], key, 0, batch, run)
+            CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
+
+    def needed(self, batch: int) -> list[slice]:
+        """Return the run of cells of each measured table that a batch is drawn from."""
+        pools, own = self.slices[batch], self._slots(batch)
+        slots = self.plan.pools.slots.some(np.arange(own.start, own.stop))
+        groups = [np.array([pools.start, pools.stop - 1]), *(of.find(slots) for of in self.plan.secondary)]
+        ends = zip(self.layout.tables, ((of.min(), of.max() + 1) for of in groups), strict=True)
+        return [slice(int(table.offsets[a]), int(table.offsets[b])) for table, (a, b) in ends]
+
+    def _drawn(self, batch: int, given: Any, key: synth.RunKey) -> Iterator[NDArray[np.int32]]:
+        rows = self.layout.rows([self.slices[batch]])
+        for run, factors in enumerate(given):
+            fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
+            for i in range(self.plan.implicates.of_run):
+                name = f" {run} {i}" if run or i else ""
+                yield draw_homes(self.plan, rows, fit, key, batch, name)
+
+
+class RunBatches:
+    """The batches of a run, in its private folder.
+
+    Parameters
+    ----------
+    staging : RunFolder
+        Private folder of the run, with the homes of every batch.
+    plan : ReleasePlan
+    state : RunState
+    key : synth.RunKey
+    """
+
+    tasks: tuple[Task, ...] = ("draw",)
+    """In their order."""
+
+    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
+        self.staging, self.plan, self.key = staging, plan, key
+        self.work = BatchWork(plan, state)
+
+    @classmethod
+    def of(cls, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
+        """Return those of a plan, by whether its mechanism measures tables."""
+        return (MeasuredBatches if plan.measures else cls)(staging, plan, state, key)
+
+    def __len__(self) -> int:
+        return len(self.work.slices)
+
+    def made(self, task: Task, batch: int) -> Path:
+        """Where what a task makes of a batch goes; it is there when that is finished."""
+        return self.staging.parts / f"{'measured-' if task == 'measure' else ''}{batch:06}"
+
+    @property
+    def estimated(self) -> Path:
+        """Where noisy counts of secondary tables, and the estimate made of all, go."""
+        return self.staging.parts / _ESTIMATED
+
+    def publish_counts(self) -> None:
+        """Write noisy counts into the public folder, where there are any."""
+
+    def to_do(self, task: Task) -> list[int]:
+        """Return the batches that are not finished."""
+        return [batch for batch in range(len(self)) if not self.finished(self.made(task, batch))]
+
+    def given(self, task: Task, batch: int) -> Given:
+        """Return what a task needs, read as it is used."""
+        return self.staging.read_homes(batch)
+
+    def packed(self, task: Task, batch: int) -> Given:
+        """Return what a task needs in memory, to be sent."""
+        return self.given(task, batch)
+
+    def do(self, task: Task, batch: int) -> None:
+        """Do a task here."""
+        with self._keeping(task, batch) as folder:
+            self.work.do(task, batch, self.given(task, batch), self.key, folder)
+
+    def keep(self, task: Task, batch: int, files: Mapping[str, bytes]) -> None:
+        """Keep the files that a worker made."""
+        with self._keeping(task, batch) as folder:
+            for name, content in files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+
+    @contextmanager
+    def _keeping(self, task: Task, batch: int) -> Iterator[Path]:
+        with whole_folder(self.made(task, batch), sweep=False) as folder:  # threads work side by side
+            yield folder
+            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    @staticmethod
+    def finished(folder: Path) -> bool:
+        """Whether a folder is there whole; one that a disk has damaged is removed, to be made again."""
+        if folder.exists():
+            with suppress(FileNotFoundError):
+                if (folder / CHECKSUMS).read_bytes() == _checksums(folder).encode():
+                    return True
+            shutil.rmtree(folder)
+        return False
+
+
 class MeasuredBatches(RunBatches):
     """The batches of a run whose mechanism measures tables: homes are estimated from noisy counts of all."""
 
@@ -316,37 +389,35 @@ class MeasuredBatches(RunBatches):
 
     def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
         super().__init__(staging, plan, state, key)
-        self.layout = JobLayout(plan)
+        self.work: MeasuredWork = MeasuredWork(plan, state)
 
-    def measure(self, batch: int) -> None:
-        """Count the homes of a batch in the cells of its pools, and keep noisy counts.
+    def given(self, task: Task, batch: int) -> Given:
+        """Return homes, to be measured; to be drawn from, the files of factors."""
+        if task == "measure":
+            return super().given(task, batch)
+        tables = range(len(self.work.layout.tables))
+        return [
+            [CellFile(self.estimated / _factors(run, k), np.float64) for k in tables]
+            for run in range(self.plan.implicates.runs)
+        ]
 
-        Raises
-        ------
-        ValueError
-            If its homes are not those of the plan's slots.
-        """
-        pools, home, sizes = self._homes(batch)
-        numeric = self.plan.numeric
-        table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
-        if sizes is None:
-            sizes = table.n
-        counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
-        with suppress(FileExistsError), whole_folder(self.made("measure", batch), sweep=False) as folder:
-            for run in range(self.implicates.runs):
-                noisy = measure(counts, self.layout.tables[0], self.key, 0, batch, run)
-                CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
-            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+    def packed(self, task: Task, batch: int) -> Given:
+        """Return the same, of the factors those of the batch."""
+        given = self.given(task, batch)
+        if isinstance(given, np.ndarray):
+            return given
+        spans = self.work.needed(batch)
+        return [[CellSpan(s.start, of[s]) for of, s in zip(tables, spans, strict=True)] for tables in given]
 
     def estimate(self) -> None:
         """Measure secondary tables, and fit homes to all noisy counts."""
-        with suppress(FileExistsError), whole_folder(self.estimated) as folder:
-            for run in range(self.implicates.runs):
+        with whole_folder(self.estimated) as folder:
+            for run in range(self.plan.implicates.runs):
                 noisy = self._noisy_counts(run, folder)
-                for k, table in enumerate(self.layout.tables[1:], start=1):
+                for k, table in enumerate(self.work.layout.tables[1:], start=1):
                     noisy[k][:] = measure(self.staging.read_counts(k), table, self.key, k, 0, run)
                 (fitting := folder / "fitting").mkdir()
-                found = estimate_factors(self.plan, self.layout, noisy, partial(new_numbers, fitting))
+                found = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
                 for k, factors in enumerate(found):
                     if isinstance(factors, CellFile):
                         factors.rename(folder / _factors(run, k))
@@ -357,24 +428,13 @@ class MeasuredBatches(RunBatches):
 
     def publish_counts(self) -> None:
         """Write the noisy counts of every run and table into the public folder."""
-        noisy = [self._noisy_counts(run, self.estimated) for run in range(self.implicates.runs)]
-        write_measurements(self.plan, self.layout, noisy, self.staging.public)
+        runs = range(self.plan.implicates.runs)
+        noisy = [self._noisy_counts(run, self.estimated) for run in runs]
+        write_measurements(self.plan, self.work.layout, noisy, self.staging.public)
 
     def _noisy_counts(self, run: int, folder: Path) -> list[Cells]:
         """Return those of the first table as its batches keep them, and the others of a folder."""
-        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self.slices))]
-        others = [folder / _noisy(run, k) for k in range(1, len(self.layout.tables))]
+        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self))]
+        others = [folder / _noisy(run, k) for k in range(1, len(self.work.layout.tables))]
         first = JoinedFiles([CellFile(path, np.int64) for path in batches])
         return [first, *(CellFile(path, np.int64) for path in others)]
-
-    def _drawn(self, batch: int) -> Iterator[NDArray[np.int32]]:
-        rows = self.layout.rows([self.slices[batch]])
-        for run in range(self.implicates.runs):
-            factors = [
-                CellFile(self.estimated / _factors(run, k), np.float64)
-                for k in range(len(self.layout.tables))
-            ]
-            fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
-            for i in range(self.implicates.of_run):
-                name = f" {run} {i}" if run or i else ""
-                yield draw_homes(self.plan, rows, fit, self.key, batch, name)

@@ -9,13 +9,17 @@ import asyncio
 import errno
 import itertools
 import queue
+import re
 import sys
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,15 +35,13 @@ from dask.utils import parse_timedelta
 import synth
 from pipelines.planning.side_by_side import SideBySide
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.storage import load_plan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use
-from pipelines.running.batches import RunBatches, Task
+from pipelines.running.batches import BatchWork, Given, RunBatches, Task
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
 from pipelines.running.steps import Progress, Step
-from pipelines.running.store import RunStore, WorkerFolder, take_back
-from pipelines.storage.errors import shown_address, shown_message
+from pipelines.storage.errors import shown_address
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
@@ -55,7 +57,8 @@ _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
 _SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, start them anew"
 _LOOK = 2.0  # seconds between two looks at the cluster
-_LOADING = threading.Lock()
+# Also what does not leave this machine: whoever sees that there can read the memory of this process, too.
+_ENCRYPTED = re.compile(r"tls://|inproc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):")
 
 
 def sample_release(
@@ -67,7 +70,7 @@ def sample_release(
     progress: Progress,
     scheduler: str | None = None,
 ) -> list[list[Part]]:
-    """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
+    """Sample all pools with Dask; each batch gets its part, and none is drawn twice.
 
     Where tables are measured, all batches are measured first, and this process estimates homes from what
     they measured.
@@ -82,8 +85,7 @@ def sample_release(
     progress : Progress
         Told the steps, and the address of the Dask dashboard, where there is one.
     scheduler : str, optional
-        Address of a Dask cluster whose workers see the same files, or use the store that the configuration
-        names (`pipelines.running.store`). By default threads of this process, or,
+        Address of a Dask cluster, whose workers need no file. By default threads of this process, or,
         for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
         that does not start, as in a script without ``if __name__ == "__main__":``.
 
@@ -93,8 +95,7 @@ def sample_release(
         For each implicate, in the order of the pools.
     """
     run = RunBatches.of(staging, plan, state, key)
-    workers, store = local_workers(plan), RunStore.of(state) if scheduler is not None else None
-    with _carried(store, staging), _client(scheduler, workers, staging) as client:
+    with _client(scheduler, local_workers(plan), staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
                 progress.say(f"Dask dashboard: {client.dashboard_link}")
@@ -103,63 +104,32 @@ def sample_release(
         for task in run.tasks:
             with progress.step(steps[task], drawing if task == "draw" else None):
                 if task != "estimate":
-                    _each_batch(client, store, run, task, state.name, progress)
+                    _do_batches(client, run, task, progress)
                 elif not run.finished(run.estimated):
                     getattr(run, task)()
-    by_batch = (run.parts_of(run.made("draw", batch)) for batch in range(len(run.slices)))
+    by_batch = (run.work.parts_of(run.made("draw", batch)) for batch in range(len(run)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
 
 
-@contextmanager
-def _carried(store: RunStore | None, staging: RunFolder) -> Iterator[None]:
-    """Put into the store, if there is one, what all batches need; nothing of the run is in one at the end."""
-    try:
-        if store is not None:
-            take_back(staging)  # what a killed process left may be in another one
-            store.lend(staging)
-        yield
-    except BaseException:
-        # The note stays: a worker that was lost may still put what it was drawing. No other error must hide
-        # what went wrong first.
-        with suppress(ConnectionError):
-            if store is not None:
-                store.clear()
-        raise
-    take_back(staging)
-
-
-def _each_batch(
-    client: Client | None,
-    store: RunStore | None,
-    run: RunBatches,
-    task: Task,
-    name: str,
-    progress: Progress,
-) -> None:
+def _do_batches(client: Client | None, run: RunBatches, task: Task, progress: Progress) -> None:
     """Do what is not done yet of every batch."""
-    batches = range(len(run.slices))
-    todo = [batch for batch in batches if not run.finished(run.made(task, batch))]
+    todo = run.to_do(task)
+    before = len(run) - len(todo)
 
     def done(number: int) -> None:
-        progress.count(len(batches) - len(todo) + number, len(batches))
+        progress.count(before + number, len(run))
 
     done(0)
     shown = progress.shown and not progress.counted and sys.stderr.isatty()
     if client is not None:
-        if store is None:
-            _on_cluster(client, run.staging.folder, name, task, todo, done, shown=shown)
-        else:
-            store.put_for(run, task, todo)
-            _on_cluster(
-                client, store, name, task, todo, done, shown=shown, take=partial(store.take, run, task)
-            )
+        _on_cluster(client, run, task, done, shown=shown)
         return
-    work = delayed(getattr(run, task), pure=False, traverse=False)
+    work = delayed(run.do, pure=False, traverse=False)
     numbers = itertools.count(1)
     bar = ProgressBar(out=sys.stderr) if shown else nullcontext()
     with bar, Callback(posttask=lambda *_: done(next(numbers))):
         # By its function: by its name, Dask would load its cluster first, half a second.
-        compute(*(work(batch) for batch in todo), scheduler=compute_with_threads)
+        compute(*(work(task, batch) for batch in todo), scheduler=compute_with_threads)
 
 
 def local_workers(plan: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
@@ -235,44 +205,36 @@ def connect(cluster: str | LocalCluster) -> Client:
         raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", shown_address(cluster)) from None
 
 
-def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) -> None:
-    """Refuse a cluster that does not answer, or workers that have other code, or cannot use what they need.
-
-    That is the store, or the run's folder: each of those that are there now finds what this process put
-    there, and writes, reads and removes something; so does this process.
+def try_workers(scheduler: str | None, *, begun: bool = False) -> None:
+    """Refuse a cluster that does not answer, where homes would travel unencrypted, or with other code.
 
     Parameters
     ----------
     scheduler : str or None
         Its address; without one nothing is tried.
-    store : str or None
-        The confidential store of the configuration.
-    staging : RunFolder
-        Private folder of the run.
+    begun : bool
+        Whether a run has been paid for, for the words of an error.
 
     Raises
     ------
-    OSError
-        If something cannot be used; names it, and a worker that cannot.
+    ConnectionError
+        If the cluster cannot be used; names it, and a worker that cannot.
     """
     if scheduler is None:
         return
-    place = staging if store is None else RunStore(store)
-    state = ("what was drawn is kept", "resume") if staging.begun else ("nothing was paid", "begin again")
+    state = ("what was drawn is kept", "resume") if begun else ("nothing was paid", "begin again")
     code = dict(code_in_use())
-    with place.marked() as marker:
-        place.check(marker)
-        with connect(scheduler) as client, _lost_in_words(client, *state):
-            try:
-                found = _within(
-                    _wait_limit(), lambda: client.run(_try, code, place, marker, on_error="return")
-                )
-            except TimeoutError:
-                if _workers_now(client) is None:
-                    raise CancelledError from None
-                rule = "a worker of the Dask cluster did not use the store, or the run's folder, in time"
-                text = f"{rule}; {state[0]}. Fix: see that it can, or restart the workers, and {state[1]}"
-                raise ConnectionError(errno.ETIMEDOUT, text, shown_address(scheduler)) from None
+    with connect(scheduler) as client, _lost_in_words(client, *state):
+        _refuse_unencrypted(client)
+        try:
+            client.run_on_scheduler(forbid_core_dumps)  # homes go through its memory
+            found = _within(_wait_limit(), lambda: client.run(_try, code, on_error="return"))
+        except TimeoutError:
+            if not _cluster_now(client):
+                raise CancelledError from None
+            rule = "a worker of the Dask cluster did not answer in time"
+            text = f"{rule}; {state[0]}. Fix: restart the workers, and {state[1]}"
+            raise ConnectionError(errno.ETIMEDOUT, text, shown_address(scheduler)) from None
     for worker, why in found.items():
         if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
             continue
@@ -283,16 +245,28 @@ def try_workers(scheduler: str | None, store: str | None, staging: RunFolder) ->
             raise ConnectionError(errno.ECONNABORTED, f"worker {worker} of the Dask cluster: {why}")
 
 
-async def _try(code: dict[str, str], place: RunStore | RunFolder, marker: str) -> str:
+async def _try(code: dict[str, str]) -> str:
     """Return why a worker cannot be used; in a thread, so that it goes on answering Dask."""
     try:
-        _require_code(code)
-        await asyncio.to_thread(place.check, marker)
+        await asyncio.to_thread(_require_code, code)
     except _OtherCodeError as error:
         return f"it {error}. Fix: {_SAME_CODE}"
-    except OSError as error:
-        return shown_message(error)
     return ""
+
+
+def _refuse_unencrypted(client: Client) -> int:
+    """Refuse a cluster to which homes would go unencrypted, unless on this machine; return its threads."""
+    look = _Watch(client)
+    while (cluster := _cluster_now(client)) is None:
+        if client.status != "running":
+            raise CancelledError
+        look()
+    for address in (client.scheduler.address, cluster["address"], *cluster["workers"]):  # type: ignore[union-attr]
+        if not _ENCRYPTED.match(address):
+            rule = "homes and key of a run are sent encrypted only, and this cluster has no TLS"
+            fix = "start scheduler and workers with certificates (tls://, docs/operations.md), then go on"
+            raise ConnectionError(errno.EPROTONOSUPPORT, f"{rule}. Fix: {fix}", shown_address(address))
+    return sum(worker["nthreads"] for worker in cluster["workers"].values())
 
 
 @contextmanager
@@ -352,11 +326,13 @@ class _ClusterMap:
 
 
 def _wait_for_worker(client: Client) -> None:
-    limit = _wait_limit()
-    try:
-        client.wait_for_workers(1, timeout=limit)
-    except TimeoutError:
-        raise _NoWorkersError(limit) from None
+    future = client.submit(_here, pure=False)
+    for _ in _finished(client, [future]):
+        future.result()
+
+
+def _here() -> None:
+    """Do nothing, on a worker."""
 
 
 def _call(code: dict[str, str], function: Callable[[_S], _T], item: _S) -> _T:
@@ -417,7 +393,7 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
                 security=True,  # certificates for this run only: no other user can give work or read results
                 memory_limit=None,
                 # Any free port. Plain HTTP, which other users of the machine can read: numbers of tasks and
-                # times, what _draw is given (a folder, the name of the run, a number), errors of _draw.
+                # times, and kinds of errors.
                 dashboard_address="127.0.0.1:0",
                 worker_dashboard_address="127.0.0.1:0",
             )
@@ -432,24 +408,9 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
 
 
 def _on_cluster(
-    client: Client,
-    place: Path | RunStore,
-    name: str,
-    task: Task,
-    todo: list[int],
-    count: Callable[[int], None],
-    *,
-    shown: bool,
-    take: Callable[[int], None] = lambda batch: None,
+    client: Client, run: RunBatches, task: Task, count: Callable[[int], None], *, shown: bool
 ) -> None:
-    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes.
-
-    Parameters
-    ----------
-    place : Path or RunStore
-        The run's folder, where workers see it.
-    take : callable
-        Told each batch that is done, to get it from where its worker put it.
+    """Do what is not done yet of every batch on workers; one that dies is replaced, and gives the same bytes.
 
     Raises
     ------
@@ -457,58 +418,112 @@ def _on_cluster(
         If the scheduler is gone or does not answer, or no worker is there for too long; names the address.
         What was drawn is kept.
     """
-    same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (place, name, task))
-    try:
-        with _lost_in_words(client, "what was drawn is kept", "resume"):
-            draw = partial(_draw, dict(code_in_use()))
-            futures = client.map(draw, *same, todo, pure=False, retries=_RETRIES)
-            batch_of = {future.key: batch for future, batch in zip(futures, todo, strict=True)}
-            for done, future in enumerate(_finished(client, futures), start=1):
-                # What a batch gives is on the disk. A drawn one is asked for nothing: it would be for ever,
-                # where the worker that drew it is gone. Nor is it drawn again then.
-                if future.status in ("error", "cancelled"):
-                    future.result()
-                future.release()
-                take(batch_of[future.key])
-                count(done)
+    whole = len(run.to_do(task))
+    with _lost_in_words(client, "what was drawn is kept", "resume"):
+        for _ in range(_RETRIES + 1):
+            todo = run.to_do(task)
+            if not todo:
+                return
+            for left in _sent(client, run, task, todo):
+                count(done := whole - left)
                 if shown:
-                    end = "" if done < len(todo) else "\n"
-                    print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
+                    end = "\n" if left == 0 else ""
+                    print(f"\r{done} of {whole} batches", end=end, file=sys.stderr, flush=True)
+        raise CancelledError
+
+
+def _sent(client: Client, run: RunBatches, task: Task, todo: list[int]) -> Iterator[int]:
+    """Send a few batches at a time, and keep what comes back; yield how many are left.
+
+    Ends early where all workers are gone that had what tasks share; others may have come.
+    """
+    _wait_for_worker(client)
+    shared = client.scatter(run.work, broadcast=True, hash=False)
+    code, key = dict(code_in_use()), run.key
+    waiting, left = iter(todo), len(todo)
+    batch_of: dict[Future, int] = {}
+
+    def send() -> Iterator[Future]:
+        while len(batch_of) < 2 * max(_refuse_unencrypted(client), 1):
+            if (batch := next(waiting, None)) is None:
+                return
+            given = _Confidential(run.packed(task, batch), key.secret(), key.secure)
+            with dask.config.set({"distributed.admin.large-graph-warning-threshold": "2GB"}):
+                future = client.submit(
+                    _work, code, shared, task, batch, given, key=f"{task}-{uuid.uuid4()}", retries=_RETRIES
+                )
+            batch_of[future] = batch
+            yield future
+
+    try:
+        for future in _finished(client, [*send()], send):
+            batch = batch_of.pop(future)
+            if future.status == "cancelled" and client.status == "running":
+                return
+            run.keep(task, batch, _result(client, future))
+            future.release()
+            left -= 1
+            yield left
     finally:
         if client.status == "running":
             with suppress(Exception):  # whatever becomes of it must not hide what went wrong first
-                _within(_connect_limit(), lambda: client.run(_forget))
+                _within(_connect_limit(), lambda: client.cancel([*batch_of, shared]))
 
 
-def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
-    """Yield the tasks as they finish; there must be a scheduler and, but for a while, a worker."""
+def _finished(
+    client: Client, futures: list[Future], more: Callable[[], Iterator[Future]] = lambda: iter(())
+) -> Iterator[Future]:
+    """Yield tasks as they finish, and send more; there must be a scheduler and, but for a while, a worker."""
     from distributed import as_completed
 
-    limit = _wait_limit()
-    done, looked = as_completed(futures), time.monotonic()
-    seen = looked  # when there was a worker
+    done, look = as_completed(futures), _Watch(client)
     while not done.is_empty():
-        if batch := done.next_batch(block=False):
-            yield from batch
-            continue
-        time.sleep(0.05)
-        if time.monotonic() - looked >= min(_LOOK, limit):
-            workers = _workers_now(client)
-            looked = time.monotonic()
-            if workers:
-                seen = looked
-            elif looked - seen >= limit:
-                raise CancelledError if workers is None else _NoWorkersError(limit)
+        if not (ready := done.next_batch(block=False)):
+            time.sleep(0.05)
+            look()
+        for future in ready:
+            yield future
+            for another in more():
+                done.add(another)
 
 
-def _workers_now(client: Client) -> int | None:
-    """Return how many workers there are; None where the scheduler does not answer, which may only be busy.
+def _result(client: Client, future: Future) -> Any:
+    """Return what a task gave; if its worker is gone since, another one does it again."""
+    look = _Watch(client)
+    while True:
+        try:
+            return future.result(timeout=_LOOK)
+        except TimeoutError:
+            look()
+
+
+class _Watch:
+    """Looks at a cluster from time to time; an error where it has been without a worker for too long."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._limit = client, _wait_limit()
+        self._looked = self._seen = time.monotonic()  # `seen`: when there was a worker
+
+    def __call__(self) -> None:
+        """Look, unless that was done just now."""
+        if time.monotonic() - self._looked < min(_LOOK, self._limit):
+            return
+        cluster = _cluster_now(self._client)
+        self._looked = time.monotonic()
+        if cluster is not None and cluster["workers"]:
+            self._seen = self._looked
+        elif self._looked - self._seen >= self._limit:
+            raise CancelledError if cluster is None else _NoWorkersError(self._limit)
+
+
+def _cluster_now(client: Client) -> dict[str, Any] | None:
+    """Return what the scheduler says of the cluster; None where it does not answer, and may only be busy.
 
     `Client.scheduler_info` would say what it heard last.
     """
     scheduler: Any = client.scheduler
     try:
-        return len(_within(_connect_limit(), lambda: client.sync(scheduler.identity))["workers"])
+        return dict(_within(_connect_limit(), lambda: client.sync(scheduler.identity)))
     except OSError:
         return None
 
@@ -563,40 +578,40 @@ def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
         raise
 
 
-def _forget() -> None:
-    """Let go of the key of the last run."""
-    with _LOADING:
-        _run_in.cache_clear()
+@dataclass(frozen=True, repr=False)
+class _Confidential:
+    """What a task needs that no log may show: Dask writes the arguments of one that fails into its log."""
+
+    given: Given
+    key: bytes
+    secure: bool
+
+    def __repr__(self) -> str:
+        return "<confidential>"
 
 
-def _draw(code: dict[str, str], place: Path | RunStore, name: str, task: Task, batch: int) -> None:
-    """Measure or draw a batch on a worker, which knows the run by its folder, or store, and its name."""
+def _work(
+    code: dict[str, str], work: BatchWork, task: Task, batch: int, sent: _Confidential
+) -> dict[str, bytes]:
+    """Measure or draw a batch on a worker, and return the files that this makes."""
     forbid_core_dumps()
     _require_code(code)
-    with _LOADING:  # threads of a worker share one plan: the first reads it, the others wait
-        run = _run_in(place, name)
+    key = synth.RunKey(sent.key, secure=sent.secure)
     try:
-        if isinstance(place, RunStore):
-            place.do(run, task, batch)
-        else:
-            getattr(run, task)(batch)
+        with tempfile.TemporaryDirectory(prefix="odsynth-", dir=_scratch()) as name:
+            folder = Path(name)
+            work.do(task, batch, sent.given, key, folder)
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
     except OSError:  # names of files and the system's reason
         raise
     except Exception as error:  # the dashboard shows texts of errors, which may quote data
         raise RuntimeError(f"batch {batch}: {task} failed ({type(error).__name__})") from None
+    finally:
+        key.destroy()
 
 
-@lru_cache(maxsize=1)
-def _run_in(place: Path | RunStore, name: str) -> RunBatches:
-    """Read a run; another one in the same folder is another run, with another key."""
-    staging: RunFolder
-    if isinstance(place, RunStore):
-        from distributed import get_worker
+def _scratch() -> str:
+    from distributed import get_worker
 
-        staging = WorkerFolder(place, get_worker().local_directory)
-    else:
-        staging = RunFolder(place)
-    state = staging.load()
-    if state.name != name:
-        raise ValueError("another run has taken the place of this one")
-    return RunBatches.of(staging, load_plan(staging.public / "plan"), state, staging.key(state))
+    return str(get_worker().local_directory)

@@ -9,8 +9,7 @@
         confidential/totals.json    with a public table of workplaces: how the jobs differ from it
         homes/                      the confidential homes of each batch of pools, and counts of further
                                     measured tables, complete before state.json
-        parts/                      what each finished batch measured and wrote, and the estimate, in a folder
-                                    of the run
+        parts/                      what each finished batch measured and wrote, and the estimate
 
 Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
 disk before `state.json` is. A folder without `state.json` was abandoned before anything was paid: `odsynth
@@ -25,10 +24,9 @@ import io
 import json
 import logging
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +38,7 @@ import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.release.certificate import Certificate, Software, parse_certificate, this_software
-from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, whole_folder, write_whole
+from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
 from pipelines.storage.errors import refuse_no_folder, what_is_at
 
 _LOG = logging.getLogger(__name__)
@@ -218,27 +216,29 @@ class RunFolder:
         with self._locked():
             yield self.load()
 
-    def wipe(self, *, begun: bool = True, first: Callable[[RunFolder], None] = lambda _: None) -> None:
+    def wipe(self, *, begun: bool = True) -> None:
         """Remove the folder, the key overwritten first: the run is given up, whatever it has spent.
 
         Parameters
         ----------
         begun : bool
             Whether a run that can be resumed may be in it.
-        first : callable
-            Given the folder when nobody else works in it; nothing is removed if it fails.
 
         Raises
         ------
         ConfigError
-            If another process works in it, or it is not of this user.
+            If another process works in it, it is not of this user, or homes of the run are elsewhere, too.
         """
+        if (note := self.confidential / "in_store").exists():  # of a cluster that an earlier version used
+            raise ConfigError(
+                f"{self.folder}: an earlier version put homes and key of this run into "
+                f"{note.read_text(encoding='utf-8')}. Fix: remove that folder of the store, then {note}"
+            )
         self.confidential.mkdir(mode=0o700, exist_ok=True)
         self._must_be_ours()
         with self._locked():
             if self.begun and not begun:
                 raise ConfigError(f"{self.folder}: a run was begun here meanwhile; look again")
-            first(self)
             self._state.unlink(missing_ok=True)  # from here on it cannot be resumed, whatever comes
             self.forget_key()
             for folder in (self.homes, self.folder):  # the lock goes after the homes
@@ -258,50 +258,6 @@ class RunFolder:
             return False
         with hold_lock(self._lock) as free:
             return not free
-
-    @contextmanager
-    def marked(self) -> Iterator[str]:
-        """Write an empty file, by which whoever uses this folder knows it; give its name."""
-        path = self.parts / f"marker-{secrets.token_hex(16)}"
-        with self._used_by_workers():
-            path.touch(exist_ok=False)
-        try:
-            yield path.name
-        finally:
-            with suppress(OSError):  # the folder is swept later
-                path.unlink()
-
-    def check(self, marker: str) -> None:
-        """Find a file, and write, read and remove another where batches are drawn, as workers do.
-
-        Parameters
-        ----------
-        marker : str
-            What `marked` gave.
-
-        Raises
-        ------
-        OSError
-            If the system does not let one, or there is no such file, as in another folder of the same path;
-            names the folder.
-        """
-        content = secrets.token_hex(16)
-        with self._used_by_workers():
-            (self.parts / marker).stat()
-            with whole_folder(made := self.parts / f"check-{content}", sweep=False) as folder:
-                (folder / "file").write_text(content, encoding="utf-8")
-            (made / "file").read_text(encoding="utf-8")
-            shutil.rmtree(made)
-
-    @contextmanager
-    def _used_by_workers(self) -> Iterator[None]:
-        """Say of what the system refuses what workers need."""
-        try:
-            yield
-        except OSError as error:
-            fix = "let workers see it under the same path and write to it, or name a run.confidential_store"
-            text = f"{error.strerror}. Fix: {fix}; then go on"
-            raise OSError(error.errno, text, str(self.folder)) from None
 
     def _must_be_ours(self) -> None:
         """Refuse a folder that somebody else made or can write to: they could put their own key into it."""
@@ -379,8 +335,10 @@ class RunFolder:
             If this version cannot read it; names the version that began the run.
         """
         try:
-            document = json.loads(self._read(self._state))
+            document = json.loads(self._state.read_bytes())
             config = document["config"]
+            if config["run"].get("confidential_store", "") is None:  # a key that there was
+                del config["run"]["confidential_store"]
             if document["format"] != _FORMAT:
                 raise ValueError("another format")
             return RunState(
@@ -398,7 +356,7 @@ class RunFolder:
     def software(self) -> Software | None:
         """Return what began the run, as far as its state can be read, whatever its format."""
         try:
-            document = json.loads(self._read(self._state))
+            document = json.loads(self._state.read_bytes())
             stated = json.loads(document["certificate"])["software"]
             return Software.model_validate({name: stated[name] for name in Software.model_fields})
         except (OSError, ValueError, KeyError, TypeError):
@@ -406,7 +364,7 @@ class RunFolder:
 
     def key(self, state: RunState) -> synth.RunKey:
         """Read the run key."""
-        return synth.RunKey(self._read(self._key), secure=state.secure)
+        return synth.RunKey(self._key.read_bytes(), secure=state.secure)
 
     def forget_key(self) -> None:
         """Overwrite and remove the run key."""
@@ -453,14 +411,10 @@ class RunFolder:
 
     def read_homes(self, batch: int) -> NDArray[np.int32]:
         """Return the homes of a batch, part after part, shape (3, n)."""
-        parts, file = [], io.BytesIO(self._read(self.homes_of(batch)))
+        parts, file = [], io.BytesIO(self.homes_of(batch).read_bytes())
         while file.tell() < file.getbuffer().nbytes:
             parts.append(np.load(file))
         return np.concatenate(parts, axis=1)
-
-    def _read(self, path: Path) -> bytes:
-        """Return what is confidential in a file."""
-        return path.read_bytes()
 
     def homes_of(self, batch: int) -> Path:
         """Return the file with the homes of a batch."""

@@ -168,7 +168,7 @@ def plan(
         Told how many parts of a step are done, and how many there are, where it has parts; an `About`
         (`pipelines.planning.counting`) while nobody knows.
     scheduler : str, optional
-        Address of a Dask cluster (``tcp://...``) whose workers try plans; by default threads of this
+        Address of a Dask cluster (``tls://...``) whose workers try plans; by default threads of this
         process. The plan is the same.
 
     Returns

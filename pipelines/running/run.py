@@ -112,7 +112,7 @@ def run(
     count : callable, optional
         Told how many plans were tried, classes calibrated and batches drawn, and how many there are.
     scheduler : str, optional
-        Address of a Dask cluster (``tcp://...``) to plan and to draw on; by default threads of this process.
+        Address of a Dask cluster (``tls://...``) to plan and to draw on; by default threads of this process.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def run(
     try:
         with staging.fresh():
             refuse_existing(out)  # now that nobody else makes it
-            try_workers(scheduler, config.run.confidential_store, staging)
+            try_workers(scheduler)
             made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress, scheduler)
             progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
@@ -167,7 +167,7 @@ def run(
             with progress.step(Step.READ_ORIGINS):
                 jobs_sha256, rows = _keep_homes(config, made, staging, progress, given=reviewed is not None)
             state = replace(state, inputs=jobs_sha256, rows=rows)
-            try_workers(scheduler, config.run.confidential_store, staging)  # others may have come
+            try_workers(scheduler)  # others may have come
             staging.save(state, key)
             try:
                 state = pay(state, made, staging, progress.say)
@@ -233,7 +233,7 @@ def resume(
                 "this copy with odsynth runs --wipe"
             )
         if not staging.checked:
-            try_workers(scheduler, state.config.run.confidential_store, staging)
+            try_workers(scheduler, begun=True)
         check_ready(state.config.with_out(out), public=False, confidential=False)
         with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
@@ -434,8 +434,7 @@ def _keep_homes(
 def _check(staging: RunFolder, plan: ReleasePlan, state: RunState, guarantee: synth.Guarantee) -> None:
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
-        factors = estimated_factors(staging, state)
-        verify_run(staging.public, plan, guarantee, factors)
+        verify_run(staging.public, plan, guarantee, estimated_factors(staging))
     except VerificationError as error:
         if error.check != "for release" or state.certificate.for_release:
             raise

@@ -13,7 +13,6 @@ from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Ledger
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import debit_of, is_finished
-from pipelines.running.store import NOTE, kept_in, take_back
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
 
@@ -99,31 +98,18 @@ def wipe_run(run: UnfinishedRun) -> None:
     Raises
     ------
     ConfigError
-        If a process works in it, or something has become of it since; or if the store that its workers used
-        cannot be cleared, and nothing is removed.
+        If a process works in it, or something has become of it since.
     """
     expect(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")
     state = staging.load() if run.begun and not run.problem else None
-    staging.wipe(begun=run.begun, first=_clear_store)
+    staging.wipe(begun=run.begun)
     if state is None or state.config.ledger is None or is_finished(state):
         return
     if debit := state.debit or debit_of(state):
         Ledger(state.config.ledger.file).outcome(debit, "abandoned", "its private folder was wiped")
-
-
-def _clear_store(staging: RunFolder) -> None:
-    """Remove what is in a store before the folder, whose note alone names it."""
-    try:
-        take_back(staging)
-    except ConnectionError as error:
-        raise ConfigError(
-            f"{staging.folder}: {error.filename}, which may hold homes and key of the run, cannot be cleared "
-            "now, so nothing was removed. Fix: wipe the run again when the store can be used; if it is gone "
-            f"for good, remove {staging.confidential / NOTE} first"
-        ) from None
 
 
 def _described(folder: Path) -> UnfinishedRun:
@@ -160,9 +146,7 @@ def _holds(staging: RunFolder) -> Iterator[str]:
         yield "confidential homes"
     if staging.has_key:
         yield "key"
-    if (store := kept_in(staging)) is not None:
-        yield f"what workers got from {store.address}"
-    if draws := sum(1 for _ in staging.parts.glob(f"*/*/{CHECKSUMS}")):
+    if draws := sum(1 for _ in staging.parts.glob(f"*/{CHECKSUMS}")):
         yield f"draws of {draws:,} batch{'es' if draws > 1 else ''}"
     if staging.checked:
         yield "checked release"

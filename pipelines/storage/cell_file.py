@@ -47,6 +47,31 @@ class CellFile:
             file.write(np.ascontiguousarray(values, self._kind).data)
 
 
+class CellSpan:
+    """Some cells of a table in memory, which are read as if all were there.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first cell.
+    values : ndarray
+    """
+
+    def __init__(self, first: int, values: npt.NDArray[Any]) -> None:
+        self._first, self._values = first, values
+
+    def __getitem__(self, cells: slice) -> npt.NDArray[Any]:
+        """Read a run of numbers that are there."""
+        begin, stop = cells.start - self._first, cells.stop - self._first
+        if begin < 0 or stop > len(self._values):
+            raise IndexError("these cells are not there")
+        return self._values[begin:stop]
+
+    def __setitem__(self, cells: slice, values: npt.NDArray[Any]) -> None:
+        """Refuse: they are kept as they are."""
+        raise TypeError("a part of a table is only read")
+
+
 class JoinedFiles:
     """Files of numbers that are read like one array, in which they stand one after another.
 

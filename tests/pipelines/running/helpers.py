@@ -98,13 +98,13 @@ def interrupted(
 # What slow workers load: others may have drawn all batches before a kill after the first ones.
 _SLOW = """
 import time
-from pipelines.running.batches import RunBatches
-def slowed(draw):
-    def slowly(run, batch):
+from pipelines.running.batches import BatchWork
+def slowed(do):
+    def slowly(*arguments):
         time.sleep(0.2)
-        draw(run, batch)
+        do(*arguments)
     return slowly
-RunBatches.draw = slowed(RunBatches.draw)  # Dask loads this twice
+BatchWork.do = slowed(BatchWork.do)  # Dask loads this twice
 """
 
 
@@ -148,8 +148,8 @@ def kill_when_drawing(config: ReleaseConfig, process: Process) -> threading.Thre
         until = time.monotonic() + 120
         parts = RunFolder.of(config.release.out).parts
         while time.monotonic() < until:
-            with suppress(OSError):  # what workers try the folder with comes and goes
-                if sum(path.name.isdigit() for path in parts.glob("*/*")) >= 2:
+            with suppress(OSError):  # parts get their names meanwhile
+                if sum(path.name.isdigit() for path in parts.glob("*")) >= 2:
                     process.send_signal(signal.SIGKILL)
                     return
             time.sleep(0.002)

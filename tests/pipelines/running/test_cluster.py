@@ -21,9 +21,10 @@ import pipelines
 from pipelines.planning import simulation, trials
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
+from pipelines.running.batches import RunBatches
 from pipelines.running.folder import RunFolder
 
-from .helpers import KILLING, Configs, cluster_of_processes, everything, interrupted, seeded
+from .helpers import KILLING, TABLES, Configs, Table, cluster_of_processes, everything, interrupted, seeded
 
 pytestmark = KILLING
 
@@ -37,20 +38,63 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def many_batches(small_config: Configs) -> Configs:
-    return lambda: small_config({"run.batch_jobs": 5})
+    return lambda *changes: small_config({"run.batch_jobs": 5}, *changes)
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
     return everything(release.public)
 
 
-def test_a_cluster_gives_the_bytes_of_threads(
-    many_batches: Configs, cluster: LocalCluster, frozen_day: None
+# What a worker loads: whatever Python does with a path of the run's folder ends the worker.
+BLIND = """
+import os, sys
+HIDDEN = os.environ["HIDDEN"]
+def look(event, arguments):
+    for each in arguments:
+        if isinstance(each, (str, bytes)) and os.fsdecode(each).startswith(HIDDEN):
+            os._exit(9)
+def dask_setup(worker):
+    sys.addaudithook(look)
+"""
+
+
+@pytest.mark.parametrize("changes", [{}, TABLES], ids=["resampling", "tables"])
+def test_workers_that_see_no_disk_give_the_bytes_of_threads(
+    changes: Table, many_batches: Configs, frozen_day: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = public_bytes(seeded(many_batches()))
-    release = seeded(many_batches(), scheduler=cluster.scheduler_address)
+    threads = public_bytes(seeded(many_batches(changes)))
+    config = many_batches(changes)
+    (cluster := tmp_path / "cluster").mkdir()
+    (preload := cluster / "blind.py").write_text(BLIND)
+    monkeypatch.setenv("HIDDEN", str(RunFolder.of(config.release.out).folder))
+    with cluster_of_processes(cluster, 2, "--preload", str(preload)) as (address, _, workers):
+        release = seeded(config, scheduler=address)
+        assert [worker.poll() for worker in workers] == [None, None]
+        assert not [path for path in cluster.rglob("*") if path.is_file() and b"RunKey" in path.read_bytes()]
     assert public_bytes(release) == threads
     assert not list(release.out.rglob("run.key"))
+
+
+def test_few_batches_are_in_the_memory_of_the_scheduler(
+    many_batches: Configs, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, keep, waiting, most = Client.submit, RunBatches.keep, set[int](), 0
+
+    def sent(self: Client, function: Any, *arguments: Any, **named: Any) -> Future:
+        nonlocal most
+        if function is drawing._work:
+            waiting.add(arguments[3])
+            most = max(most, len(waiting))
+        return submit(self, function, *arguments, **named)
+
+    def kept(self: RunBatches, task: Any, batch: int, files: Any) -> None:
+        waiting.remove(batch)
+        keep(self, task, batch, files)
+
+    monkeypatch.setattr(Client, "submit", sent)
+    monkeypatch.setattr(RunBatches, "keep", kept)
+    seeded(many_batches(), scheduler=cluster.scheduler_address)
+    assert most == 4  # two for each thread
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
@@ -135,9 +179,9 @@ def test_a_killed_worker_changes_no_byte(
     threads = public_bytes(seeded(many_batches()))
     finished, killed = drawing._finished, list[int]()
 
-    def kill(client: Client, futures: list[Future]) -> Iterator[Future]:
-        for future in finished(client, futures):
-            if not killed:
+    def kill(client: Client, futures: list[Future], *more: Any) -> Iterator[Future]:
+        for future in finished(client, futures, *more):
+            if more and not killed:
                 killed.append(next(iter(cluster.workers.values())).pid)
                 os.kill(killed[0], signal.SIGKILL)
             yield future
@@ -160,11 +204,11 @@ made, completed = releasing.make_certificate, executor._finished
 fixed = {"created": "2026-01-02T03:04:05Z"}
 releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
 
-def two(client, futures):
-    batches = completed(client, futures)
-    yield next(batches)
-    yield next(batches)
-    os.kill(os.getpid(), signal.SIGKILL)
+def two(client, futures, *more):
+    for number, future in enumerate(completed(client, futures, *more)):
+        if more and number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield future
 
 executor._finished = two
 whole, killed, address = sys.argv[1:]

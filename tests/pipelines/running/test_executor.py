@@ -19,7 +19,8 @@ from pipelines import make_plan, run
 from pipelines.release.provenance import code_in_use
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
-from pipelines.running.executor import _draw, local_workers
+from pipelines.running.batches import BatchWork
+from pipelines.running.executor import _Confidential, _work, local_workers
 
 from .helpers import Configs, left_over, seeded
 
@@ -112,10 +113,10 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
         dashboard_link = "http://127.0.0.1:8787/status"
         status = "running"  # as far as it knows
 
-        def map(self, *_: object, **__: object) -> None:
+        def submit(self, *_: object, **__: object) -> None:
             raise OSError("the first error")
 
-        def run(self, _: object) -> None:
+        def cancel(self, _: object) -> None:
             raise RuntimeError("the scheduler is gone")
 
     monkeypatch.setattr(distributed, "Client", Gone)
@@ -138,7 +139,7 @@ def test_a_cluster_that_is_lost_while_planning_is_one_clear_error(monkeypatch: p
         def fail(*_: object, error: Exception = error, **__: object) -> None:
             raise error
 
-        client.wait_for_workers = fail
+        client.submit = fail
         with (
             drawing.trying_on("tcp://127.0.0.1:1") as call,
             pytest.raises(ConnectionError, match=rule) as caught,
@@ -167,16 +168,45 @@ def test_a_script_without_a_guard_makes_its_release(config_text: Callable[..., s
 def test_an_error_on_a_worker_says_nothing_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The dashboard, which every user of the machine can open, shows the texts of errors."""
+    """The dashboard, which every user of the machine can open, shows the texts of errors; a log arguments."""
 
-    class Broken:
-        def draw(self, _: int) -> None:
+    class Broken(BatchWork):
+        def __init__(self) -> None: ...
+
+        def do(self, *_: object) -> None:
             raise KeyError("CANARY lives in 440070001001000")
 
-        measure = draw
-
-    monkeypatch.setattr(drawing, "_run_in", lambda *_: Broken())
+    monkeypatch.setattr(drawing, "_scratch", lambda: tmp_path)
+    sent = _Confidential(np.full((3, 1), 4400700), bytes(range(32)), secure=False)
+    assert "4400700" not in repr(sent)
+    assert "31" not in repr(sent)
     for task in ("draw", "measure"):
         with pytest.raises(RuntimeError, match=rf"^batch 3: {task} failed \(KeyError\)$") as caught:
-            _draw(dict(code_in_use()), tmp_path, "a run", task, 3)
+            _work(dict(code_in_use()), Broken(), task, 3, sent)  # type: ignore[arg-type]
         assert caught.value.__suppress_context__
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "refused"),
+    [
+        (["tls://10.0.0.1:8786", "tls://10.0.0.1:8786", "tls://10.0.0.2:34567"], None),
+        (["tcp://127.0.0.1:8786", "inproc://127.0.0.1/1/1", "tcp://[::1]:34567"], None),
+        (["tls://10.0.0.1:8786", "tcp://10.0.0.1:8787", "tls://10.0.0.2:34567"], "tcp://10.0.0.1:8787"),
+        (["tls://10.0.0.1:8786", "tls://10.0.0.1:8786", "tcp://127.evil:34567"], "tcp://127.evil:34567"),
+    ],
+)
+def test_homes_are_sent_encrypted_or_not_at_all(
+    addresses: list[str], refused: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, cluster, worker = addresses
+    identity = {"address": cluster, "workers": {worker: {"nthreads": 3}}}
+    monkeypatch.setattr(drawing, "_cluster_now", lambda _: identity)
+    monkeypatch.setattr(drawing, "_wait_limit", lambda: 1.0)
+    asked: Any = SimpleNamespace(scheduler=SimpleNamespace(address=client), status="running")
+    if refused is None:
+        assert drawing._refuse_unencrypted(asked) == 3
+        return
+    with pytest.raises(ConnectionError, match=r"this cluster has no TLS\. Fix: start") as caught:
+        drawing._refuse_unencrypted(asked)
+    assert caught.value.filename == refused

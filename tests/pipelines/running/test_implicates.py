@@ -28,7 +28,7 @@ from pipelines import (
     verify,
 )
 from pipelines.config.implicates import Implicates
-from pipelines.running.batches import RunBatches
+from pipelines.running.batches import BatchWork
 from pipelines.running.report import plan_summary
 
 from .helpers import GEOMETRIC, Configs, Table, data_of, seeded
@@ -197,7 +197,7 @@ def test_a_number_of_implicates_is_a_whole_number(small_config: Configs) -> None
 def test_a_run_cut_off_between_implicates_is_continued_to_the_same_bytes(
     small_config: Configs, frozen_day: None, source: str
 ) -> None:
-    write, calls = RunBatches._write, 0
+    write, calls = BatchWork._write, 0
 
     def fail(*arguments: object) -> None:
         nonlocal calls
@@ -209,7 +209,7 @@ def test_a_run_cut_off_between_implicates_is_continued_to_the_same_bytes(
     whole = seeded(small_config(implicates(3, source, "25.8")))
     config = small_config(implicates(3, source, "25.8"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunBatches, "_write", fail)
+        patch.setattr(BatchWork, "_write", fail)
         with pytest.raises(OSError, match="Input/output"):
             seeded(config)
     again = resume(config.release.out)

@@ -10,11 +10,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -34,11 +32,9 @@ from pipelines.plans import storage
 from pipelines.plans.plan import batches
 from pipelines.release import certificate, layout
 from pipelines.release.layout import MANIFEST, file_names, public_files
-from pipelines.release.provenance import code_in_use
 from pipelines.running import batches as drawing
-from pipelines.running import executor, folder
+from pipelines.running import folder
 from pipelines.running import run as releasing
-from pipelines.running.batches import Task
 from pipelines.running.folder import RunFolder
 from pipelines.running.steps import RUN_STEPS, Step, StepBegins
 from pipelines.storage.event_log import EventLog
@@ -315,7 +311,7 @@ def test_an_existing_output_is_refused_and_not_touched(
 BEFORE: list[tuple[object, str]] = [
     *((releasing, name) for name in ("make_plan", "certify", "save_plan", "make_certificate", "job_source")),
     (releasing, "keep_homes"),
-    (drawing.geo_data, "PoolFinder"),
+    (drawing, "PoolFinder"),
     (storage.pq, "write_table"),
     (folder.np, "save"),
     (folder.json, "dumps"),
@@ -507,46 +503,6 @@ def test_two_processes_do_not_work_in_one_folder(
     monkeypatch.setattr(releasing, "sample_release", meanwhile)
     run(config)
     assert seen == ["refused", "refused"]
-
-
-def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
-    small_config: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
-) -> None:
-    """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
-    config = small_config()
-
-    def one_process(
-        _: object, folder: Path, name: str, task: Task, todo: list[int], *__: object, **___: object
-    ) -> None:
-        for batch in todo:
-            executor._draw(dict(code_in_use()), folder, name, task, batch)
-
-    with pytest.MonkeyPatch.context() as patch:
-        client = SimpleNamespace(dashboard_link="")
-        patch.setattr(executor, "_client", lambda *_: nullcontext(client))
-        patch.setattr(executor, "_on_cluster", one_process)  # which never forgets
-        interrupted(config, seed=2)
-        shutil.rmtree(RunFolder.of(config.release.out).folder)  # given up, as the message says one may
-        release = seeded(config)
-    assert everything(release.public) == drawn_with_seed_one
-    executor._forget()
-
-
-def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_config: Configs) -> None:
-    config = small_config()
-    interrupted(config)
-    staging = RunFolder.of(config.release.out)
-    lost = staging.load()
-    plan = pipelines.load_plan(staging.public / "plan")
-    task = drawing.RunBatches.of(staging, plan, lost, staging.key(lost))
-    shutil.rmtree(staging.folder)
-    interrupted(config)
-    before = everything(staging.parts)
-    with pytest.raises(OSError):  # noqa: PT011 - its folder is gone
-        task.draw(0)
-    assert everything(staging.parts) == before
-    with pytest.raises(ValueError, match="another run has taken the place"):
-        executor._draw(dict(code_in_use()), staging.folder, lost.name, "draw", 0)
 
 
 def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, tmp_path: Path) -> None:

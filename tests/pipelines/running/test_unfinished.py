@@ -20,7 +20,6 @@ from pipelines.cli.main import main
 from pipelines.release import certificate
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
-from pipelines.running.store import NOTE
 from pipelines.storage.durable import hold_lock
 
 from .helpers import Configs, interrupted, left_over
@@ -94,25 +93,21 @@ def test_one_at_work_is_shown_and_not_touched(small_config: Configs, monkeypatch
     assert left_over(config) == ["release"]
 
 
-def test_a_run_whose_store_does_not_answer_stays_and_the_others_are_removed(paid_config: Configs) -> None:
-    """Only its note names what is in the store."""
+def test_a_run_with_homes_in_a_store_stays_and_the_others_are_removed(paid_config: Configs) -> None:
+    """Of a version that had `run.confidential_store`: only a note names what is in the store."""
     stays, goes = paid_config(), paid_config()
     for config in (stays, goes):
         interrupted(config)
     staging, parent = RunFolder.of(stays.release.out), stays.release.out.parent.parent
-    (note := staging.confidential / NOTE).write_text("sftp://127.0.0.1/secret/3f")  # no package speaks it
+    (note := staging.confidential / "in_store").write_text("s3://agency/secret/3f")
+    state = RunFolder.of(goes.release.out).confidential / "state.json"
+    document = json.loads(state.read_bytes())
+    document["config"]["run"]["confidential_store"] = None
+    state.write_text(json.dumps(document), encoding="utf-8")
     code, words = verb("runs", parent, "--wipe", answer="release\nrelease\n")
     assert code == 1
-    assert "sftp://127.0.0.1/secret/3f, which may hold homes and key of the run, cannot be cleared" in words
-    assert f"if it is gone for good, remove {note}" in words
+    assert "put homes and key of this run into s3://agency/secret/3f. Fix: remove that folder" in words
     assert left_over(goes) == []
-    (found,) = unfinished_runs(parent)
-    assert found.holds[:4] == (
-        "plan",
-        "confidential homes",
-        "key",
-        "what workers got from sftp://127.0.0.1/secret/3f",
-    )
     note.unlink()
     assert verb("runs", parent, "--wipe", answer="release\n")[0] == 0
     assert left_over(stays) == []
