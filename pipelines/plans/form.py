@@ -27,13 +27,7 @@ _KEYS = {
 
 
 def quoted_config(document: Mapping[str, Any]) -> PublicConfig:
-    """Read the configuration that a plan quotes: as this program quotes one, and nothing more.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of this program.
-    """
+    """Read the configuration that a plan quotes: as this program quotes one, and nothing more."""
     try:
         config = PUBLIC.validate_python(document["configuration"])
     except ValidationError as error:
@@ -62,13 +56,7 @@ def plan_hash(folder: PathLike) -> str:
 
 
 def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
-    """Read plan.json, or what it holds if that has been read.
-
-    Raises
-    ------
-    ValueError
-        If it is of another format.
-    """
+    """Read plan.json, or what it holds if that has been read."""
     try:
         document = read_json(folder / "plan.json") if content is None else parse_json(content, "plan.json")
     except OSError:
@@ -91,19 +79,6 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
     """Refuse tables that are not those of the document, or have other columns or types.
 
     Types are as the arrays of a plan have them, so that what is certified is what is drawn from.
-
-    Parameters
-    ----------
-    folder : Path
-    document : dict
-        Its plan.json.
-    hashes : mapping of str to str or None
-        SHA-256 of the files of the folder, where they have been computed already.
-
-    Raises
-    ------
-    ValueError
-        Naming the file.
     """
     for name, columns in _columns(document).items():
         path = folder / name

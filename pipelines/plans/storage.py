@@ -68,23 +68,7 @@ def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
 def check_plan_bytes(plan: ReleasePlan, folder: Path, files: dict[str, str]) -> list[str]:
     """Refuse a stored plan that is not, byte for byte, what `save_plan` writes of it.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Loaded from the folder.
-    folder : Path
-    files : dict of str to str
-        SHA-256 of its tables by name.
-
-    Returns
-    -------
-    list of str
-        Tables that another version of pyarrow wrote, which are not compared (`check_parquet_bytes`).
-
-    Raises
-    ------
-    ValueError
-        Naming the file.
+    Gives the tables that another version of pyarrow wrote, which are not compared (`check_parquet_bytes`).
     """
     document = _document(plan, {name: files[name] for name in PLAN_TABLES})
     if (folder / "plan.json").read_bytes() != document_text(document).encode():
@@ -233,19 +217,7 @@ def load_plan(
 
 
 def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
-    """Read the geography of a stored plan, and nothing else of it.
-
-    Parameters
-    ----------
-    folder : Path
-    document : dict
-        Its plan.json (`read_document`).
-
-    Raises
-    ------
-    ValueError
-        If blocks.parquet is not an ordered hierarchy.
-    """
+    """Read the geography of a stored plan, and nothing else of it."""
     names = document["geography"]
     areas = quoted_config(document).geography.non_nesting_areas
     columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]

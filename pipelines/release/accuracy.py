@@ -55,19 +55,7 @@ def write_accuracy(expected: ExpectedAccuracy, plan_sha256: str, folder: Path) -
 
 
 def read_accuracy(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
-    """Return the sheet of a public folder; None where it has none.
-
-    Parameters
-    ----------
-    folder : Path
-    plan_sha256 : str
-        Of the plan that it must be about.
-
-    Raises
-    ------
-    ValueError
-        If it is of another form than this program writes, or about another plan.
-    """
+    """Return the sheet of a public folder; None where it has none."""
     path = folder / ACCURACY_FILE
     if not path.exists():
         return None
@@ -83,13 +71,7 @@ def read_accuracy(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
 
 
 def parse_expected(document: Any, name: str) -> ExpectedAccuracy:
-    """Read what is expected of a plan from a document, which `name` names in errors.
-
-    Raises
-    ------
-    ValueError
-        If it is of another form.
-    """
+    """Read what is expected of a plan from a document, which `name` names in errors."""
     try:
         return ExpectedAccuracy.model_validate(document)
     except ValidationError as error:
@@ -99,13 +81,7 @@ def parse_expected(document: Any, name: str) -> ExpectedAccuracy:
 
 
 def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
-    """Check that a sheet is about the tables and the jobs of a plan, and say what was found.
-
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
+    """Check that a sheet is about the tables and the jobs of a plan, and say what was found."""
     slots, secret = plan.pools.slots, plan.policy.secret
     workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, secret)
     asked = [(table.name, of_workload) for table, of_workload in reported_tables(workload)]
@@ -129,14 +105,7 @@ def read_in_words(certificate: Certificate) -> str:
 
 
 def accuracy_in_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
-    """Return the section of a read-me, in Markdown, that says how far to trust a number.
-
-    Parameters
-    ----------
-    expected : ExpectedAccuracy or None
-    read : str
-        What was read of homes (`read_in_words`).
-    """
+    """Return the section of a read-me, in Markdown, that says how far to trust a number."""
     if expected is None:
         return "There is no forecast of how far the numbers of this release are from the truth."
     tables = "\n".join(

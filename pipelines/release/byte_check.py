@@ -55,23 +55,9 @@ def check_bytes(
 ) -> str:
     """Compare tables of a public folder with what this program writes of their rows; say what was found.
 
-    Parameters
-    ----------
-    folder : Path
-    plan : ReleasePlan
-    certificate : Certificate
-    hashes : dict of str to str
-        SHA-256 of the files by relative name.
-    others : sequence of str
-        Of the measurement files, which were checked before, those that another version of pyarrow wrote.
-    own : bool
-        Of a run that has just written the files: its CSV files are not compressed again, and its plan was
-        compared when the run read it back, before its hash went into the certificate.
-
-    Raises
-    ------
-    ValueError
-        Naming the first file that has other bytes.
+    `others` are measurement files that another pyarrow wrote. `own` is of a run that has just written the
+    files: its CSV files are not compressed again, and its plan was compared before its hash went into the
+    certificate.
     """
     made_with = certificate.software.dependencies
     for name in sorted(name for name in hashes if name.endswith(".parquet")):

@@ -626,15 +626,7 @@ def define(
 
 
 def population_in_words(population: str | None, *, protected: bool) -> str:
-    """Say whose jobs a release is of, where that depends on homes, and what is promised of it; else nothing.
-
-    Parameters
-    ----------
-    population : str or None
-        As in a certificate.
-    protected : bool
-        Whether it is protected that a record is there at all (`Certificate.presence`).
-    """
+    """Say whose jobs a release is of, where that depends on homes, and what is promised; else nothing."""
     return "" if population is None else _RESIDENTS + _MEMBERSHIP[protected]
 
 

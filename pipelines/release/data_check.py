@@ -47,11 +47,6 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measu
     Totals of every work block by every attribute are compared, and the Parquet files with each other
     (`check_bytes` compares CSV files with these). `createdate` is ``YYYYMMDD``, that every row must carry.
     Homes are compared with the noisy counts that they were estimated from, where the release has them.
-
-    Raises
-    ------
-    DataError
-        At the first difference.
     """
     implicates, names = plan.implicates, file_names(plan.config)
     seen: dict[bytes, str] = {}

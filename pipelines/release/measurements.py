@@ -52,17 +52,7 @@ def measurement_files(plan: ReleasePlan) -> list[list[str]]:
 def write_measurements(
     plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Sequence[Cells]], folder: Path
 ) -> None:
-    """Write the noisy counts of every run and table into the public folder.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    layout : JobLayout
-        Of the plan.
-    noisy : sequence of sequence of Cells
-        By run and table, at the offsets of the table.
-    folder : Path
-    """
+    """Write the noisy counts of every run and table into the public folder."""
     for names, of_run in zip(measurement_files(plan), noisy, strict=True):
         for k, (name, values) in enumerate(zip(names, of_run, strict=True)):
             path = folder / name
@@ -97,11 +87,7 @@ def _groups(plan: ReleasePlan, k: int) -> pa.Table:
 def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> list[list[Cells]]:
     """Check the noisy counts of a public folder, by run and table; they are read as they are looked at.
 
-    Raises
-    ------
-    FormError
-        If a file is not of the plan's groups and cells, or noise hardly gives its counts (Lemma 42 of
-        docs/privacy.md); names the file.
+    Lemma 42 of docs/privacy.md: counts that noise hardly gives are refused.
     """
     stored = _stored(folder, plan, layout)
     for of_run in stored:
@@ -116,11 +102,7 @@ def check_measurements(
 ) -> tuple[list[list[Cells]], list[str]]:
     """Do what `read_measurements` does, and refuse files with other bytes than are written of their rows.
 
-    Returns
-    -------
-    noisy : list of list of Cells
-    others : list of str
-        Files whose bytes were not compared, as another version of pyarrow wrote them.
+    Gives the names of files that another version of pyarrow wrote, too, whose bytes are not compared.
     """
     stored, others = _stored(folder, plan, layout), []
     for of_run in stored:
@@ -302,13 +284,5 @@ class Rounded:
         return np.searchsorted(self._places, unit * policy.n_parts + policy.part(home)).astype(np.int32)
 
     def fits(self, homes: NDArray[np.int32], *, apart: bool) -> bool:
-        """Say whether homes could have been rounded from the estimate (`pipelines.planning.homes_fit`).
-
-        Parameters
-        ----------
-        homes : ndarray of int32, shape (n_slots,)
-            An origin of each slot of these places.
-        apart : bool
-            Whether each slot has the origin that its attributes go with.
-        """
+        """Say whether homes could have been rounded from the estimate (`pipelines.planning.homes_fit`)."""
         return homes_fit(self._plan, self._rows, self._fit, homes, apart=apart)

@@ -59,14 +59,7 @@ def _named_levels(geography: Geography) -> tuple[str, ...]:
 
 
 def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
-    """Return the names of the units of all levels, and of non-nesting areas.
-
-    Returns
-    -------
-    dict of str to ndarray of str objects, shape (U,) each
-        By level, that of the blocks included, or kind of area; "" where a unit has none. What is of no unit
-        is left out: the file may be unverified.
-    """
+    """Return the names of the units of all levels, and of non-nesting areas."""
     levels = _named_levels(geography)
     names = {level: np.full(geography.n_units(level), "", object) for level in levels}
     path = folder / NAME_FILE
@@ -79,14 +72,7 @@ def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
 
 
 def check_names(folder: Path, geography: Geography) -> str:
-    """Check that the names in a release are what maps rely on, and say what was found.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another form, has levels or codes that the geography does not have, one twice or in
-        another order, or names that are missing, blank or not on one line.
-    """
+    """Check that the names in a release are what maps rely on, and say what was found."""
     check_form(folder / NAME_FILE, dict.fromkeys(_COLUMNS, is_text))
     frame = read_rows(folder / NAME_FILE).to_pandas()
     levels = _named_levels(geography)

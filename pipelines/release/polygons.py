@@ -85,12 +85,6 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
     """Check that the polygons in a public folder are what maps rely on, and say what was found.
 
     Each of the levels must have a file.
-
-    Raises
-    ------
-    ValueError
-        If a file is missing or of another form, has codes that are not of its level or come twice, another
-        reference system than EPSG:4326, or shapes that are not valid polygons.
     """
     import shapely
 

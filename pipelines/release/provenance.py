@@ -63,16 +63,6 @@ def source_state(root: Path | None = None) -> SourceState:
     Run from a git checkout of the project, git says what is there now. Run from an installed package, what
     was recorded when the package was built counts. A source folder that git cannot speak for (an unpacked
     archive, git missing) is unknown: what an earlier build recorded there may since have been edited.
-
-    Parameters
-    ----------
-    root : Path, optional
-        The folder that has the packages; by default the one that this code runs from.
-
-    Raises
-    ------
-    importlib.metadata.PackageNotFoundError
-        If the package is not installed, not even in editable mode.
     """
     version = importlib.metadata.version(_DISTRIBUTION)
     root = root or Path(__file__).resolve().parents[2]
@@ -84,13 +74,7 @@ def source_state(root: Path | None = None) -> SourceState:
 
 @cache  # what runs was imported at the start, and stays
 def dependency_versions() -> Mapping[str, str]:
-    """Return the versions of Python, zlib and the direct dependencies, by name in sorted order.
-
-    Raises
-    ------
-    importlib.metadata.PackageNotFoundError
-        If the package or one of its dependencies is not installed.
-    """
+    """Return the versions of Python, zlib and the direct dependencies, by name in sorted order."""
     from packaging.requirements import Requirement  # takes its time
 
     # Python says nothing of its zlib, which decides the bytes of CSV files.
@@ -105,14 +89,7 @@ def dependency_versions() -> Mapping[str, str]:
 
 @cache  # asked before a process does anything for another: it goes on with what it has loaded by then
 def code_in_use() -> Mapping[str, str]:
-    """Return what two processes that work on one release must have in common.
-
-    Returns
-    -------
-    Mapping of str to str
-        The start of the SHA-256 of this project's modules, and the versions of its dependencies. Not the
-        version and commit: what they say of modified code is the same whatever was modified.
-    """
+    """Return what two processes that work on one release must have in common."""
     root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*.py")):

@@ -60,19 +60,7 @@ def record_files(release: PublicReleaseSettings) -> tuple[str, ...]:
 
 
 def record_texts(description: ReleaseDescription, described: Mapping[str, tuple[int, str]]) -> dict[str, str]:
-    """Return the text of each record of a release.
-
-    Parameters
-    ----------
-    description : ReleaseDescription
-    described : mapping of str to tuple of int and str
-        Bytes and SHA-256 of at least the files of its tables, by relative name.
-
-    Returns
-    -------
-    dict of str to str
-        JSON, by name of the file: the `record_files` of its configuration.
-    """
+    """Return the text of each record of a release."""
     files = _Files(described)
     documents = {
         DATA_PACKAGE: _data_package(description, files),

@@ -103,13 +103,7 @@ def generate_keys(folder: PathLike) -> tuple[Path, Path]:
 
 
 def read_private_key(path: Path) -> Ed25519PrivateKey:
-    """Read a private key, and refuse one that others on the machine can read.
-
-    Raises
-    ------
-    SigningError
-        If the file is not an Ed25519 private key in PEM without a pass phrase, or its mode is too open.
-    """
+    """Read a private key, and refuse one that others on the machine can read."""
     try:
         if path.exists() and not path.is_file():  # one that is a pipe would be waited for
             raise SigningError(f"{path}: this is not a file. Fix: name the private key's file")
@@ -136,10 +130,6 @@ def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
     """Refuse a private key beside which the public half of another one lies, in a file of the same name.
 
     Readers are given that file, and would not know the signature.
-
-    Raises
-    ------
-    SigningError
     """
     beside = path.with_suffix(".pub")
     if beside != path and beside.is_file() and _raw(_read_public_key(beside)) != _raw(key.public_key()):

@@ -339,14 +339,7 @@ def _load_plan(
 
 
 def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
-    """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose.
-
-    Parameters
-    ----------
-    config : PublicConfig
-        That the plan quotes.
-    plan : ReleasePlan
-    """
+    """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose."""
     privacy, settings, geography = config.privacy, config.plan, plan.geography
     pooling, thresholds, cells = plan.pools.pooling, plan.choices.thresholds, plan.choices.cell_level
     asked_level = cells if settings.coarsening is None and settings.split_threshold is None else None

@@ -26,22 +26,7 @@ def verifier_bytes() -> bytes:
 
 
 def check_verifier(folder: Path, sha256: str, version: str) -> str:
-    """Say whose verify.py a release carries.
-
-    Parameters
-    ----------
-    folder : Path
-        The public folder, for the words of an error.
-    sha256 : str
-        Of its verify.py.
-    version : str
-        Which the release says made it.
-
-    Raises
-    ------
-    VerifierError
-        If no version that is known here wrote it: somebody might run it.
-    """
+    """Say whose verify.py a release carries."""
     if sha256 == hashlib.sha256(verifier_bytes()).hexdigest():
         return f"{VERIFIER} is that of this version"
     if sha256 in _EARLIER:

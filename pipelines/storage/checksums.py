@@ -10,13 +10,7 @@ CHECKSUMS = "SHA256SUMS"
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, hexadecimal.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    """
+    """Return the SHA-256 of a file's bytes, hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -30,11 +24,6 @@ def parse_checksums(seal: bytes, *, strict: bool = True) -> dict[str, str]:
     """Return the SHA-256 of each file by its name, from the content of SHA256SUMS.
 
     A line that is none is an error, or, unless `strict`, passed over.
-
-    Raises
-    ------
-    ValueError
-        If a line has no name, or the text is not UTF-8.
     """
     text = seal.decode(errors="strict" if strict else "replace")
     lines = [line for line in text.splitlines() if strict or "  " in line]

@@ -12,15 +12,7 @@ _LARGEST = 2**28  # bytes; a plan of a nation has a thousandth
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON document in UTF-8, as `parse_json` does.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If it is no regular file, too large, or not what `parse_json` takes.
-    """
+    """Read a JSON document in UTF-8, as `parse_json` does."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
         raise ValueError(f"{path.name}: not a file, or one of more than {_LARGEST:,} bytes")
@@ -28,13 +20,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(content: str | bytes, name: str = "the text") -> Any:
-    """Parse JSON; nothing in it may stand for what takes for ever to compute.
-
-    Raises
-    ------
-    ValueError
-        If it is not JSON in UTF-8, nested too deep, has a number of thousands of digits, or NaN or infinity.
-    """
+    """Parse JSON; nothing in it may stand for what takes for ever to compute."""
     try:
         text = content.decode("utf-8") if isinstance(content, bytes) else content
         return json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -46,13 +32,7 @@ def parse_json(content: str | bytes, name: str = "the text") -> Any:
 
 
 def check_format(document: Any, name: str, expected: str) -> None:
-    """Refuse a document of another format than the one that is read.
-
-    Raises
-    ------
-    ValueError
-        Naming both formats, and what to do.
-    """
+    """Refuse a document of another format than the one that is read."""
     stated = document.get("format") if isinstance(document, dict) else None
     if stated != expected:
         known = isinstance(stated, str) and re.fullmatch(r"odsynth [a-z]{1,20} [0-9.]{1,9}", stated)

@@ -21,13 +21,7 @@ _CREATED_BY = re.compile(r"parquet-cpp-arrow version (\d{1,3}\.\d{1,3}\.\d{1,3})
 
 
 def pyarrow_of(path: Path) -> str:
-    """Return the version of pyarrow that wrote a file, as the file says.
-
-    Raises
-    ------
-    FormError
-        If another program wrote it.
-    """
+    """Return the version of pyarrow that wrote a file, as the file says."""
     match = _CREATED_BY.fullmatch(pq.read_metadata(path).created_by)
     if match is None:
         raise FormError(f"{path.name}: the file names a program that is not pyarrow")
@@ -39,24 +33,8 @@ def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> 
 
     A file can hold what no reader shows: gaps between its pages, fields of its footer that nobody knows,
     words of a dictionary that no row has. Written again, it would not have them. A file by another version
-    of pyarrow may be encoded in another way; of it only the footer, and where columns lie, are compared.
-
-    Parameters
-    ----------
-    path : Path
-        Of the expected columns and types (`check_form`).
-    write : callable
-        Writes what the file should be.
-
-    Returns
-    -------
-    bool
-        Whether the bytes were compared. False: another version of pyarrow wrote the file.
-
-    Raises
-    ------
-    FormError
-        Naming the file, and no content.
+    of pyarrow may be encoded in another way: of it only the footer, and where columns lie, are compared, and
+    False is returned.
     """
     if pyarrow_of(path) != pa.__version__:
         _check_footer(path)
@@ -76,13 +54,7 @@ def rewrite(path: Path, target: Any) -> None:
 
 
 def row_groups(path: Path) -> Iterator[pa.Table]:
-    """Yield the rows of a file as they are grouped in it; a group is small enough to be read whole.
-
-    Raises
-    ------
-    FormError
-        If one is larger than pyarrow makes them.
-    """
+    """Yield the rows of a file as they are grouped in it; a group is small enough to be read whole."""
     file = pq.ParquetFile(path)
     for number in range(file.num_row_groups):
         if file.metadata.row_group(number).num_rows > ROW_GROUP:

@@ -42,24 +42,6 @@ def check_form(
 
     A reader takes the columns that it knows, and a library may hide one as an index; so a file could carry
     more than anybody has looked at.
-
-    Parameters
-    ----------
-    path : Path
-    columns : mapping of str to Kind
-        All columns in order, and what each must be.
-    metadata : frozenset of bytes
-        Keys of metadata that may be there beside the schema's own.
-
-    Returns
-    -------
-    pyarrow.parquet.FileMetaData
-        Of the file, which is closed again.
-
-    Raises
-    ------
-    FormError
-        Naming the file, and no content.
     """
     found, schema = pq.read_metadata(path), pq.read_schema(path)
     size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
