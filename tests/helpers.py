@@ -30,7 +30,6 @@ from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
-from pipelines.release.verifier import VERIFIER
 from pipelines.running import run as runs
 from pipelines.storage.checksums import sha256_of
 
@@ -130,8 +129,7 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
 
 def released_files(public: Path) -> list[str]:
     """The files of an unsigned release with names and a forecast, but manifest and checksums."""
-    also = (NAME_FILE, ACCURACY_FILE, ATTACKERS_FILE, VERIFIER)
-    return sorted([*expected_files(load_plan(public / "plan").config), *also])
+    return sorted([*expected_files(load_plan(public / "plan").config), NAME_FILE, ACCURACY_FILE])
 
 
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -176,16 +176,14 @@ def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, s
 
 
 def expected_files(config: PublicConfig) -> list[str]:
-    """Return the relative names of the files that every unsigned release has, but manifest and checksums.
-
-    Those of version 0.1.0 have no records.
-    """
-    texts = ("README.md", "certificate.json", "certificate.schema.json", *record_files(config.release))
+    """Return the relative names of the files that every unsigned release has, but manifest and checksums."""
+    texts = ("README.md", "certificate.json", "certificate.schema.json", ATTACKERS_FILE, VERIFIER)
+    records = record_files(config.release)
     plan = (f"plan/{name}" for name in PLAN_FILES)
     shapes = (polygon_file(level) for level in polygon_levels(config.geography))
     names, folders = file_names(config).values(), config.implicates.folders
     data = (f"{folder}{name}" for folder in folders for name in names)
-    return sorted([*texts, *plan, *shapes, *data])
+    return sorted([*texts, *records, *plan, *shapes, *data])
 
 
 def version_name(subject: Subject, sums: str) -> str:

@@ -421,7 +421,7 @@ def _check_texts(
     present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
     present -= {NAME_FILE, PUBLIC_KEY}
-    expected = {*expected_files(plan.config), VERIFIER, ATTACKERS_FILE}
+    expected = {*expected_files(plan.config)}
     expected |= {name for names in measurement_files(plan) for name in names}
     expected |= {ACCURACY_FILE} if accuracy else set()
     more = sorted({*without_parts(present)} ^ expected)

@@ -67,7 +67,7 @@ class RunState:
     debit : str or None
         The entry of the ledger that paid for the run; None before it is made, and without a ledger.
     rows : dict of str to int
-        Rows of each confidential file, by path; empty for a run that an earlier version began.
+        Rows of each confidential file, by path.
     """
 
     config: ReleaseConfig

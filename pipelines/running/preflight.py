@@ -21,12 +21,10 @@ from pipelines.plans.form import read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
-from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.layout import MANIFEST, expected_files, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
 from pipelines.release.verification import contradictions
-from pipelines.release.verifier import VERIFIER
 from pipelines.running.folder import RunFolder, refuse_existing
 from pipelines.running.payment import check_ledger
 from pipelines.storage.checksums import CHECKSUMS
@@ -214,5 +212,5 @@ def _written(config: ReleaseConfig) -> Iterator[str]:
     folders = () if config.release.csv else tuple(file_names(config).values())
     for name in expected_files(config):
         yield f"{name}/part-000000.parquet" if name.endswith(folders) else name
-    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, ATTACKERS_FILE, NAME_FILE, VERIFIER)
+    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, NAME_FILE)
     yield from (PUBLIC_KEY, *SIGNATURES)

@@ -71,7 +71,7 @@ class Record:
     delta: str | None = None
 
     def document(self) -> dict[str, object]:
-        """Return what is written: as version 0.1.0 did, and why it was set aside if it was."""
+        """Return what is written, and why it was set aside if it was."""
         written = asdict(self)
         more = {key: written.pop(key) for key in ("reason", "epsilon", "delta")}
         return {"format": _FORMAT} | written | (more if self.status == "skip" else {})
