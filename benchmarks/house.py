@@ -84,7 +84,7 @@ def size(root: Path) -> Counter[str]:
             f"print(sum(name.split('.')[0] in {PACKAGES} for name in sys.modules))"
         )
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=environment(root), check=True, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
         counts[f"modules that `{verb}` imports"] = int(done.stdout)
     return counts
 
@@ -110,11 +110,6 @@ def table(sizes: list[Counter[str]]) -> str:
         old, new = (counts[name] for counts in sizes)
         rows.append([name, f"{old:,}", f"{new:,}", f"{new - old:+,}"])
     return report.table(["", "before", "after", "difference"], rows)
-
-
-def environment(root: Path) -> dict[str, str]:
-    """Return an environment in which Python takes the packages of a checkout before those installed."""
-    return os.environ | {"PYTHONPATH": str(root)}
 
 
 def timed(checkouts: list[Path], *, tests: bool) -> str:
