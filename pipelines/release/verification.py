@@ -108,6 +108,10 @@ class VerificationError(synth.ShownError, ValueError):
         self.check, self.reason = check, reason
 
 
+class _RefusedError(synth.ShownError, ValueError):
+    """Why a check fails; `_run` says which."""
+
+
 def verify(
     folder: PathLike, key: PathLike | None = None, *, on_check: Callable[[Check], object] | None = None
 ) -> VerificationReport:
@@ -181,21 +185,17 @@ def _checks(
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     with private_folder(Path(gettempdir()), sweep=False) as scratch:
-        measured, others = _run(
-            "measurements",
-            lambda: _read_measurements(folder, plan, factors, scratch),
-        )
+        measured, others = _run("measurements", lambda: _read_measurements(folder, plan, factors, scratch))
         if measured is not None:
             yield Check("measurements", measured.words)
-        yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
+        day = certificate.created[:10].replace("-", "")
+        yield Check("data", _run("data", lambda: check_data(folder, plan, day, measured)))
     expected = _run("accuracy", lambda: read_accuracy(folder, certificate.plan_sha256))
     if expected is not None:
         yield Check("accuracy", _run("accuracy", lambda: check_accuracy(expected, plan)))
-    texts = _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, expected))
-    yield Check("texts", texts)
+    yield Check("texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, expected)))
     version = certificate.software.version
-    found = _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version))
-    yield Check("verifier", found)
+    yield Check("verifier", _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version)))
     if levels := polygon_levels(plan.config.geography):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
@@ -213,28 +213,22 @@ def _run(name: str, check: Callable[[], T]) -> T:
     """Whatever goes wrong inside a check is a failure of that check, never a pass."""
     try:
         return check()
-    except VerificationError:
-        raise
     except synth.ShownError as error:
         raise VerificationError(name, str(error)) from None
     except Exception as error:
         raise VerificationError(name, f"cannot be checked: {error}") from error
 
 
-def _fail(check: str, reason: str) -> VerificationError:
-    return VerificationError(check, reason)
-
-
 def _check_files(folder: Path) -> dict[str, str]:
     """Compute the SHA-256 of every file once, compare them with what is sealed, and return them."""
     missing = [name for name in (CHECKSUMS, MANIFEST) if not (folder / name).is_file()]
     if missing == [CHECKSUMS, MANIFEST]:
-        raise _fail("files", not_public(folder, CHECKSUMS))
+        raise _RefusedError(not_public(folder, CHECKSUMS))
     if missing:
-        raise _fail("files", f"{missing[0]} is missing")
+        raise _RefusedError(f"{missing[0]} is missing")
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():  # its target may change, or stay behind when the folder is copied
-            raise _fail("files", f"{path.relative_to(folder).as_posix()} is a link, not a file")
+            raise _RefusedError(f"{path.relative_to(folder).as_posix()} is a link, not a file")
     present = public_files(folder)
     actual = {name: sha256_of(folder / name) for name in (*present, MANIFEST)}
     stated = (folder / CHECKSUMS).read_bytes()
@@ -242,13 +236,13 @@ def _check_files(folder: Path) -> dict[str, str]:
         manifest = read_json(folder / MANIFEST)
         listed = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
         if listed != {name: actual[name] for name in present}:
-            raise _fail("files", f"{MANIFEST} and {CHECKSUMS} disagree")
+            raise _RefusedError(f"{MANIFEST} and {CHECKSUMS} disagree")
         for path in folder.rglob("*"):
             if not path.is_file() and not (path.is_dir() and any(path.iterdir())):
                 name = path.relative_to(folder).as_posix()
-                raise _fail("files", f"{name} is neither a file nor a folder that holds one")
+                raise _RefusedError(f"{name} is neither a file nor a folder that holds one")
         return actual
-    raise _fail("files", _blame(folder, actual, stated))
+    raise _RefusedError(_blame(folder, actual, stated))
 
 
 def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
@@ -290,16 +284,14 @@ def _read_certificate(folder: Path) -> Certificate:
         certificate = parse_certificate(content)
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
-        raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
+        raise _RefusedError(f"certificate.json is not of the published form: {fields}") from None
     except ValueError as error:
-        raise _fail("certificate", str(error)) from None
+        raise _RefusedError(str(error)) from None
     dependencies = [*certificate.software.dependencies]
     if content != certificate_text(certificate).encode() or dependencies != sorted(dependencies):
-        raise _fail(
-            "certificate", "certificate.json says a thing twice, or is not written as this program does"
-        )
+        raise _RefusedError("certificate.json says a thing twice, or is not written as this program does")
     if (folder / "certificate.schema.json").read_bytes() != schema_text().encode():
-        raise _fail("certificate", f"certificate.schema.json is not the schema of {certificate.format}")
+        raise _RefusedError(f"certificate.schema.json is not the schema of {certificate.format}")
     return certificate
 
 
@@ -311,30 +303,29 @@ def _load_plan(
 ) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
-        raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
+        raise _RefusedError("plan/plan.json is not the plan that certificate.json names")
     if given is None:
         plan = load_plan(folder / "plan", hashes=own)
     else:  # it was read from files of these hashes
         check_tables(folder / "plan", read_document(folder / "plan"), own)
         plan = given
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
-        raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
+        raise _RefusedError("the plan and the certificate differ in whose totals of workplaces these are")
     if plan.population != certificate.population:
-        raise _fail("plan", "the plan and the certificate differ in whose jobs are released")
+        raise _RefusedError("the plan and the certificate differ in whose jobs are released")
     if not plan.says_whose_jobs:
-        raise _fail(
-            "plan",
+        raise _RefusedError(
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
         )
     if plan.numeric.mechanism != certificate.mechanism:
-        raise _fail("plan", "the plan and the certificate name different mechanisms")
+        raise _RefusedError("the plan and the certificate name different mechanisms")
     if others := contradictions(plan.config, plan):
-        raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
+        raise _RefusedError(f"plan.json: {', '.join(others)}: not what its configuration asks for")
     if any(
         getattr(plan.config.release, name) != value
         for name, value in certificate.release.model_dump().items()
     ):
-        raise _fail("plan", "the plan and the certificate are of different releases")
+        raise _RefusedError("the plan and the certificate are of different releases")
     return plan
 
 
@@ -374,20 +365,19 @@ def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate:
     expected = certificate.model_copy(update=guarantee_fields(plan, guarantee)).model_dump(mode="json")
     for name, value in expected.items():
         if stated[name] != value:
-            raise _fail(
-                "guarantee",
+            raise _RefusedError(
                 f"certificate.json: {name} is not what the plan gives: it was changed, or another version "
                 f"wrote it. Fix: use version {certificate.software.version}, which it says made it",
             )
     if json.dumps(stated) != json.dumps(expected):
-        raise _fail("guarantee", "certificate.json: numbers of classes are in another order")
+        raise _RefusedError("certificate.json: numbers of classes are in another order")
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
 
 def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     if not plan.met_by(guarantee):
-        raise _fail("budget", "the plan costs more than was requested")
+        raise _RefusedError("the plan costs more than was requested")
     epsilon, delta = (synth.decimal_up(x) for x in plan.requested)
     return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
 
@@ -401,13 +391,6 @@ def _read_measurements(
     layout = JobLayout(plan)
     noisy, others = check_measurements(folder, plan, layout)
     return Measurements(plan, layout, noisy, factors, scratch), others
-
-
-def _check_data(
-    folder: Path, plan: ReleasePlan, certificate: Certificate, measured: Measurements | None
-) -> str:
-    """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
-    return check_data(folder, plan, certificate.created[:10].replace("-", ""), measured)
 
 
 def _check_texts(
@@ -426,23 +409,23 @@ def _check_texts(
     expected |= {ACCURACY_FILE} if accuracy else set()
     more = sorted({*without_parts(present)} ^ expected)
     if more:
-        raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
+        raise _RefusedError(f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder, hashes):
-        raise _fail("texts", f"{MANIFEST} does not describe this release")
+        raise _RefusedError(f"{MANIFEST} does not describe this release")
     names = file_names(plan.config)
     signed = PUBLIC_KEY in hashes
     readme = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
     if (folder / "README.md").read_bytes() != readme.encode():
         rule = f"certificate.json{f' and {ACCURACY_FILE} give' if accuracy else ' gives'}"
-        raise _fail("texts", f"README.md is not the text that {rule}")
+        raise _RefusedError(f"README.md is not the text that {rule}")
     page = describe_attackers(plan, certificate, attackers_of()).text()
     if (folder / ATTACKERS_FILE).read_bytes() != page.encode():
-        raise _fail("texts", f"{ATTACKERS_FILE} is not the text that the plan gives")
+        raise _RefusedError(f"{ATTACKERS_FILE} is not the text that the plan gives")
     if certificate.randomness != randomness_fields(certificate.randomness.secure):
-        raise _fail("texts", "certificate.json: randomness is not what this program writes")
+        raise _RefusedError("certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
     if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
-        raise _fail("texts", "certificate.json: for_release is not what its other fields give")
+        raise _RefusedError("certificate.json: for_release is not what its other fields give")
     sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
     return f"README.md, {ATTACKERS_FILE}, MANIFEST.json and the verdict follow from the plan, {sources}"
 
@@ -454,5 +437,5 @@ def _check_records(folder: Path, plan: ReleasePlan, certificate: Certificate, ha
     records = record_texts(about, with_sizes(folder, hashes))
     for name, text in records.items():
         if (folder / name).read_bytes() != text.encode():
-            raise _fail("records", f"{name} is not what the plan, the certificate and the files give")
+            raise _RefusedError(f"{name} is not what the plan, the certificate and the files give")
     return f"{', '.join(records)} follow from the plan, the certificate and the files"
