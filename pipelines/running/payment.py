@@ -13,6 +13,7 @@ from geo_data.arguments import PathLike, paths_of
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.config.toml import ConfigError
+from pipelines.ledger import budgets
 from pipelines.ledger.budgets import (
     Budget,
     OverBudgetError,
@@ -248,7 +249,9 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder, say: Callable[[s
         ledger.resume(state.debit, certificate.plan_sha256)
         staging.save(state)
         return state
-    if not settings.file.exists() or ledger.spent(settings.data_set)[0] == 0:  # made anew, or a mistyped name
+    data_set = line_of_text(settings.data_set, "data set")
+    if not settings.file.exists() or not budgets.debits_of(ledger.entries(), data_set, None):
+        # made anew, or a mistyped name
         EventLog(staging.events).write("first debit")
         say(
             f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
@@ -313,8 +316,11 @@ def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
 
 
 @contextmanager
-def record_outcome(state: RunState, events: EventLog) -> Iterator[None]:
-    """Enter the outcome in the log and in the ledger; whatever it is, what was paid stays paid."""
+def record_outcome(state: RunState, events: EventLog, *, finished: bool = False) -> Iterator[None]:
+    """Enter the outcome in the log and in the ledger, which may have it that the release is finished.
+
+    Whatever it is, what was paid stays paid.
+    """
     ledger = Ledger(state.config.ledger.file) if state.config.ledger else None
     try:
         yield
@@ -326,5 +332,5 @@ def record_outcome(state: RunState, events: EventLog) -> Iterator[None]:
             if ledger and state.debit:
                 ledger.outcome(state.debit, "failed", type(error).__name__)
         raise
-    if ledger and state.debit and not is_finished(state):
+    if ledger and state.debit and not finished:
         ledger.outcome(state.debit, "finished")

@@ -220,8 +220,14 @@ def resume(
         state = done.load()
         out.chmod(0o755)
         sync(out.parent)
-        with record_outcome(state, EventLog(done.events)):  # killed after the last rename
+        # Killed after the last rename, perhaps before the ledger was told.
+        with record_outcome(state, EventLog(done.events), finished=is_finished(state)):
             return Release(out / "public")
+    if staging.begun and done.checked and staging.load().name == done.load().name:
+        raise ConfigError(
+            f"{staging.folder}: an older copy of the folder of the release in {out}. Fix: drop this copy "
+            "with odsynth runs --wipe, then odsynth resume"
+        )
     refuse_existing(out)
     progress = Progress(report, count)
     with staging.again() as state:
@@ -254,7 +260,7 @@ def resume(
         progress.events.write("resumed", version=certificate.software.version)
         if not finished_before:  # else a copy of a folder that needs only to be put in place: the same bytes
             state = pay(state, plan, staging, progress.say)
-        with record_outcome(state, progress.events):
+        with record_outcome(state, progress.events, finished=finished_before):
             if staging.checked:
                 _put_in_place(staging, out)
                 return Release(out / "public")

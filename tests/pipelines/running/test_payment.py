@@ -220,6 +220,16 @@ def test_a_budget_for_one_record_does_not_pay_for_a_person_with_two(
     assert not book.exists() or not any(entry.kind == "debit" for entry in Ledger(book).entries())
 
 
+def test_a_release_that_cost_no_epsilon_was_a_release_before(paid_config: Configs, book: Path) -> None:
+    config, said = paid_config(), list[str]()
+    assert config.ledger is not None
+    budget = Budget(config.ledger.epsilon, config.ledger.delta)
+    free = {"epsilon": Fraction(0), "delta": Fraction("1e-9"), "plan_sha256": "0" * 64, "release": "free"}
+    Ledger(book).debit(data_set="jobs", budget=budget, **free)  # type: ignore[arg-type]
+    run(config, report=said.append)
+    assert not [line for line in said if "WARNING" in line]
+
+
 def test_what_the_budget_does_not_allow_is_not_drawn(
     paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +331,9 @@ def test_a_copy_of_a_run_whose_release_is_finished_draws_nothing(
     assert everything(resume(checked).public) == everything(release.public)
     with pytest.raises(ConfigError, match="older copy"):
         resume(earlier)
+    shutil.copytree(RunFolder.of(earlier).folder, RunFolder.of(out).folder)  # beside the release itself
+    with pytest.raises(ConfigError, match=r"older copy of the folder .* then odsynth resume"):
+        resume(out)
     (run_left,) = unfinished_runs(earlier)
     wipe_run(run_left)
     assert not RunFolder.of(earlier).folder.exists()
