@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,11 +14,12 @@ from pydantic import BaseModel
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
 
+LOGIN = "/operator/login"
 _OGC = re.compile("/api/v1/releases/[^/]+/[^/]+/ogc(/|$)")
 
 
@@ -47,11 +49,19 @@ def not_found(detail: str) -> ServiceError:
     return ServiceError(404, "not_found", detail)
 
 
+class SignInError(ServiceError):
+    """Nobody is signed in: 401 from the API; who asks for a page is sent to sign in, and comes back."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(401, "unauthorized", detail)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Make every error of an application one of these answers; none shows a path or a trace of the server.
 
     What nobody foresaw is answered by `pipelines.service.security`, around everything else.
     """
+    app.add_exception_handler(SignInError, _signed_out)
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -65,6 +75,13 @@ def _refused(request: Request, error: Exception) -> Response:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return refusal(request, error.status, error.error, error.detail, headers)
+
+
+def _signed_out(request: Request, error: Exception) -> Response:
+    if request.url.path.startswith("/api/"):
+        return _refused(request, error)
+    wanted = request.url.path if request.method == "GET" else "/operator"
+    return RedirectResponse(f"{LOGIN}?next={quote(wanted)}", 303)
 
 
 def _database(request: Request, error: Exception) -> Response:

@@ -26,6 +26,7 @@ from starlette.responses import Response
 
 from pipelines.service.access.attempts import authenticated
 from pipelines.service.access.tokens import Principal, Role, person, still_valid
+from pipelines.service.errors import SignInError
 from pipelines.service.security import SAFE_METHODS
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, after, record, sessions, utc_now
@@ -56,11 +57,11 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
         if scheme.lower() == "bearer":
             who = await run_in_threadpool(_holder, request, secret)
         if who is None:
-            raise ServiceError(401, "unauthorized", "This token is not valid, or not any more.")
+            raise SignInError("This token is not valid, or not any more.")
         return who
     session = await run_in_threadpool(session_of, request)
     if session is None:
-        raise ServiceError(401, "unauthorized", "This needs a token: Authorization: Bearer ...")
+        raise SignInError("This needs a token: Authorization: Bearer ...")
     if request.method not in SAFE_METHODS and not hmac.compare_digest(
         (await _csrf_sent(request)).encode(errors="replace"), session.csrf.encode()
     ):
@@ -76,6 +77,11 @@ def require(role: Role) -> Callable[..., Awaitable[Principal]]:
         return who
 
     return allowed
+
+
+Viewer = Annotated[Principal, Depends(require("viewer"))]
+Operator = Annotated[Principal, Depends(require("operator"))]
+Approver = Annotated[Principal, Depends(require("approver"))]
 
 
 def open_session(request: Request, response: Response, secret: str) -> Principal | None:

@@ -1,6 +1,7 @@
-"""The operators' API: submit, follow, approve, withdraw; budgets, calendar, audit trail, tokens.
+"""What operators ask for and do, each once: submit, follow, approve, withdraw; budgets, audit trail, tokens.
 
-Every route needs a token or a session (`access.auth`). Registered inputs are named, never sent.
+A function here is a route of the API, and what it returns is the JSON. `pages` shows the same to people, and
+its forms call the same functions. Registered inputs are named, never sent.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
 from pipelines.release.certificate import Certificate
-from pipelines.service.access.auth import end_sessions, principal, require
-from pipelines.service.access.tokens import Principal, Token, revoke_token
-from pipelines.service.errors import answers
-from pipelines.service.operators import lookups, operations, run_operations
+from pipelines.service.access.auth import Approver, Operator, Viewer, end_sessions, principal
+from pipelines.service.access.tokens import Token, list_tokens, revoke_token
+from pipelines.service.errors import answers, not_found
+from pipelines.service.operators import operations, run_operations
 from pipelines.service.operators.models import (
     AuditEntry,
     AuditList,
@@ -52,9 +53,6 @@ router = APIRouter(
     responses=answers(401, 403, 422, 429),
 )
 
-_Viewer = Annotated[Principal, Depends(require("viewer"))]
-_Operator = Annotated[Principal, Depends(require("operator"))]
-_Approver = Annotated[Principal, Depends(require("approver"))]
 _BODY = answers(400, 413)  # of routes that read a body
 _Limit = Annotated[int, Query(ge=1, le=200)]
 _State = Annotated[str | None, Query(pattern=f"^({'|'.join(STATES)})$", description="Only of this state.")]
@@ -64,16 +62,16 @@ _Key = Annotated[
 
 
 @router.get("/whoami", summary="Who the token says you are")
-def whoami(who: _Viewer) -> Person:
+def whoami(who: Viewer) -> Person:
     """Your name, your role and what it includes."""
     return Person.of(who)
 
 
 @router.get("/inputs", summary="Registered inputs")
-def list_inputs(request: Request, _: _Viewer) -> InputList:
+def list_inputs(request: Request, _: Viewer) -> InputList:
     """What may be run. The files themselves stay on the server."""
-    found = operations.registered_inputs(request.app.state.settings)
-    return InputList(inputs=[InputEntry.of(each) for each in found])
+    inputs = operations.registered_inputs(request.app.state.settings)
+    return InputList(inputs=[InputEntry.of(each) for each in inputs])
 
 
 @router.post(
@@ -83,7 +81,7 @@ def list_inputs(request: Request, _: _Viewer) -> InputList:
     summary="Submit a run",
 )
 def submit_run(
-    request: Request, response: Response, asked: Submission, who: _Operator, idempotency_key: _Key = None
+    request: Request, response: Response, asked: Submission, who: Operator, idempotency_key: _Key = None
 ) -> RunEntry:
     """By default a dry run: what the release would cost and is expected to lose. Nothing is spent by it."""
     state = request.app.state
@@ -97,7 +95,7 @@ def submit_run(
         key=idempotency_key,
     )
     response.status_code = 201 if new else 200
-    return lookups.find_run(state.store, run)
+    return _entry(state.store, run)
 
 
 @router.post(
@@ -107,7 +105,7 @@ def submit_run(
     summary="Compare plans of an input",
 )
 def submit_comparison(
-    request: Request, response: Response, asked: ComparisonAsked, who: _Operator, idempotency_key: _Key = None
+    request: Request, response: Response, asked: ComparisonAsked, who: Operator, idempotency_key: _Key = None
 ) -> RunEntry:
     """Every combination is planned and tried, as by `odsynth tune`: from public inputs, at no price."""
     state = request.app.state
@@ -115,7 +113,7 @@ def submit_comparison(
         state.store, state.settings, who, asked.input, asked.variation, key=idempotency_key
     )
     response.status_code = 201 if new else 200
-    return lookups.find_run(state.store, run)
+    return _entry(state.store, run)
 
 
 @router.post(
@@ -129,7 +127,7 @@ def submit_row(
     response: Response,
     run: RunNumber,
     asked: RowAsked,
-    who: _Operator,
+    who: Operator,
     idempotency_key: _Key = None,
 ) -> RunEntry:
     """Submits a dry run with the settings of a row of the comparison `run`."""
@@ -138,32 +136,33 @@ def submit_row(
         state.store, state.settings, who, run, asked.row, version=asked.version, key=idempotency_key
     )
     response.status_code = 201 if new else 200
-    return lookups.find_run(state.store, made)
+    return _entry(state.store, made)
 
 
 @router.get("/runs", summary="Runs, newest first")
 def list_runs(
-    request: Request, _: _Viewer, state: _State = None, before: Before = None, limit: _Limit = 50
+    request: Request, _: Viewer, state: _State = None, before: Before = None, limit: _Limit = 50
 ) -> RunList:
     """All runs, or those of a state; without the decisions about them."""
-    return RunList(runs=lookups.find_runs(request.app.state.store, state, before, limit))
+    rows = runs.list_runs(request.app.state.store, state=state, before=before, limit=limit)
+    return RunList(runs=[RunEntry.of(row) for row in rows])
 
 
 @router.get("/runs/{run}", responses=answers(404), summary="One run")
-def get_run(request: Request, run: RunNumber, _: _Viewer) -> RunEntry:
+def get_run(request: Request, run: RunNumber, _: Viewer) -> RunEntry:
     """What it is, where it stands, what it costs, what was decided."""
-    return lookups.find_run(request.app.state.store, run)
+    return _entry(request.app.state.store, run)
 
 
 @router.get("/runs/{run}/events", responses=answers(404), summary="Progress of a run")
 def get_events(
-    request: Request, run: RunNumber, _: _Viewer, after: Annotated[int, Query(ge=0, le=LARGEST)] = 0
+    request: Request, run: RunNumber, _: Viewer, after: Annotated[int, Query(ge=0, le=LARGEST)] = 0
 ) -> EventList:
     """What happened since the event `after`: states and names of steps; and how far it is."""
     store: Store = request.app.state.store
     row = runs.get_run(store, run)
-    found = [EventEntry(**each._mapping) for each in runs.list_events(store, run, after)]
-    return EventList(state=row.state, progress=ProgressEntry.of_run(row), events=found)
+    entries = [EventEntry(**each._mapping) for each in runs.list_events(store, run, after)]
+    return EventList(state=row.state, progress=ProgressEntry.of_run(row), events=entries)
 
 
 @router.get(
@@ -172,7 +171,7 @@ def get_events(
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **answers(404)},
     summary="Log of a run, as text",
 )
-def get_log(request: Request, run: RunNumber, _: _Viewer) -> PlainTextResponse:
+def get_log(request: Request, run: RunNumber, _: Viewer) -> PlainTextResponse:
     """The same as its progress, a line an event."""
     rows = runs.list_events(request.app.state.store, run)
     lines = (f"{row.time} {row.event} {row.text}".rstrip() for row in rows)
@@ -185,35 +184,37 @@ def get_log(request: Request, run: RunNumber, _: _Viewer) -> PlainTextResponse:
     responses=answers(404),
     summary="Certificate of a finished run",
 )
-def get_certificate(request: Request, run: RunNumber, _: _Viewer) -> Response:
+def get_certificate(request: Request, run: RunNumber, _: Viewer) -> Response:
     """The file certificate.json, byte for byte: what an approver should read; the release has it."""
-    content = lookups.find_certificate(request.app.state.store, run)
+    content = runs.get_run(request.app.state.store, run).certificate
+    if content is None:
+        raise not_found("This run has no certificate yet.")
     return Response(content, media_type="application/json")
 
 
 @router.post(
     "/runs/{run}/queue", responses=answers(404, 409) | _BODY, summary="Let a planned run go on to its release"
 )
-def queue_run(request: Request, run: RunNumber, asked: Reviewed, who: _Operator) -> RunEntry:
+def queue_run(request: Request, run: RunNumber, asked: Reviewed, who: Operator) -> RunEntry:
     """From here on it costs privacy. The release is drawn from the plan that is named, and from no other."""
     state = request.app.state
     return RunEntry.of(run_operations.queue_run(state.store, state.settings, who, run, asked.plan_sha256))
 
 
 @router.post("/runs/{run}/cancel", responses=answers(404, 409), summary="Take back a run")
-def cancel_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
+def cancel_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
     """Of one whose release was never begun: nothing was spent on it."""
     return RunEntry.of(runs.cancel(request.app.state.store, who, run))
 
 
 @router.post("/runs/{run}/retry", responses=answers(404, 409), summary="Let a failed run try again")
-def retry_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
+def retry_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
     """It goes on where it failed; what has been paid for is not paid for again."""
     return RunEntry.of(runs.retry(request.app.state.store, who, run))
 
 
 @router.post("/runs/{run}/close", responses=answers(404, 409, 503), summary="Close a failed run")
-def close_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
+def close_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
     """For good: what it left on the server is removed, homes included. What it has spent stays spent."""
     state = request.app.state
     return RunEntry.of(run_operations.close_run(state.store, state.settings, who, run))
@@ -224,33 +225,33 @@ def close_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
     responses=answers(404, 409) | _BODY,
     summary="Publish a run under another version name",
 )
-def rename_run(request: Request, run: RunNumber, asked: NewVersion, who: _Operator) -> RunEntry:
+def rename_run(request: Request, run: RunNumber, asked: NewVersion, who: Operator) -> RunEntry:
     """Of what is made and not published. An approver decides about it anew: not whoever gave the name."""
     state = request.app.state
     run_operations.rename_run(state.store, state.settings, who, run, asked.version)
-    return lookups.find_run(state.store, run)
+    return _entry(state.store, run)
 
 
 @router.post(
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
-def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
+def approve_run(request: Request, run: RunNumber, asked: Verdict, who: Approver) -> RunEntry:
     """Needs somebody who has not submitted, queued, retried or renamed it, and what they have seen."""
     state = request.app.state
     run_operations.approve(
         state.store, state.settings, who, run, asked.content_sha256, asked.comment, asked.version
     )
-    return lookups.find_run(state.store, run)
+    return _entry(state.store, run)
 
 
 @router.post(
     "/runs/{run}/reject", responses=answers(404, 409) | _BODY, summary="Decide that a run is not published"
 )
-def reject_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
+def reject_run(request: Request, run: RunNumber, asked: Verdict, who: Approver) -> RunEntry:
     """For good. What it has spent stays spent."""
     store: Store = request.app.state.store
     runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment, asked.version)
-    return lookups.find_run(store, run)
+    return _entry(store, run)
 
 
 @router.post(
@@ -259,7 +260,7 @@ def reject_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver)
     summary="Withdraw a version",
 )
 def withdraw(
-    request: Request, name: Name, version: VersionName, asked: RemarkText, who: _Approver
+    request: Request, name: Name, version: VersionName, asked: RemarkText, who: Approver
 ) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
     state = request.app.state
@@ -271,7 +272,7 @@ def withdraw(
     "/releases/{name}/{version}/errata", responses=answers(404, 409, 503) | _BODY, summary="Add an erratum"
 )
 def add_erratum(
-    request: Request, name: Name, version: VersionName, asked: RemarkText, who: _Approver
+    request: Request, name: Name, version: VersionName, asked: RemarkText, who: Approver
 ) -> ReleaseEntry:
     """A correction in words, beside the version."""
     state = request.app.state
@@ -280,37 +281,43 @@ def add_erratum(
 
 
 @router.get("/calendar", responses=answers(503), summary="What is due and what is coming")
-def get_calendar(request: Request, _: _Viewer) -> Agenda:
+def get_calendar(request: Request, _: Viewer) -> Agenda:
     """Times of the release calendar, with the runs that were made of them."""
     return read_agenda(request.app.state.store, request.app.state.settings)
 
 
 @router.get("/ledger", responses=answers(503), summary="Budgets of privacy")
-def get_ledger(request: Request, _: _Viewer) -> BudgetList:
+def get_ledger(request: Request, _: Viewer) -> BudgetList:
     """What was spent on each data set and what is left, from the ledgers, whose chains are checked."""
     return BudgetList(budgets=operations.budgets(request.app.state.settings))
 
 
 @router.get("/audit", summary="Who did what")
-def get_audit(request: Request, _: _Viewer, before: Before = None, limit: _Limit = 100) -> AuditList:
+def get_audit(request: Request, _: Viewer, before: Before = None, limit: _Limit = 100) -> AuditList:
     """The audit trail, newest first; nothing in it is ever changed."""
     rows = list_audit(request.app.state.store, before=before, limit=limit)
     return AuditList(acts=[AuditEntry(**row._mapping) for row in rows])
 
 
 @router.get("/tokens", summary="Tokens")
-def get_tokens(request: Request, who: _Viewer) -> TokenList:
+def get_tokens(request: Request, who: Viewer) -> TokenList:
     """An approver sees all, everybody else their own. They are made on the server: odsynth token create."""
-    return TokenList(tokens=lookups.find_tokens(request.app.state.store, who))
+    owner = None if who.may("approver") else who.person
+    return TokenList(tokens=list_tokens(request.app.state.store, owner))
 
 
 @router.post("/tokens/{token}/revoke", responses=answers(404), summary="Revoke a token")
-def revoke(request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: _Viewer) -> Token:
+def revoke(request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: Viewer) -> Token:
     """At once, and for good. An approver may revoke any, everybody their own."""
     return revoke_token(request.app.state.store, token, by=who)
 
 
 @router.post("/sessions/end", responses=_BODY, summary="End the sessions of a person")
-def end_all_sessions(request: Request, asked: SessionsOf, who: _Approver) -> EndedSessions:
+def end_all_sessions(request: Request, asked: SessionsOf, who: Approver) -> EndedSessions:
     """At once, in every browser. A token, or the identity provider, may open new ones."""
     return EndedSessions(ended=end_sessions(request.app.state.store, asked.person, by=who))
+
+
+def _entry(store: Store, run: int) -> RunEntry:
+    """A run, with the decision about it."""
+    return RunEntry.of(runs.get_run(store, run), runs.decision_of(store, run))

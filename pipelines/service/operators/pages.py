@@ -1,50 +1,157 @@
-"""The operators' pages: signing in, what there is to do, releases, calendar, ledger, audit trail, tokens.
-
-A page shows what the operators' API answers, and its forms do what it does: both call the same functions.
-"""
+"""The operators' pages: templates of what the API answers, and forms that call its functions."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import inspect
+import secrets
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from fastapi import APIRouter, Depends, Form, Query, Request
-from starlette.responses import HTMLResponse, Response
+from fastapi import APIRouter, Depends, Form, Path, Query, Request
+from markupsafe import Markup
+from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
-from pipelines.service.access import auth
-from pipelines.service.access.auth import close_session, open_session, start_session
+import synth
+from geo_data.od_files import LODES_CATEGORIES
+from pipelines.config.sections import LodesJobsSettings
+from pipelines.planning.sweep import AUTO
+from pipelines.release.formats import parse_certificate
+from pipelines.service.access.auth import Viewer, close_session, open_session, session_of, start_session
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
-from pipelines.service.access.tokens import Principal, revoke_token
-from pipelines.service.operators import operations, run_pages
-from pipelines.service.operators.lookups import find_runs, find_tokens
-from pipelines.service.operators.models import RemarkText, RunEntry, SessionsOf
-from pipelines.service.operators.page import LOGIN, Approver, Viewer, page, see
-from pipelines.service.parameters import Before, Name, VersionName
+from pipelines.service.access.tokens import Principal
+from pipelines.service.errors import LOGIN, not_found
+from pipelines.service.operators import api, run_operations
+from pipelines.service.operators.models import ComparisonAsked, PlanEntry, RunEntry
+from pipelines.service.operators.operations import BudgetLine, usable_config
+from pipelines.service.operators.review import review
+from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName, separated
+from pipelines.service.public import map_files
 from pipelines.service.public.catalog import Catalog
-from pipelines.service.queue.runs import counts, movers
-from pipelines.service.queue.schedules import read_agenda
+from pipelines.service.public.preparation import Prepared
+from pipelines.service.queue import runs
+from pipelines.service.queue.comparisons import FRONTIER, MOST, comparison_folder
+from pipelines.service.queue.records import STATES, TASKS
 from pipelines.service.rendering import render
-from pipelines.service.store import ServiceError, Store, list_audit
+from pipelines.service.security import POLICY
+from pipelines.service.store import ServiceError
+from pipelines.views.maps import certificate_words
 
+T = TypeVar("T")
 router = APIRouter(prefix="/operator", include_in_schema=False, default_response_class=HTMLResponse)
-router.include_router(run_pages.router)
 oidc_router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 # Where to go after signing in: a page of ours, and nothing else.
 _Next = Annotated[str, Query(pattern=r"^/operator(/[A-Za-z0-9._/-]*)?$", max_length=500)]
+_Key = Annotated[str, Field(pattern="^[!-~]{1,200}$")]
 _BY_OIDC = f"{LOGIN}/oidc"
-_ACTS = 100
+# States in which a worker has a run, or will take it: the page of such a run follows it.
+_WORKING = tuple(dict.fromkeys(state for task in TASKS.values() for state in (task.doing, task.waiting)))
+# The map brings its own orders to the browser, which allow its scripts by their hashes.
+_MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
+_PER_PAGE = {"runs": 50, "acts": 100}
+_FACTORS = Fraction(1, 2), Fraction(1), Fraction(2)  # of epsilon: what the form of a comparison begins with
 
 
-class _RemarkForm(RemarkText):
+class _ComparisonForm(BaseModel):
+    """Fields as browsers send them: values with commas between, and a list of tables, column by column."""
+
     csrf: str = ""
+    key: _Key
+    input: str
+    epsilon: Annotated[str, Field(max_length=500)] = ""
+    delta: Annotated[str, Field(max_length=500)] = ""
+    mechanism: list[str] = []
+    configured: Literal["yes"] | None = None
+    home: list[str] = []
+    work: list[str] = []
+    attribute: list[str] = []
+    weight: list[str] = []
+
+    def asked(self) -> ComparisonAsked:
+        """Return what the API would be sent; 422 if it cannot be."""
+        columns = zip(self.home, self.work, self.attribute, self.weight, strict=False)
+        tables = [
+            {"home": home, "work": work or None, "attributes": [by] if by else [], "weight": weight or "1"}
+            for home, work, by, weight in columns
+            if home
+        ]
+        workload = [[], tables] if self.configured else [tables]
+        values: dict[str, Any] = {"input": self.input, "mechanism": self.mechanism}
+        values |= {"epsilon": separated([self.epsilon]), "delta": separated([self.delta])}
+        try:
+            return ComparisonAsked.model_validate(values | ({"workload": workload} if tables else {}))
+        except ValidationError as errors:
+            fix = "write numbers as 8.6 or 0.00001, several with commas between; weights as 1"
+            what = sorted({str(error["loc"][0]) for error in errors.errors(include_url=False)})
+            raise ServiceError(422, "invalid", f"{', '.join(what)}: cannot be tried. Fix: {fix}.") from None
 
 
-class _WithdrawalForm(_RemarkForm):
-    seen: Literal["yes"]
+class _Act(NamedTuple):
+    """A form: an address, the function of the API that it calls, the page that shows what came of it.
+
+    What cannot be undone has fields that must be ticked: who sends them has seen what it does.
+    """
+
+    path: str
+    function: Callable[..., Any]
+    then: str
+    ticked: tuple[str, ...] = ()
 
 
-class _SessionsForm(SessionsOf):
-    csrf: str = ""
+_RUN, _RELEASE, _TOKENS = "/operator/runs/{id}", "/operator/releases/{name}/{version}", "/operator/tokens"
+_ACTS = (
+    _Act("/runs", api.submit_run, _RUN),
+    _Act("/comparisons", api.submit_comparison, _RUN),
+    _Act("/runs/{run}/plans", api.submit_row, _RUN),
+    _Act("/runs/{run}/queue", api.queue_run, _RUN, ("seen",)),
+    _Act("/runs/{run}/cancel", api.cancel_run, _RUN),
+    _Act("/runs/{run}/retry", api.retry_run, _RUN),
+    _Act("/runs/{run}/close", api.close_run, _RUN, ("seen",)),
+    _Act("/runs/{run}/rename", api.rename_run, _RUN),
+    _Act("/runs/{run}/approve", api.approve_run, _RUN, ("certificate", "accuracy", "map", "name")),
+    _Act("/runs/{run}/reject", api.reject_run, _RUN, ("seen",)),
+    _Act("/releases/{name}/{version}/withdraw", api.withdraw, _RELEASE, ("seen",)),
+    _Act("/releases/{name}/{version}/errata", api.add_erratum, _RELEASE),
+    _Act("/tokens/{token}/revoke", api.revoke, _TOKENS),
+    _Act("/sessions/end", api.end_all_sessions, _TOKENS),
+)
+
+
+def _add_act(act: _Act) -> None:
+    """Register a form; its fields are those of what the API is sent, with an empty version as none."""
+    parameters = dict(inspect.signature(act.function, eval_str=True).parameters)
+    asked, key = parameters.pop("asked", None), parameters.pop("idempotency_key", None)
+    fields: dict[str, Any] = {"csrf": (str, ""), **dict.fromkeys(act.ticked, (Literal["yes"], ...))}
+    if key is not None:
+        fields["key"] = (_Key, ...)
+    form: type[BaseModel] = _ComparisonForm
+    if asked is None or asked.annotation is not ComparisonAsked:
+        or_none = field_validator("version", mode="before", check_fields=False)(lambda value: value or None)
+        form = create_model(
+            "Form",
+            __base__=BaseModel if asked is None else asked.annotation,
+            __validators__={"or_none": or_none},  # type: ignore[dict-item]
+            **fields,
+        )
+
+    def answer(**values: Any) -> Response:
+        sent = values.pop("form")
+        if asked is not None:
+            values["asked"] = sent.asked() if isinstance(sent, _ComparisonForm) else sent
+        if key is not None:
+            values["idempotency_key"] = sent.key
+        return _see(act.then.format_map(vars(act.function(**values))))
+
+    sent = inspect.Parameter("form", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[form, Form()])
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values()]
+    answer.__signature__ = inspect.Signature([*keywords, sent])  # type: ignore[attr-defined]
+    router.add_api_route(act.path, answer, methods=["POST"])
+
+
+for _act in _ACTS:
+    _add_act(_act)
 
 
 @router.get("/login")
@@ -60,7 +167,7 @@ def sign_in(
     request: Request, token: Annotated[str, Form(max_length=200)], next: _Next = "/operator"
 ) -> Response:
     """Open a session."""
-    response = see(next)
+    response = _see(next)
     if open_session(request, response, token) is None:
         return _login_page(request, next, problem="This token is not valid, or not any more.")
     return response
@@ -83,7 +190,7 @@ def come_back(request: Request, who: Annotated[Principal, Depends(finish_login)]
 @router.post("/logout")
 def sign_out(request: Request, _: Viewer) -> Response:
     """Close the session."""
-    response = see(LOGIN)
+    response = _see(LOGIN)
     close_session(request, response)
     return response
 
@@ -92,17 +199,14 @@ def sign_out(request: Request, _: Viewer) -> Response:
 def dashboard(request: Request, who: Viewer) -> Response:
     """What waits for whoever asks, what is at work, and what is coming."""
     state = request.app.state
-    try:
-        agenda, problem = read_agenda(state.store, state.settings), None
-    except ServiceError as error:
-        agenda, problem = None, error.detail
-    return page(
+    agenda, problem = _or_problem(lambda: api.get_calendar(request, who))
+    return _page(
         request,
         "dashboard.html",
         who,
-        counts=counts(state.store),
-        mine=_waits_for(state.store, who),
-        working=[run for name in run_pages.WORKING for run in find_runs(state.store, name)],
+        counts=runs.counts(state.store),
+        mine=_waits_for(request, who),
+        working=[run for name in _WORKING for run in api.list_runs(request, who, name).runs],
         agenda=agenda,
         problem=problem,
         workers_alive=state.workers.alive,
@@ -112,80 +216,184 @@ def dashboard(request: Request, who: Viewer) -> Response:
 @router.get("/releases")
 def releases(request: Request, who: Viewer) -> Response:
     """What is published."""
-    catalog: Catalog = request.app.state.catalog
-    return page(request, "releases.html", who, versions=catalog.versions())
+    return _page(request, "releases.html", who, versions=request.app.state.catalog.versions())
 
 
 @router.get("/releases/{name}/{version}")
 def release(request: Request, who: Viewer, name: Name, version: VersionName) -> Response:
     """A published version, with the forms of withdrawal and errata."""
-    catalog: Catalog = request.app.state.catalog
-    return page(request, "release.html", who, version=catalog.version(name, version))
+    return _page(request, "release.html", who, version=request.app.state.catalog.version(name, version))
 
 
-@router.post("/releases/{name}/{version}/withdraw")
-def withdraw(
-    request: Request,
-    who: Approver,
-    name: Name,
-    version: VersionName,
-    asked: Annotated[_WithdrawalForm, Form()],
-) -> Response:
-    """Withdraw a version."""
-    state = request.app.state
-    operations.add_remark(state.store, state.catalog, who, "withdrawn", name, version, asked.text)
-    return see(f"/operator/releases/{name}/{version}")
-
-
-@router.post("/releases/{name}/{version}/errata")
-def add_erratum(
-    request: Request, who: Approver, name: Name, version: VersionName, asked: Annotated[_RemarkForm, Form()]
-) -> Response:
-    """Add an erratum."""
-    state = request.app.state
-    operations.add_remark(state.store, state.catalog, who, "erratum", name, version, asked.text)
-    return see(f"/operator/releases/{name}/{version}")
+@router.get("/inputs")
+def inputs(request: Request, who: Viewer) -> Response:
+    """What may be run, with a form to plan it."""
+    return _page(request, "inputs.html", who, inputs=api.list_inputs(request, who).inputs)
 
 
 @router.get("/calendar")
 def calendar(request: Request, who: Viewer) -> Response:
     """What is due and what is coming."""
-    state = request.app.state
-    agenda = read_agenda(state.store, state.settings)
-    return page(request, "calendar.html", who, agenda=agenda, has_one=state.settings.calendar is not None)
+    has_one = request.app.state.settings.calendar is not None
+    return _page(request, "calendar.html", who, agenda=api.get_calendar(request, who), has_one=has_one)
 
 
 @router.get("/ledger")
 def ledger(request: Request, who: Viewer) -> Response:
     """The budgets, as bars."""
-    return page(request, "ledger.html", who, budgets=operations.budgets(request.app.state.settings))
+    return _page(request, "ledger.html", who, budgets=api.get_ledger(request, who).budgets)
 
 
 @router.get("/audit")
 def audit(request: Request, who: Viewer, before: Before = None) -> Response:
     """Who did what."""
-    acts = list_audit(request.app.state.store, before=before, limit=_ACTS)
-    return page(request, "audit.html", who, acts=acts, more=len(acts) == _ACTS)
+    acts = api.get_audit(request, who, before, most := _PER_PAGE["acts"]).acts
+    return _page(request, "audit.html", who, acts=acts, more=len(acts) == most)
 
 
 @router.get("/tokens")
 def tokens(request: Request, who: Viewer) -> Response:
     """The tokens that whoever asks may see."""
-    return page(request, "tokens.html", who, tokens=find_tokens(request.app.state.store, who))
+    return _page(request, "tokens.html", who, tokens=api.get_tokens(request, who).tokens)
 
 
-@router.post("/tokens/{token}/revoke")
-def revoke(request: Request, who: Viewer, token: str) -> Response:
-    """Revoke a token."""
-    revoke_token(request.app.state.store, token, by=who)
-    return see("/operator/tokens")
+@router.get("/inputs/{name}/comparison")
+def vary(request: Request, who: Viewer, name: Name) -> Response:
+    """What of an input can be varied, with a form to compare the plans."""
+    config = usable_config(request.app.state.settings, name)
+    geography, jobs, epsilon = config.geography, config.jobs, config.privacy.epsilon
+    return _page(
+        request,
+        "vary.html",
+        who,
+        name=name,
+        title=config.release.name,
+        epsilon=", ".join(synth.decimal_up(epsilon * factor, 4) for factor in _FACTORS),
+        delta=synth.decimal_up(config.privacy.delta),
+        mechanisms=(AUTO, *sorted(synth.MECHANISMS)),
+        mechanism=config.release.mechanism or AUTO,
+        areas=(*geography.levels, geography.block, *geography.non_nesting_areas),
+        attributes=LODES_CATEGORIES if isinstance(jobs, LodesJobsSettings) else jobs.attributes,
+        most=MOST,
+    )
 
 
-@router.post("/sessions/end")
-def end_sessions(request: Request, who: Approver, asked: Annotated[_SessionsForm, Form()]) -> Response:
-    """End the sessions of a person."""
-    auth.end_sessions(request.app.state.store, asked.person, by=who)
-    return see("/operator/tokens")
+@router.get("/runs")
+def list_runs(
+    request: Request,
+    who: Viewer,
+    state: Annotated[str, Query(pattern=f"^({'|'.join(STATES)})?$")] = "",
+    before: Before = None,
+) -> Response:
+    """The runs, newest first."""
+    entries = api.list_runs(request, who, state or None, before, most := _PER_PAGE["runs"]).runs
+    counts = runs.counts(request.app.state.store)
+    more = len(entries) == most
+    return _page(request, "runs.html", who, runs=entries, state=state, counts=counts, more=more)
+
+
+@router.get("/compare")
+def compare(
+    request: Request,
+    who: Viewer,
+    run: Annotated[list[Annotated[int, Field(ge=1, le=LARGEST)]], Query(max_length=8)] = [],  # noqa: B006
+) -> Response:
+    """Plans side by side."""
+    entries = [api.get_run(request, number, who) for number in dict.fromkeys(run)]
+    return _page(request, "compare.html", who, runs=[entry for entry in entries if entry.plan is not None])
+
+
+@router.get("/runs/{run}")
+def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """A run: what it would cost, how far it is, what may be done with it."""
+    store, settings = request.app.state.store, request.app.state.settings
+    entry, row = api.get_run(request, run, who), runs.get_run(store, run)
+    # A release that was begun before, and failed, may have been paid for; that the ledger shows.
+    begun = runs.release_begun(store, run)
+    unpaid = entry.plan if entry.state in ("planned", "queued") and not begun else None
+    budgets, problem = _budgets(request, who, entry.data_set)
+    paying = [] if unpaid is None else [budget for budget in budgets if _pays(budget, *_cost(unpaid))]
+    costs = run_operations.row_costs(settings, row)
+    return _page(
+        request,
+        "run.html",
+        who,
+        run=entry,
+        events=runs.list_events(store, run),
+        working=entry.state in _WORKING,
+        cancellable=entry.state in runs.CANCELLABLE and not begun,
+        renamable=entry.state == "finished" or (entry.state, entry.task) == ("failed", "publish"),
+        begun=begun,
+        unpaid=unpaid,
+        taken=unpaid and run_operations.why_taken(store, settings, row),
+        remaining=unpaid and ", ".join(_remaining(budget, *_cost(unpaid)) for budget in paying),
+        budgets=budgets,
+        problem=problem,
+        short=unpaid is not None and not paying,
+        payable={number for number, cost in costs.items() if any(_pays(each, *cost) for each in budgets)},
+    )
+
+
+@router.get("/runs/{run}/frontier.png")
+def frontier(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """The picture of a comparison."""
+    state = request.app.state
+    runs.get_run(state.store, run)
+    path = comparison_folder(state.settings.outs, run) / FRONTIER
+    if not path.is_file():
+        raise not_found("There is no picture of this run, or not yet.")
+    return FileResponse(path, media_type="image/png")
+
+
+@router.get("/runs/{run}/approval")
+def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """A finished release with its certificate and its map, and the form that decides about it."""
+    store, settings = request.app.state.store, request.app.state.settings
+    entry = api.get_run(request, run, who)
+    certificate = parse_certificate(bytes(api.get_certificate(request, run, who).body))
+    public = run_operations.config_of(settings, runs.get_run(store, run)).release.out / "public"
+    budgets, problem = _budgets(request, who, entry.data_set)
+    response = _page(
+        request,
+        "approval.html",
+        who,
+        run=entry,
+        certificate=certificate,
+        words=Markup(certificate_words(certificate, signed=entry.signed)),  # escaped by itself
+        has_map=_preview(request, entry) is not None,
+        own=who.person in runs.movers(store, run),
+        review=review(request.app.state.catalog, public, certificate, entry.published_version),
+        budgets=budgets,
+        problem=problem,
+    )
+    response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
+    return response
+
+
+@router.get("/runs/{run}/map")
+def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """The map of a release before it is published, for the page of its approval."""
+    return map_files.map_page(request, _mapped(request, run, who), _MAP_HEADERS)
+
+
+@router.get("/runs/{run}/map/{part}")
+def preview_part(
+    request: Request, who: Viewer, run: RunNumber, part: Annotated[str, Path(max_length=100)]
+) -> Response:
+    """What the page of that map fetches when it is opened."""
+    return map_files.map_part(request, _mapped(request, run, who), part, _MAP_HEADERS)
+
+
+def _page(request: Request, template: str, who: Principal, **context: Any) -> HTMLResponse:
+    """Answer with a page of `templates/operator`; by `key`, two clicks on a form of it are one."""
+    session, key = session_of(request), secrets.token_urlsafe(16)
+    csrf = "" if session is None else session.csrf
+    return render(request, f"operator/{template}", who=who, csrf=csrf, key=key, **context)
+
+
+def _see(address: str) -> RedirectResponse:
+    """Answer a form: what came of it is at another address, which may be loaded again without harm."""
+    return RedirectResponse(address, 303)
 
 
 def _login_page(
@@ -202,11 +410,54 @@ def _login_page(
     )
 
 
-def _waits_for(store: Store, who: Principal) -> list[RunEntry]:
+def _waits_for(request: Request, who: Principal) -> list[RunEntry]:
     """The runs about which this person is to decide."""
-    found = []
-    if who.may("operator"):
-        found = [run for state in ("failed", "planned") for run in find_runs(store, state)]
-    if who.may("approver"):
-        found += [run for run in find_runs(store, "finished") if who.person not in movers(store, run.id)]
-    return found
+    states = ("failed", "planned") if who.may("operator") else ("finished",) if who.may("approver") else ()
+    entries = [run for state in states for run in api.list_runs(request, who, state).runs]
+    store = request.app.state.store
+    return [run for run in entries if run.state != "finished" or who.person not in runs.movers(store, run.id)]
+
+
+def _preview(request: Request, run: RunEntry) -> Prepared | None:
+    """What was prepared of what a run made, if its map has been drawn."""
+    catalog: Catalog = request.app.state.catalog
+    prepared = None if run.content_sha256 is None else catalog.prepared(run.content_sha256)
+    return prepared if prepared is not None and prepared.map.is_file() else None
+
+
+def _mapped(request: Request, run: int, who: Principal) -> Prepared:
+    prepared = _preview(request, api.get_run(request, run, who))
+    if prepared is None:
+        raise not_found("There is no map of this run, or not yet.")
+    return prepared
+
+
+def _or_problem(read: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What is shown on a page of something else, or why it cannot be."""
+    try:
+        return read(), None
+    except ServiceError as error:
+        return None, error.detail
+
+
+def _budgets(request: Request, who: Principal, data_set: str) -> tuple[list[BudgetLine], str | None]:
+    """The budgets of a data set, or why they cannot be shown."""
+    ledger, problem = _or_problem(lambda: api.get_ledger(request, who))
+    return [budget for budget in (ledger.budgets if ledger else ()) if budget.data_set == data_set], problem
+
+
+def _cost(plan: PlanEntry) -> tuple[Fraction, Fraction]:
+    return synth.exact(plan.paid.epsilon), synth.exact(plan.paid.delta)
+
+
+def _pays(budget: BudgetLine, epsilon: Fraction, delta: Fraction) -> bool:
+    return synth.exact(budget.left_epsilon) >= epsilon and synth.exact(budget.left_delta) >= delta
+
+
+def _remaining(budget: BudgetLine, epsilon: Fraction, delta: Fraction) -> str:
+    """What is left of a budget that pays, rounded down."""
+    left = (
+        synth.decimal_down(synth.exact(budget.left_epsilon) - epsilon, 4),
+        synth.decimal_down(synth.exact(budget.left_delta) - delta, 4),
+    )
+    return f"\u03b5 {left[0]} and \u03b4 {left[1]}" + (f" of {budget.period}" if budget.period else "")

@@ -24,7 +24,7 @@ from pipelines.running.payment import check_affordable, most_cost_of
 from pipelines.running.preflight import check_ready
 from pipelines.running.unfinished import unfinished_runs, wipe_run
 from pipelines.service.access.tokens import Principal
-from pipelines.service.operators.operations import find_input
+from pipelines.service.operators.operations import usable_config
 from pipelines.service.queue import runs
 from pipelines.service.queue.comparisons import MOST, Variation, varied
 from pipelines.service.queue.worker_process import without_paths
@@ -45,8 +45,7 @@ def submit_input(
     key: str | None = None,
 ) -> tuple[int, bool]:
     """Submit a run of a registered input; see `runs.submit`."""
-    who.must("operator")
-    config = _usable(settings, name)
+    config = usable_config(settings, name)
     return _submit(store, settings, who, config, input=name, version=version, dry_run=dry_run, key=key)
 
 
@@ -60,8 +59,7 @@ def submit_comparison(
     key: str | None = None,
 ) -> tuple[int, bool]:
     """Submit a comparison of plans of a registered input, which pays nothing and reads public inputs only."""
-    who.must("operator")
-    config = _usable(settings, name)
+    config = usable_config(settings, name)
     try:
         number = len(variation.configurations(config))
     except ConfigError as error:
@@ -94,7 +92,6 @@ def submit_row(
     key: str | None = None,
 ) -> tuple[int, bool]:
     """Submit the dry run of a plan that was compared: with what the configuration said then."""
-    who.must("operator")
     compared = runs.get_run(store, run)
     if compared.state != "compared":
         raise ServiceError(409, "state", f"Run {run} is {compared.state}; this needs compared.")
@@ -125,13 +122,6 @@ def row_costs(settings: ServiceSettings, row: Row[Any]) -> dict[int, tuple[Fract
     config, variation = config_of(settings, row), Variation.model_validate_json(row.variation)
     rows = enumerate(json.loads(row.comparison)["rows"], start=1)
     return {number: most_cost_of(varied(config, variation, each)) for number, each in rows}
-
-
-def _usable(settings: ServiceSettings, name: str) -> ReleaseConfig:
-    found = find_input(settings, name)
-    if found.config is None:
-        raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
-    return found.config
 
 
 def _submit(
@@ -174,7 +164,6 @@ def queue_run(
     store: Store, settings: ServiceSettings, who: Principal, run: int, plan_sha256: str
 ) -> Row[Any]:
     """Let a planned run go on to its release; see `runs.queue`."""
-    who.must("operator")
     row = runs.get_run(store, run)
     if row.state == "planned" and row.plan:
         plan = json.loads(row.plan)
@@ -195,7 +184,6 @@ def approve(
     version: str | None,
 ) -> Row[Any]:
     """Approve the publication of a run; see `runs.decide`."""
-    who.must("approver")
     row = runs.get_run(store, run)
     if row.state == "finished" and content == row.content:
         _must_be_free(store, settings, row.title, row.version, run=run, content=content)
@@ -206,7 +194,6 @@ def rename_run(
     store: Store, settings: ServiceSettings, who: Principal, run: int, version: str | None
 ) -> Row[Any]:
     """Give what was made another version name; see `runs.rename`."""
-    who.must("operator")
     row = runs.get_run(store, run)
     _must_be_free(store, settings, row.title, version, run=run, content=row.content)
     return runs.rename(store, who, run, version)
