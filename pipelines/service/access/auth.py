@@ -79,11 +79,6 @@ def require(role: Role) -> Callable[..., Awaitable[Principal]]:
     return allowed
 
 
-Viewer = Annotated[Principal, Depends(require("viewer"))]
-Operator = Annotated[Principal, Depends(require("operator"))]
-Approver = Annotated[Principal, Depends(require("approver"))]
-
-
 def open_session(request: Request, response: Response, secret: str) -> Principal | None:
     """Log in with a token.
 

@@ -6,16 +6,25 @@ its forms call the same functions. Registered inputs are named, never sent.
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from sqlalchemy import update
 from starlette.responses import PlainTextResponse
 
+import synth
+from pipelines.config.toml import ConfigError
+from pipelines.publishing import publishing
+from pipelines.publishing.destination import PublishError
 from pipelines.release.certificate import Certificate
-from pipelines.service.access.auth import Approver, Operator, Viewer, end_sessions, principal
+from pipelines.running.folder import RunFolder
+from pipelines.running.unfinished import unfinished_runs, wipe_run
+from pipelines.service.access.auth import end_sessions, principal
 from pipelines.service.access.tokens import Token, list_tokens, revoke_token
 from pipelines.service.errors import answers, not_found
-from pipelines.service.operators import operations, run_operations
+from pipelines.service.operators.desk import Approving, Desk, Operating, Viewing
+from pipelines.service.operators.inputs import budgets, registered_inputs, usable_config
 from pipelines.service.operators.models import (
     AuditEntry,
     AuditList,
@@ -28,6 +37,7 @@ from pipelines.service.operators.models import (
     InputList,
     NewVersion,
     Person,
+    PlanEntry,
     ProgressEntry,
     RemarkText,
     Reviewed,
@@ -42,9 +52,14 @@ from pipelines.service.operators.models import (
 from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName, known_parameters
 from pipelines.service.public.models import ReleaseEntry
 from pipelines.service.queue import runs
+from pipelines.service.queue.comparisons import MOST, Variation, varied
 from pipelines.service.queue.records import STATES
+from pipelines.service.queue.runs import NewRun
 from pipelines.service.queue.schedules import Agenda, read_agenda
-from pipelines.service.store import Store, list_audit
+from pipelines.service.store import ServiceError, list_audit, record, utc_now
+from pipelines.service.store import runs as run_table
+from pipelines.storage.errors import shown_message
+from synth.errors import ShownError
 
 router = APIRouter(
     prefix="/api/v1/operator",
@@ -61,107 +76,100 @@ _Key = Annotated[
 ]
 
 
+_SUBMITTED: dict[str, Any] = {
+    "status_code": 201,
+    "responses": {200: {"model": RunEntry, "description": "Submitted before"}, **answers(404, 409), **_BODY},
+}
+
+
 @router.get("/whoami", summary="Who the token says you are")
-def whoami(who: Viewer) -> Person:
+def whoami(desk: Viewing) -> Person:
     """Your name, your role and what it includes."""
-    return Person.of(who)
+    return Person.of(desk.who)
 
 
 @router.get("/inputs", summary="Registered inputs")
-def list_inputs(request: Request, _: Viewer) -> InputList:
+def list_inputs(desk: Viewing) -> InputList:
     """What may be run. The files themselves stay on the server."""
-    inputs = operations.registered_inputs(request.app.state.settings)
-    return InputList(inputs=[InputEntry.of(each) for each in inputs])
+    return InputList(inputs=[InputEntry.of(each) for each in registered_inputs(desk.settings)])
 
 
-@router.post(
-    "/runs",
-    status_code=201,
-    responses={200: {"model": RunEntry, "description": "Submitted before"}, **answers(404, 409), **_BODY},
-    summary="Submit a run",
-)
+@router.post("/runs", summary="Submit a run", **_SUBMITTED)
 def submit_run(
-    request: Request, response: Response, asked: Submission, who: Operator, idempotency_key: _Key = None
+    response: Response, asked: Submission, desk: Operating, idempotency_key: _Key = None
 ) -> RunEntry:
     """By default a dry run: what the release would cost and is expected to lose. Nothing is spent by it."""
-    state = request.app.state
-    run, new = run_operations.submit_input(
-        state.store,
-        state.settings,
-        who,
-        asked.input,
-        version=asked.version,
-        dry_run=asked.dry_run,
-        key=idempotency_key,
-    )
-    response.status_code = 201 if new else 200
-    return _entry(state.store, run)
+    config, task = usable_config(desk.settings, asked.input), "plan" if asked.dry_run else "release"
+    new = NewRun(config, asked.input, task, asked.version, key=idempotency_key)  # type: ignore[arg-type]
+    return _submit(desk, response, new)
 
 
-@router.post(
-    "/comparisons",
-    status_code=201,
-    responses={200: {"model": RunEntry, "description": "Submitted before"}, **answers(404, 409), **_BODY},
-    summary="Compare plans of an input",
-)
+@router.post("/comparisons", summary="Compare plans of an input", **_SUBMITTED)
 def submit_comparison(
-    request: Request, response: Response, asked: ComparisonAsked, who: Operator, idempotency_key: _Key = None
+    response: Response, asked: ComparisonAsked, desk: Operating, idempotency_key: _Key = None
 ) -> RunEntry:
     """Every combination is planned and tried, as by `odsynth tune`: from public inputs, at no price."""
-    state = request.app.state
-    run, new = run_operations.submit_comparison(
-        state.store, state.settings, who, asked.input, asked.variation, key=idempotency_key
+    config, variation = usable_config(desk.settings, asked.input), asked.variation
+    try:
+        number = len(variation.configurations(config))
+    except ConfigError as error:
+        raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
+    if number > MOST:
+        rule = f"{number} combinations are more than the {MOST} that are compared at once"
+        raise ServiceError(409, "comparison", f"{rule}. Fix: vary fewer values.")
+    text = variation.model_dump_json()
+    return _submit(
+        desk, response, NewRun(config, asked.input, "compare", variation=text, key=idempotency_key)
     )
-    response.status_code = 201 if new else 200
-    return _entry(state.store, run)
 
 
-@router.post(
-    "/runs/{run}/plans",
-    status_code=201,
-    responses={200: {"model": RunEntry, "description": "Submitted before"}, **answers(404, 409), **_BODY},
-    summary="Make a plan that was compared",
-)
+@router.post("/runs/{run}/plans", summary="Make a plan that was compared", **_SUBMITTED)
 def submit_row(
-    request: Request,
-    response: Response,
-    run: RunNumber,
-    asked: RowAsked,
-    who: Operator,
-    idempotency_key: _Key = None,
+    response: Response, run: RunNumber, asked: RowAsked, desk: Operating, idempotency_key: _Key = None
 ) -> RunEntry:
     """Submits a dry run with the settings of a row of the comparison `run`."""
-    state = request.app.state
-    made, new = run_operations.submit_row(
-        state.store, state.settings, who, run, asked.row, version=asked.version, key=idempotency_key
+    compared = runs.get_run(desk.store, run)
+    if compared.state != "compared":
+        raise ServiceError(409, "state", f"Run {run} is {compared.state}; this needs compared.")
+    rows = json.loads(compared.comparison)["rows"]
+    if asked.row > len(rows):
+        raise not_found(f"Run {run} has compared no such plan.")
+    row = rows[asked.row - 1]
+    if not row["certified"]:
+        raise ServiceError(409, "comparison", "This plan could not be certified. Fix: choose another.")
+    variation = Variation.model_validate_json(compared.variation)
+    try:
+        config = varied(desk.config_of(compared), variation, row)
+    except ConfigError as error:
+        raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
+    names = (name for name in ("epsilon", "delta", "mechanism", "workload") if getattr(variation, name))
+    chosen = json.dumps(
+        {"comparison": run, "row": asked.row, "settings": {name: row[name] for name in names}}
     )
-    response.status_code = 201 if new else 200
-    return _entry(state.store, made)
+    new = NewRun(config, compared.input, version=asked.version, variation=chosen, key=idempotency_key)
+    return _submit(desk, response, new)
 
 
 @router.get("/runs", summary="Runs, newest first")
-def list_runs(
-    request: Request, _: Viewer, state: _State = None, before: Before = None, limit: _Limit = 50
-) -> RunList:
+def list_runs(desk: Viewing, state: _State = None, before: Before = None, limit: _Limit = 50) -> RunList:
     """All runs, or those of a state; without the decisions about them."""
-    rows = runs.list_runs(request.app.state.store, state=state, before=before, limit=limit)
+    rows = runs.list_runs(desk.store, state=state, before=before, limit=limit)
     return RunList(runs=[RunEntry.of(row) for row in rows])
 
 
 @router.get("/runs/{run}", responses=answers(404), summary="One run")
-def get_run(request: Request, run: RunNumber, _: Viewer) -> RunEntry:
+def get_run(run: RunNumber, desk: Viewing) -> RunEntry:
     """What it is, where it stands, what it costs, what was decided."""
-    return _entry(request.app.state.store, run)
+    return desk.entry(run)
 
 
 @router.get("/runs/{run}/events", responses=answers(404), summary="Progress of a run")
 def get_events(
-    request: Request, run: RunNumber, _: Viewer, after: Annotated[int, Query(ge=0, le=LARGEST)] = 0
+    run: RunNumber, desk: Viewing, after: Annotated[int, Query(ge=0, le=LARGEST)] = 0
 ) -> EventList:
     """What happened since the event `after`: states and names of steps; and how far it is."""
-    store: Store = request.app.state.store
-    row = runs.get_run(store, run)
-    entries = [EventEntry(**each._mapping) for each in runs.list_events(store, run, after)]
+    row = runs.get_run(desk.store, run)
+    entries = [EventEntry(**each._mapping) for each in runs.list_events(desk.store, run, after)]
     return EventList(state=row.state, progress=ProgressEntry.of_run(row), events=entries)
 
 
@@ -171,9 +179,9 @@ def get_events(
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **answers(404)},
     summary="Log of a run, as text",
 )
-def get_log(request: Request, run: RunNumber, _: Viewer) -> PlainTextResponse:
+def get_log(run: RunNumber, desk: Viewing) -> PlainTextResponse:
     """The same as its progress, a line an event."""
-    rows = runs.list_events(request.app.state.store, run)
+    rows = runs.list_events(desk.store, run)
     lines = (f"{row.time} {row.event} {row.text}".rstrip() for row in rows)
     return PlainTextResponse("".join(f"{line}\n" for line in lines))
 
@@ -184,9 +192,9 @@ def get_log(request: Request, run: RunNumber, _: Viewer) -> PlainTextResponse:
     responses=answers(404),
     summary="Certificate of a finished run",
 )
-def get_certificate(request: Request, run: RunNumber, _: Viewer) -> Response:
+def get_certificate(run: RunNumber, desk: Viewing) -> Response:
     """The file certificate.json, byte for byte: what an approver should read; the release has it."""
-    content = runs.get_run(request.app.state.store, run).certificate
+    content = runs.get_run(desk.store, run).certificate
     if content is None:
         raise not_found("This run has no certificate yet.")
     return Response(content, media_type="application/json")
@@ -195,29 +203,42 @@ def get_certificate(request: Request, run: RunNumber, _: Viewer) -> Response:
 @router.post(
     "/runs/{run}/queue", responses=answers(404, 409) | _BODY, summary="Let a planned run go on to its release"
 )
-def queue_run(request: Request, run: RunNumber, asked: Reviewed, who: Operator) -> RunEntry:
+def queue_run(run: RunNumber, asked: Reviewed, desk: Operating) -> RunEntry:
     """From here on it costs privacy. The release is drawn from the plan that is named, and from no other."""
-    state = request.app.state
-    return RunEntry.of(run_operations.queue_run(state.store, state.settings, who, run, asked.plan_sha256))
+    row = runs.get_run(desk.store, run)
+    if row.state == "planned" and row.plan:  # else it would be paid for, and could not be published
+        cost = PlanEntry.model_validate_json(row.plan).paid
+        desk.check_payable(desk.config_of(row), (synth.exact(cost.epsilon), synth.exact(cost.delta)))
+        desk.check_free(row.title, row.version, run=run)
+    return RunEntry.of(runs.queue(desk.store, desk.who, run, asked.plan_sha256))
 
 
 @router.post("/runs/{run}/cancel", responses=answers(404, 409), summary="Take back a run")
-def cancel_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
+def cancel_run(run: RunNumber, desk: Operating) -> RunEntry:
     """Of one whose release was never begun: nothing was spent on it."""
-    return RunEntry.of(runs.cancel(request.app.state.store, who, run))
+    return RunEntry.of(runs.cancel(desk.store, desk.who, run))
 
 
 @router.post("/runs/{run}/retry", responses=answers(404, 409), summary="Let a failed run try again")
-def retry_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
+def retry_run(run: RunNumber, desk: Operating) -> RunEntry:
     """It goes on where it failed; what has been paid for is not paid for again."""
-    return RunEntry.of(runs.retry(request.app.state.store, who, run))
+    return RunEntry.of(runs.retry(desk.store, desk.who, run))
 
 
 @router.post("/runs/{run}/close", responses=answers(404, 409, 503), summary="Close a failed run")
-def close_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
+def close_run(run: RunNumber, desk: Operating) -> RunEntry:
     """For good: what it left on the server is removed, homes included. What it has spent stays spent."""
-    state = request.app.state
-    return RunEntry.of(run_operations.close_run(state.store, state.settings, who, run))
+    row = runs.close(desk.store, desk.who, run)
+    config = desk.config_of(row)
+    try:  # a release that was made and could not be published stays where it is
+        staging = RunFolder.of(config.release.out)
+        for unfinished in unfinished_runs(config.release.out) if staging.folder.is_dir() else ():
+            wipe_run(unfinished)
+    except (ShownError, OSError) as error:
+        rule = f"Run {run} is closed, and its folder is there still: {desk.words_of(error, config)}"
+        fix = f"Fix: close run {run} again, or use odsynth runs --wipe on the server"
+        raise ServiceError(503, "storage", f"{rule}. {fix}.") from None
+    return RunEntry.of(row)
 
 
 @router.post(
@@ -225,33 +246,31 @@ def close_run(request: Request, run: RunNumber, who: Operator) -> RunEntry:
     responses=answers(404, 409) | _BODY,
     summary="Publish a run under another version name",
 )
-def rename_run(request: Request, run: RunNumber, asked: NewVersion, who: Operator) -> RunEntry:
+def rename_run(run: RunNumber, asked: NewVersion, desk: Operating) -> RunEntry:
     """Of what is made and not published. An approver decides about it anew: not whoever gave the name."""
-    state = request.app.state
-    run_operations.rename_run(state.store, state.settings, who, run, asked.version)
-    return _entry(state.store, run)
+    row = runs.get_run(desk.store, run)
+    desk.check_free(row.title, asked.version, run=run, content=row.content)
+    runs.rename(desk.store, desk.who, run, asked.version)
+    return desk.entry(run)
 
 
 @router.post(
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
-def approve_run(request: Request, run: RunNumber, asked: Verdict, who: Approver) -> RunEntry:
+def approve_run(run: RunNumber, asked: Verdict, desk: Approving) -> RunEntry:
     """Needs somebody who has not submitted, queued, retried or renamed it, and what they have seen."""
-    state = request.app.state
-    run_operations.approve(
-        state.store, state.settings, who, run, asked.content_sha256, asked.comment, asked.version
-    )
-    return _entry(state.store, run)
+    row = runs.get_run(desk.store, run)
+    if row.state == "finished" and asked.content_sha256 == row.content:
+        desk.check_free(row.title, row.version, run=run, content=row.content)
+    return _decide(desk, run, "approved", asked)
 
 
 @router.post(
     "/runs/{run}/reject", responses=answers(404, 409) | _BODY, summary="Decide that a run is not published"
 )
-def reject_run(request: Request, run: RunNumber, asked: Verdict, who: Approver) -> RunEntry:
+def reject_run(run: RunNumber, asked: Verdict, desk: Approving) -> RunEntry:
     """For good. What it has spent stays spent."""
-    store: Store = request.app.state.store
-    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment, asked.version)
-    return _entry(store, run)
+    return _decide(desk, run, "rejected", asked)
 
 
 @router.post(
@@ -259,65 +278,88 @@ def reject_run(request: Request, run: RunNumber, asked: Verdict, who: Approver) 
     responses=answers(404, 409, 503) | _BODY,
     summary="Withdraw a version",
 )
-def withdraw(
-    request: Request, name: Name, version: VersionName, asked: RemarkText, who: Approver
-) -> ReleaseEntry:
+def withdraw(name: Name, version: VersionName, asked: RemarkText, desk: Approving) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
-    state = request.app.state
-    done = operations.add_remark(state.store, state.catalog, who, "withdrawn", name, version, asked.text)
-    return ReleaseEntry.of(done)
+    return _remark(desk, "withdrawn", name, version, asked.text)
 
 
 @router.post(
     "/releases/{name}/{version}/errata", responses=answers(404, 409, 503) | _BODY, summary="Add an erratum"
 )
-def add_erratum(
-    request: Request, name: Name, version: VersionName, asked: RemarkText, who: Approver
-) -> ReleaseEntry:
+def add_erratum(name: Name, version: VersionName, asked: RemarkText, desk: Approving) -> ReleaseEntry:
     """A correction in words, beside the version."""
-    state = request.app.state
-    done = operations.add_remark(state.store, state.catalog, who, "erratum", name, version, asked.text)
-    return ReleaseEntry.of(done)
+    return _remark(desk, "erratum", name, version, asked.text)
 
 
 @router.get("/calendar", responses=answers(503), summary="What is due and what is coming")
-def get_calendar(request: Request, _: Viewer) -> Agenda:
+def get_calendar(desk: Viewing) -> Agenda:
     """Times of the release calendar, with the runs that were made of them."""
-    return read_agenda(request.app.state.store, request.app.state.settings)
+    return read_agenda(desk.store, desk.settings)
 
 
 @router.get("/ledger", responses=answers(503), summary="Budgets of privacy")
-def get_ledger(request: Request, _: Viewer) -> BudgetList:
+def get_ledger(desk: Viewing) -> BudgetList:
     """What was spent on each data set and what is left, from the ledgers, whose chains are checked."""
-    return BudgetList(budgets=operations.budgets(request.app.state.settings))
+    return BudgetList(budgets=budgets(desk.settings))
 
 
 @router.get("/audit", summary="Who did what")
-def get_audit(request: Request, _: Viewer, before: Before = None, limit: _Limit = 100) -> AuditList:
+def get_audit(desk: Viewing, before: Before = None, limit: _Limit = 100) -> AuditList:
     """The audit trail, newest first; nothing in it is ever changed."""
-    rows = list_audit(request.app.state.store, before=before, limit=limit)
+    rows = list_audit(desk.store, before=before, limit=limit)
     return AuditList(acts=[AuditEntry(**row._mapping) for row in rows])
 
 
 @router.get("/tokens", summary="Tokens")
-def get_tokens(request: Request, who: Viewer) -> TokenList:
+def get_tokens(desk: Viewing) -> TokenList:
     """An approver sees all, everybody else their own. They are made on the server: odsynth token create."""
-    owner = None if who.may("approver") else who.person
-    return TokenList(tokens=list_tokens(request.app.state.store, owner))
+    owner = None if desk.who.may("approver") else desk.who.person
+    return TokenList(tokens=list_tokens(desk.store, owner))
 
 
 @router.post("/tokens/{token}/revoke", responses=answers(404), summary="Revoke a token")
-def revoke(request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: Viewer) -> Token:
+def revoke(token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], desk: Viewing) -> Token:
     """At once, and for good. An approver may revoke any, everybody their own."""
-    return revoke_token(request.app.state.store, token, by=who)
+    return revoke_token(desk.store, token, by=desk.who)
 
 
 @router.post("/sessions/end", responses=_BODY, summary="End the sessions of a person")
-def end_all_sessions(request: Request, asked: SessionsOf, who: Approver) -> EndedSessions:
+def end_all_sessions(asked: SessionsOf, desk: Approving) -> EndedSessions:
     """At once, in every browser. A token, or the identity provider, may open new ones."""
-    return EndedSessions(ended=end_sessions(request.app.state.store, asked.person, by=who))
+    return EndedSessions(ended=end_sessions(desk.store, asked.person, by=desk.who))
 
 
-def _entry(store: Store, run: int) -> RunEntry:
-    """A run, with the decision about it."""
-    return RunEntry.of(runs.get_run(store, run), runs.decision_of(store, run))
+def _submit(desk: Desk, response: Response, new: NewRun) -> RunEntry:
+    run, is_new = desk.submit(new)
+    response.status_code = 201 if is_new else 200
+    return desk.entry(run)
+
+
+def _decide(desk: Desk, run: int, decision: Literal["approved", "rejected"], asked: Verdict) -> RunEntry:
+    runs.decide(desk.store, desk.who, run, decision, asked.content_sha256, asked.comment, asked.version)
+    return desk.entry(run)
+
+
+def _remark(
+    desk: Desk, action: Literal["withdrawn", "erratum"], name: str, version: str, text: str
+) -> ReleaseEntry:
+    """Withdraw what is published, or say beside it what is wrong with it; everybody sees the text."""
+    catalog, who = desk.catalog, desk.who
+    catalog.refresh()  # a worker may have published it a moment ago
+    catalog.version(name, version)
+    try:
+        with desk.store.write() as connection:  # a remark that is refused is not in the audit trail
+            record(connection, who.person, who.credential, action, f"{name}/{version}", text)
+            if action == "erratum":
+                publishing.erratum(catalog.place, name, version, text)
+            else:
+                publishing.withdraw(catalog.place, name, version, text)
+                of = (run_table.c.published_name == name) & (run_table.c.published_version == version)
+                withdrawn = update(run_table).where(of, run_table.c.state == "published")
+                connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
+    except PublishError as error:
+        raise ServiceError(409, "publication", desk.words_of(error)) from None
+    except OSError:
+        raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
+    catalog.refresh()
+    return ReleaseEntry.of(catalog.version(name, version))

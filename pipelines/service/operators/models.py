@@ -13,7 +13,7 @@ from pipelines.planning.sweep import AUTO
 from pipelines.release.certificate import EpsilonDelta, UserLevel
 from pipelines.running.payment import most_cost_of
 from pipelines.service.access.tokens import Principal, Token
-from pipelines.service.operators.operations import BudgetLine, RegisteredInput
+from pipelines.service.operators.inputs import BudgetLine, RegisteredInput
 from pipelines.service.queue.comparisons import MOST, Variation, VariedTable
 from pipelines.service.queue.progress import Progress
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import secrets
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from markupsafe import Markup
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
+from sqlalchemy import Row
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 import synth
@@ -18,20 +20,21 @@ from geo_data.od_files import LODES_CATEGORIES
 from pipelines.config.sections import LodesJobsSettings
 from pipelines.planning.sweep import AUTO
 from pipelines.release.formats import parse_certificate
-from pipelines.service.access.auth import Viewer, close_session, open_session, session_of, start_session
+from pipelines.running.payment import most_cost_of
+from pipelines.service.access.auth import close_session, open_session, session_of, start_session
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
 from pipelines.service.access.tokens import Principal
 from pipelines.service.errors import LOGIN, not_found
-from pipelines.service.operators import api, run_operations
+from pipelines.service.operators import api
+from pipelines.service.operators.desk import Desk, Viewing
+from pipelines.service.operators.inputs import BudgetLine, usable_config
 from pipelines.service.operators.models import ComparisonAsked, PlanEntry, RunEntry
-from pipelines.service.operators.operations import BudgetLine, usable_config
 from pipelines.service.operators.review import review
 from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName, separated
 from pipelines.service.public import map_files
-from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.preparation import Prepared
 from pipelines.service.queue import runs
-from pipelines.service.queue.comparisons import FRONTIER, MOST, comparison_folder
+from pipelines.service.queue.comparisons import FRONTIER, MOST, Variation, comparison_folder, varied
 from pipelines.service.queue.records import STATES, TASKS
 from pipelines.service.rendering import render
 from pipelines.service.security import POLICY
@@ -132,7 +135,7 @@ def _add_act(act: _Act) -> None:
         form = create_model(
             "Form",
             __base__=BaseModel if asked is None else asked.annotation,
-            __validators__={"or_none": or_none},  # type: ignore[dict-item]
+            __validators__={"or_none": or_none},
             **fields,
         )
 
@@ -188,7 +191,7 @@ def come_back(request: Request, who: Annotated[Principal, Depends(finish_login)]
 
 
 @router.post("/logout")
-def sign_out(request: Request, _: Viewer) -> Response:
+def sign_out(request: Request, _: Viewing) -> Response:
     """Close the session."""
     response = _see(LOGIN)
     close_session(request, response)
@@ -196,76 +199,75 @@ def sign_out(request: Request, _: Viewer) -> Response:
 
 
 @router.get("")
-def dashboard(request: Request, who: Viewer) -> Response:
+def dashboard(request: Request, desk: Viewing) -> Response:
     """What waits for whoever asks, what is at work, and what is coming."""
-    state = request.app.state
-    agenda, problem = _or_problem(lambda: api.get_calendar(request, who))
+    agenda, problem = _or_problem(lambda: api.get_calendar(desk))
     return _page(
         request,
         "dashboard.html",
-        who,
-        counts=runs.counts(state.store),
-        mine=_waits_for(request, who),
-        working=[run for name in _WORKING for run in api.list_runs(request, who, name).runs],
+        desk.who,
+        counts=runs.counts(desk.store),
+        mine=_waits_for(desk),
+        working=[run for name in _WORKING for run in api.list_runs(desk, name).runs],
         agenda=agenda,
         problem=problem,
-        workers_alive=state.workers.alive,
+        workers_alive=request.app.state.workers.alive,
     )
 
 
 @router.get("/releases")
-def releases(request: Request, who: Viewer) -> Response:
+def releases(request: Request, desk: Viewing) -> Response:
     """What is published."""
-    return _page(request, "releases.html", who, versions=request.app.state.catalog.versions())
+    return _page(request, "releases.html", desk.who, versions=desk.catalog.versions())
 
 
 @router.get("/releases/{name}/{version}")
-def release(request: Request, who: Viewer, name: Name, version: VersionName) -> Response:
+def release(request: Request, desk: Viewing, name: Name, version: VersionName) -> Response:
     """A published version, with the forms of withdrawal and errata."""
-    return _page(request, "release.html", who, version=request.app.state.catalog.version(name, version))
+    return _page(request, "release.html", desk.who, version=desk.catalog.version(name, version))
 
 
 @router.get("/inputs")
-def inputs(request: Request, who: Viewer) -> Response:
+def inputs(request: Request, desk: Viewing) -> Response:
     """What may be run, with a form to plan it."""
-    return _page(request, "inputs.html", who, inputs=api.list_inputs(request, who).inputs)
+    return _page(request, "inputs.html", desk.who, inputs=api.list_inputs(desk).inputs)
 
 
 @router.get("/calendar")
-def calendar(request: Request, who: Viewer) -> Response:
+def calendar(request: Request, desk: Viewing) -> Response:
     """What is due and what is coming."""
-    has_one = request.app.state.settings.calendar is not None
-    return _page(request, "calendar.html", who, agenda=api.get_calendar(request, who), has_one=has_one)
+    has_one = desk.settings.calendar is not None
+    return _page(request, "calendar.html", desk.who, agenda=api.get_calendar(desk), has_one=has_one)
 
 
 @router.get("/ledger")
-def ledger(request: Request, who: Viewer) -> Response:
+def ledger(request: Request, desk: Viewing) -> Response:
     """The budgets, as bars."""
-    return _page(request, "ledger.html", who, budgets=api.get_ledger(request, who).budgets)
+    return _page(request, "ledger.html", desk.who, budgets=api.get_ledger(desk).budgets)
 
 
 @router.get("/audit")
-def audit(request: Request, who: Viewer, before: Before = None) -> Response:
+def audit(request: Request, desk: Viewing, before: Before = None) -> Response:
     """Who did what."""
-    acts = api.get_audit(request, who, before, most := _PER_PAGE["acts"]).acts
-    return _page(request, "audit.html", who, acts=acts, more=len(acts) == most)
+    acts = api.get_audit(desk, before, most := _PER_PAGE["acts"]).acts
+    return _page(request, "audit.html", desk.who, acts=acts, more=len(acts) == most)
 
 
 @router.get("/tokens")
-def tokens(request: Request, who: Viewer) -> Response:
+def tokens(request: Request, desk: Viewing) -> Response:
     """The tokens that whoever asks may see."""
-    return _page(request, "tokens.html", who, tokens=api.get_tokens(request, who).tokens)
+    return _page(request, "tokens.html", desk.who, tokens=api.get_tokens(desk).tokens)
 
 
 @router.get("/inputs/{name}/comparison")
-def vary(request: Request, who: Viewer, name: Name) -> Response:
+def vary(request: Request, desk: Viewing, name: Name) -> Response:
     """What of an input can be varied, with a form to compare the plans."""
-    config = usable_config(request.app.state.settings, name)
+    config = usable_config(desk.settings, name)
     geography, jobs, epsilon = config.geography, config.jobs, config.privacy.epsilon
     return _page(
         request,
         "vary.html",
-        who,
+        desk.who,
         name=name,
         title=config.release.name,
         epsilon=", ".join(synth.decimal_up(epsilon * factor, 4) for factor in _FACTORS),
@@ -281,43 +283,45 @@ def vary(request: Request, who: Viewer, name: Name) -> Response:
 @router.get("/runs")
 def list_runs(
     request: Request,
-    who: Viewer,
+    desk: Viewing,
     state: Annotated[str, Query(pattern=f"^({'|'.join(STATES)})?$")] = "",
     before: Before = None,
 ) -> Response:
     """The runs, newest first."""
-    entries = api.list_runs(request, who, state or None, before, most := _PER_PAGE["runs"]).runs
-    counts = runs.counts(request.app.state.store)
+    entries = api.list_runs(desk, state or None, before, most := _PER_PAGE["runs"]).runs
+    counts = runs.counts(desk.store)
     more = len(entries) == most
-    return _page(request, "runs.html", who, runs=entries, state=state, counts=counts, more=more)
+    return _page(request, "runs.html", desk.who, runs=entries, state=state, counts=counts, more=more)
 
 
 @router.get("/compare")
 def compare(
     request: Request,
-    who: Viewer,
+    desk: Viewing,
     run: Annotated[list[Annotated[int, Field(ge=1, le=LARGEST)]], Query(max_length=8)] = [],  # noqa: B006
 ) -> Response:
     """Plans side by side."""
-    entries = [api.get_run(request, number, who) for number in dict.fromkeys(run)]
-    return _page(request, "compare.html", who, runs=[entry for entry in entries if entry.plan is not None])
+    entries = [api.get_run(number, desk) for number in dict.fromkeys(run)]
+    return _page(
+        request, "compare.html", desk.who, runs=[entry for entry in entries if entry.plan is not None]
+    )
 
 
 @router.get("/runs/{run}")
-def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
+def get_run(request: Request, desk: Viewing, run: RunNumber) -> Response:
     """A run: what it would cost, how far it is, what may be done with it."""
-    store, settings = request.app.state.store, request.app.state.settings
-    entry, row = api.get_run(request, run, who), runs.get_run(store, run)
+    store = desk.store
+    entry, row = api.get_run(run, desk), runs.get_run(store, run)
     # A release that was begun before, and failed, may have been paid for; that the ledger shows.
     begun = runs.release_begun(store, run)
     unpaid = entry.plan if entry.state in ("planned", "queued") and not begun else None
-    budgets, problem = _budgets(request, who, entry.data_set)
+    budgets, problem = _budgets(desk, entry.data_set)
     paying = [] if unpaid is None else [budget for budget in budgets if _pays(budget, *_cost(unpaid))]
-    costs = run_operations.row_costs(settings, row)
+    costs = _row_costs(desk, row)
     return _page(
         request,
         "run.html",
-        who,
+        desk.who,
         run=entry,
         events=runs.list_events(store, run),
         working=entry.state in _WORKING,
@@ -325,7 +329,7 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
         renamable=entry.state == "finished" or (entry.state, entry.task) == ("failed", "publish"),
         begun=begun,
         unpaid=unpaid,
-        taken=unpaid and run_operations.why_taken(store, settings, row),
+        taken=unpaid and desk.why_taken(row),
         remaining=unpaid and ", ".join(_remaining(budget, *_cost(unpaid)) for budget in paying),
         budgets=budgets,
         problem=problem,
@@ -335,34 +339,33 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
 
 
 @router.get("/runs/{run}/frontier.png")
-def frontier(request: Request, who: Viewer, run: RunNumber) -> Response:
+def frontier(desk: Viewing, run: RunNumber) -> Response:
     """The picture of a comparison."""
-    state = request.app.state
-    runs.get_run(state.store, run)
-    path = comparison_folder(state.settings.outs, run) / FRONTIER
+    runs.get_run(desk.store, run)
+    path = comparison_folder(desk.settings.outs, run) / FRONTIER
     if not path.is_file():
         raise not_found("There is no picture of this run, or not yet.")
     return FileResponse(path, media_type="image/png")
 
 
 @router.get("/runs/{run}/approval")
-def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
+def approval(request: Request, desk: Viewing, run: RunNumber) -> Response:
     """A finished release with its certificate and its map, and the form that decides about it."""
-    store, settings = request.app.state.store, request.app.state.settings
-    entry = api.get_run(request, run, who)
-    certificate = parse_certificate(bytes(api.get_certificate(request, run, who).body))
-    public = run_operations.config_of(settings, runs.get_run(store, run)).release.out / "public"
-    budgets, problem = _budgets(request, who, entry.data_set)
+    store = desk.store
+    entry = api.get_run(run, desk)
+    certificate = parse_certificate(bytes(api.get_certificate(run, desk).body))
+    public = desk.config_of(runs.get_run(store, run)).release.out / "public"
+    budgets, problem = _budgets(desk, entry.data_set)
     response = _page(
         request,
         "approval.html",
-        who,
+        desk.who,
         run=entry,
         certificate=certificate,
         words=Markup(certificate_words(certificate, signed=entry.signed)),  # escaped by itself
-        has_map=_preview(request, entry) is not None,
-        own=who.person in runs.movers(store, run),
-        review=review(request.app.state.catalog, public, certificate, entry.published_version),
+        has_map=_preview(desk, entry) is not None,
+        own=desk.who.person in runs.movers(store, run),
+        review=review(desk.catalog, public, certificate, entry.published_version),
         budgets=budgets,
         problem=problem,
     )
@@ -371,17 +374,17 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
 
 
 @router.get("/runs/{run}/map")
-def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
+def preview(request: Request, desk: Viewing, run: RunNumber) -> Response:
     """The map of a release before it is published, for the page of its approval."""
-    return map_files.map_page(request, _mapped(request, run, who), _MAP_HEADERS)
+    return map_files.map_page(request, _mapped(run, desk), _MAP_HEADERS)
 
 
 @router.get("/runs/{run}/map/{part}")
 def preview_part(
-    request: Request, who: Viewer, run: RunNumber, part: Annotated[str, Path(max_length=100)]
+    request: Request, desk: Viewing, run: RunNumber, part: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """What the page of that map fetches when it is opened."""
-    return map_files.map_part(request, _mapped(request, run, who), part, _MAP_HEADERS)
+    return map_files.map_part(request, _mapped(run, desk), part, _MAP_HEADERS)
 
 
 def _page(request: Request, template: str, who: Principal, **context: Any) -> HTMLResponse:
@@ -410,23 +413,24 @@ def _login_page(
     )
 
 
-def _waits_for(request: Request, who: Principal) -> list[RunEntry]:
+def _waits_for(desk: Desk) -> list[RunEntry]:
     """The runs about which this person is to decide."""
+    who = desk.who
     states = ("failed", "planned") if who.may("operator") else ("finished",) if who.may("approver") else ()
-    entries = [run for state in states for run in api.list_runs(request, who, state).runs]
-    store = request.app.state.store
-    return [run for run in entries if run.state != "finished" or who.person not in runs.movers(store, run.id)]
+    entries = [run for state in states for run in api.list_runs(desk, state).runs]
+    return [
+        run for run in entries if run.state != "finished" or who.person not in runs.movers(desk.store, run.id)
+    ]
 
 
-def _preview(request: Request, run: RunEntry) -> Prepared | None:
+def _preview(desk: Desk, run: RunEntry) -> Prepared | None:
     """What was prepared of what a run made, if its map has been drawn."""
-    catalog: Catalog = request.app.state.catalog
-    prepared = None if run.content_sha256 is None else catalog.prepared(run.content_sha256)
+    prepared = None if run.content_sha256 is None else desk.catalog.prepared(run.content_sha256)
     return prepared if prepared is not None and prepared.map.is_file() else None
 
 
-def _mapped(request: Request, run: int, who: Principal) -> Prepared:
-    prepared = _preview(request, api.get_run(request, run, who))
+def _mapped(run: int, desk: Desk) -> Prepared:
+    prepared = _preview(desk, api.get_run(run, desk))
     if prepared is None:
         raise not_found("There is no map of this run, or not yet.")
     return prepared
@@ -440,10 +444,19 @@ def _or_problem(read: Callable[[], T]) -> tuple[T | None, str | None]:
         return None, error.detail
 
 
-def _budgets(request: Request, who: Principal, data_set: str) -> tuple[list[BudgetLine], str | None]:
+def _budgets(desk: Desk, data_set: str) -> tuple[list[BudgetLine], str | None]:
     """The budgets of a data set, or why they cannot be shown."""
-    ledger, problem = _or_problem(lambda: api.get_ledger(request, who))
+    ledger, problem = _or_problem(lambda: api.get_ledger(desk))
     return [budget for budget in (ledger.budgets if ledger else ()) if budget.data_set == data_set], problem
+
+
+def _row_costs(desk: Desk, row: Row[Any]) -> dict[int, tuple[Fraction, Fraction]]:
+    """What a ledger is debited at most for the rows of a comparison, by their numbers from 1."""
+    if row.task != "compare" or not row.comparison:
+        return {}
+    config, variation = desk.config_of(row), Variation.model_validate_json(row.variation)
+    rows = enumerate(json.loads(row.comparison)["rows"], start=1)
+    return {number: most_cost_of(varied(config, variation, values)) for number, values in rows}
 
 
 def _cost(plan: PlanEntry) -> tuple[Fraction, Fraction]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,34 +43,46 @@ _ENDED = (
 )  # the others may still take a version name
 
 
+@dataclass(frozen=True)
+class NewRun:
+    """A run as it is submitted."""
+
+    config: ReleaseConfig  # with a ledger; it is kept: a file that is edited later changes no run
+    input: str  # the name under which it is registered
+    task: Literal["plan", "release", "compare"] = "plan"
+    version: str | None = None  # under which it is published; by default it is named by its content
+    variation: str | None = (
+        None  # JSON: what is varied, or in what `config` is another than the registered one
+    )
+    key: str | None = None  # of idempotency: the same person's second submission with it is the first
+
+
 def submit(
     store: Store,
     who: Principal,
-    config: ReleaseConfig,
+    new: NewRun,
     *,
-    input: str,
-    version: str | None = None,
     outs: Path | None = None,
     home: Path | None = None,
     signed: bool = False,
-    dry_run: bool = True,
-    compare: bool = False,
-    variation: str | None = None,
-    key: str | None = None,
 ) -> tuple[int, bool]:
-    """Submit a run: for its dry run, straight to the queue, or to compare plans."""
+    """Submit a run: for its dry run, straight to the queue, or to compare plans.
+
+    With `outs` it gets a folder of its own there; paths below `home` are kept relative to it, so that the
+    service can be restored elsewhere; with `signed` a configuration without a key is refused.
+    """
     who.must("operator")
+    config, task, key = new.config, new.task, new.key
     if config.ledger is None:
         fix = "Fix: add [ledger] to its configuration"
-        raise ServiceError(409, "no_ledger", f"{input} has no ledger that pays for its releases. {fix}.")
+        raise ServiceError(409, "no_ledger", f"{new.input} has no ledger that pays for its releases. {fix}.")
     if signed and config.signature is None:
         fix = "Fix: add [signature] to its configuration"
         raise ServiceError(409, "not_signed", f"Only signed releases are published here. {fix}.")
-    task = "compare" if compare else "plan" if dry_run else "release"
     now = utc_now()
     row: dict[str, Any] = {
-        "input": input,
-        "version": version,
+        "input": new.input,
+        "version": new.version,
         "task": task,
         "data_set": config.ledger.data_set,
         "title": config.release.name,
@@ -80,7 +93,7 @@ def submit(
         "changed": now,
         "key": key,
         "queued_by": who.person if task == "release" else None,
-        "variation": variation,
+        "variation": new.variation,
     }
     try:
         with store.write() as connection:
@@ -90,7 +103,7 @@ def submit(
             configuration = json.dumps(kept.model_dump(mode="python"), default=lambda v: _text(v, home))
             change(connection, made, configuration=configuration)
             add_event(connection, made, TASKS[task].waiting)
-            record(connection, who.person, who.credential, "submitted", f"run {made}", f"{input}, {task}")
+            record(connection, who.person, who.credential, "submitted", f"run {made}", f"{new.input}, {task}")
             return made, True
     except IntegrityError:
         if key is None:
@@ -102,7 +115,7 @@ def submit(
         begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
         state = connection.execute(begin).scalar_one()
     known = first.input, first.version, first.variation, state
-    if known != (input, version, variation, TASKS[task].waiting):
+    if known != (new.input, new.version, new.variation, TASKS[task].waiting):
         fix = "Fix: a new key for a new submission"
         raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {fix}.")
     return first.id, False

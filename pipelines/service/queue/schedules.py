@@ -16,7 +16,7 @@ from sqlalchemy import select
 from pipelines.config.toml import ConfigError
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.due import look
-from pipelines.service.queue.runs import CALENDAR, submit
+from pipelines.service.queue.runs import CALENDAR, NewRun, submit
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, runs
 
@@ -114,12 +114,9 @@ def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = N
         behind.add(each.schedule)
         if each.status == "due":
             try:
-                config = occurrences[each.name].config()
-                name, home = each.name, settings.folder
+                due = NewRun(occurrences[each.name].config(), each.name, "release", key=each.name)
                 signed = settings.signer is not None
-                run, new = submit(
-                    store, CALENDAR, config, input=name, home=home, signed=signed, dry_run=False, key=name
-                )
+                run, new = submit(store, CALENDAR, due, home=settings.folder, signed=signed)
                 made += [run] * new
             except ServiceError as error:
                 _log.error("%s is due and cannot be submitted: %s", each.name, error.error)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.testclient import TestClient
 from sqlalchemy import Row, Table, delete, insert, update
 from sqlalchemy.exc import DBAPIError
@@ -26,7 +26,10 @@ import pipelines
 from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.app import server_options
-from pipelines.service.operators.run_operations import submit_input
+from pipelines.service.operators import api
+from pipelines.service.operators.desk import Desk
+from pipelines.service.operators.models import Submission
+from pipelines.service.public.catalog import Catalog
 from pipelines.service.queue.claims import claim
 from pipelines.service.queue.runs import get_run, list_events
 from pipelines.service.queue.workers import Workers
@@ -122,7 +125,7 @@ class World:
         return len(path.read_text().splitlines()) if path.exists() else 0
 
     def submit(self, store: Store, who: Principal, **how: Any) -> int:
-        return submit_input(store, self.settings, who, "small", **how)[0]
+        return submitted(store, self.settings, who, "small", **how)
 
     @contextmanager
     def at_work(self, store: Store, code: str | None = None, **how: Any) -> Iterator[Workers]:
@@ -135,6 +138,17 @@ class World:
             yield workers
         finally:
             workers.stop()
+
+
+def desk_of(store: Store, settings: ServiceSettings, who: Principal) -> Desk:
+    """What the routes of the API are given."""
+    return Desk(store, settings, Catalog(settings), who)
+
+
+def submitted(store: Store, settings: ServiceSettings, who: Principal, name: str, **how: Any) -> int:
+    """Submit a run of a registered input; its number."""
+    desk = desk_of(store, settings, who)
+    return api.submit_run(Response(), Submission(input=name, **how), desk).id
 
 
 def settings_of(**given: object) -> ServiceSettings:

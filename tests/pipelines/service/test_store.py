@@ -60,17 +60,6 @@ def test_the_audit_trail_is_only_added_to(store: Store) -> None:
     assert [act.subject for act in list_audit(store, before=acts[1].id, limit=2)] == ["run 2", "run 1"]
 
 
-def test_triggers_that_an_earlier_version_did_not_make_are_added(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 's.sqlite'}"
-    for _ in range(2):
-        store = Store.open(url)
-        with store.write() as connection:
-            found = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-            assert "audit_no_insert" in found.scalars().all()
-            connection.exec_driver_sql("DROP TRIGGER audit_no_insert")
-        store.close()
-
-
 def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
     with suppress(ZeroDivisionError), store.write() as connection:
         record(connection, "ann", "aaaaaaaa", "queued", "run 1")

@@ -30,18 +30,6 @@ def test_a_time_is_left_only_where_it_was_measured() -> None:
         assert COUNTED.model_copy(update=changes).seconds_left(at(now)) is None
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(2, "less than a minute"), (8, "about 1 minute"), (13, "about 2 minutes"), (720, "about 2 hours")],
-)
-def test_words(seconds: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = at(5 * seconds)
-    monkeypatch.setattr(progress, "utc_now", lambda: now)
-    counted = COUNTED.model_copy(update={"at": now})
-    assert counted.words == f"Step 4 of 6: Drawing, 50 % (10 of 20), {said} left of this step"
-    assert Progress(step="Drawing", number=4, of=None).words == "Step 4: Drawing"
-
-
 def test_the_rate_is_that_of_the_worker_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on after an interruption begins with parts that others have done."""
     times = iter((at(0), at(8)))

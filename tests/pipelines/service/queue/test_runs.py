@@ -16,6 +16,7 @@ import pipelines
 from pipelines.service.access.tokens import Principal
 from pipelines.service.queue import runs as life
 from pipelines.service.queue.claims import claim, fail, finish, give_back, note, renew
+from pipelines.service.queue.runs import NewRun
 from pipelines.service.store import ServiceError, Store, approvals, list_audit, runs
 
 from ..helpers import ANN, BOB, CONTENT, FIT, PLAN_SHA256, assert_append_only, at_once, claimed, state, words
@@ -31,14 +32,14 @@ def submit(store: Store, release_config: Configured) -> Submit:
     """Return what submits a run, and returns its number."""
 
     def submit(who: Principal = ANN, data_set: str = "jobs", **how: Any) -> int:
-        return life.submit(store, who, release_config(data_set), input="small", **how)[0]
+        return life.submit(store, who, NewRun(release_config(data_set), "small", **how))[0]
 
     return submit
 
 
 def finished(store: Store, submit: Submit) -> int:
     """A run whose release is made, as far as the records know."""
-    run = submit(dry_run=False)
+    run = submit(task="release")
     work = claimed(store)
     assert work.id == run
     assert finish(store, work, certificate=FIT, content=CONTENT)
@@ -92,24 +93,24 @@ def test_what_is_submitted_is_what_is_run(store: Store, release_config: Configur
 
 def test_a_run_needs_a_ledger(store: Store, release_config: Configured) -> None:
     with pytest.raises(ServiceError, match="no ledger that pays"):
-        life.submit(store, ANN, release_config().model_copy(update={"ledger": None}), input="small")
+        life.submit(store, ANN, NewRun(release_config().model_copy(update={"ledger": None}), "small"))
     assert not life.list_runs(store)
 
 
 def test_the_same_key_is_the_same_submission(store: Store, release_config: Configured) -> None:
     config = release_config()
-    first, new = life.submit(store, ANN, config, input="small", key="k")
+    first, new = life.submit(store, ANN, NewRun(config, "small", key="k"))
     assert new
-    assert life.submit(store, ANN, config, input="small", key="k") == (first, False)
-    assert life.submit(store, ZOE, config, input="small", key="k") != (first, False)  # of another person
-    other, _ = life.submit(store, ANN, config, input="small", key="l", dry_run=False)
+    assert life.submit(store, ANN, NewRun(config, "small", key="k")) == (first, False)
+    assert life.submit(store, ZOE, NewRun(config, "small", key="k")) != (first, False)  # of another person
+    other, _ = life.submit(store, ANN, NewRun(config, "small", key="l", task="release"))
     assert other != first
     finish(store, claimed(store), plan=PLAN)
     life.queue(store, ANN, first, PLAN_SHA256)  # which changes nothing about what was asked for
-    assert life.submit(store, ANN, config, input="small", key="k") == (first, False)
-    for how in ({"version": "v2", "key": "k"}, {"dry_run": False, "key": "k"}, {"dry_run": True, "key": "l"}):
+    assert life.submit(store, ANN, NewRun(config, "small", key="k")) == (first, False)
+    for how in ({"version": "v2", "key": "k"}, {"task": "release", "key": "k"}, {"task": "plan", "key": "l"}):
         with pytest.raises(ServiceError, match="stands for another submission") as refused:
-            life.submit(store, ANN, config, input="small", **how)  # type: ignore[arg-type]
+            life.submit(store, ANN, NewRun(config, "small", **how))  # type: ignore[arg-type]
         assert refused.value.status == 409
     assert len(life.list_runs(store)) == 3
 
@@ -117,7 +118,7 @@ def test_the_same_key_is_the_same_submission(store: Store, release_config: Confi
 def test_the_same_key_many_times_at_once(store: Store, release_config: Configured) -> None:
     config = release_config()
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: life.submit(store, ANN, config, input="small", key="k"), range(16)))
+        made = list(pool.map(lambda _: life.submit(store, ANN, NewRun(config, "small", key="k")), range(16)))
     assert len({run for run, _ in made}) == 1
     assert sum(new for _, new in made) == 1
     assert len(life.list_runs(store)) == 1
@@ -142,7 +143,7 @@ def test_whoever_submitted_or_queued_cannot_approve(store: Store, submit: Submit
 
 
 def test_whoever_retried_cannot_approve(store: Store, submit: Submit) -> None:
-    run = submit(dry_run=False)
+    run = submit(task="release")
     for name in ("zoe", "oz"):
         assert fail(store, claimed(store), "E", "m")
         life.retry(store, Principal(name, "operator", "cccccccc"), run)
@@ -154,7 +155,7 @@ def test_whoever_retried_cannot_approve(store: Store, submit: Submit) -> None:
 
 
 def test_what_may_have_been_paid_for_is_not_cancelled(store: Store, submit: Submit) -> None:
-    run = submit(dry_run=False)
+    run = submit(task="release")
     assert not life.release_begun(store, run)
     assert fail(store, claimed(store), "OSError", "m")
     life.retry(store, ANN, run)
@@ -224,7 +225,7 @@ def test_what_was_reviewed_is_what_is_queued_and_approved(store: Store, submit: 
 
 
 def test_what_is_not_for_release_is_not_approved(store: Store, submit: Submit) -> None:
-    run = submit(dry_run=False)
+    run = submit(task="release")
     unfit = json.dumps(json.loads(FIT) | {"for_release": False, "not_for_release_because": ["modified code"]})
     assert finish(store, claimed(store), certificate=unfit, content=CONTENT)
     with pytest.raises(ServiceError, match="not for release: modified code"):
@@ -280,7 +281,7 @@ def test_a_decision_is_never_changed(store: Store, submit: Submit) -> None:
 
 
 def test_what_cannot_be_done_in_a_state(store: Store, submit: Submit) -> None:
-    run = submit(dry_run=False)
+    run = submit(task="release")
     for act in (queue, life.retry):
         with pytest.raises(ServiceError, match="is queued; this needs") as refused:
             act(store, ANN, run)
@@ -300,8 +301,8 @@ def test_what_cannot_be_done_in_a_state(store: Store, submit: Submit) -> None:
 
 
 def test_one_run_at_a_time_for_each_data_set(store: Store, submit: Submit) -> None:
-    jobs = [submit(dry_run=False) for _ in range(2)]
-    other = submit(ANN, "other jobs", dry_run=False)
+    jobs = [submit(task="release") for _ in range(2)]
+    other = submit(ANN, "other jobs", task="release")
     dry = submit()  # reads no home, and need not wait
     first = claimed(store)
     assert first.id == jobs[0]
@@ -314,7 +315,9 @@ def test_one_run_at_a_time_for_each_data_set(store: Store, submit: Submit) -> No
 def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> None:
     """Each run is claimed once; at no moment are two runs of a data set running."""
     stores = [Store.open(database) for _ in range(4)]
-    made = [submit(data_set=data_set, dry_run=False) for data_set in ("a", "b", "a", "c", "a", "b", "a", "d")]
+    made = [
+        submit(data_set=data_set, task="release") for data_set in ("a", "b", "a", "c", "a", "b", "a", "d")
+    ]
     taken: list[int] = []
     crowded: list[int] = []
 
@@ -337,7 +340,7 @@ def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> Non
 
 
 def test_a_lost_lease_is_claimed_again_and_its_first_worker_has_no_say(store: Store, submit: Submit) -> None:
-    run = submit(dry_run=False)
+    run = submit(task="release")
     lost = claimed(store)
     assert claim(store, 60) is None
     assert renew(store, lost, 60)
@@ -356,7 +359,7 @@ def test_a_lost_lease_is_claimed_again_and_its_first_worker_has_no_say(store: St
 
 
 def test_an_expired_run_keeps_its_data_set(store: Store, submit: Submit) -> None:
-    first, second = (submit(dry_run=False) for _ in range(2))
+    first, second = (submit(task="release") for _ in range(2))
     assert claimed(store).id == first
     expire(store)
     assert claimed(store).id == first
@@ -365,7 +368,7 @@ def test_an_expired_run_keeps_its_data_set(store: Store, submit: Submit) -> None
 
 
 def test_interrupted_too_often_is_failed_and_can_be_tried_again(store: Store, submit: Submit) -> None:
-    run = submit(dry_run=False)
+    run = submit(task="release")
     for number in range(1, 6):
         work = claimed(store)
         assert work.attempts == number
@@ -378,7 +381,7 @@ def test_interrupted_too_often_is_failed_and_can_be_tried_again(store: Store, su
 
 
 def test_an_orderly_end_of_the_service_is_no_interruption(store: Store, submit: Submit) -> None:
-    submit(dry_run=False)
+    submit(task="release")
     for _ in range(8):
         give_back(store, claimed(store), interrupted=False)
     assert claimed(store).attempts == 1

@@ -19,19 +19,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from distributed import LocalCluster
+from fastapi import Response
 from sqlalchemy import select
 
 import pipelines
 from pipelines.running.folder import RunFolder
-from pipelines.service.operators.run_operations import submit_comparison, submit_row
+from pipelines.service.operators import api
+from pipelines.service.operators.models import ComparisonAsked, RowAsked
 from pipelines.service.queue import runs as life
 from pipelines.service.queue import worker_process
-from pipelines.service.queue.comparisons import Variation, VariedTable
+from pipelines.service.queue.comparisons import VariedTable
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.queue.workers import COMMAND
 from pipelines.service.store import Store, runs
 
-from ..helpers import ANN, BOB, World, state, wait_for, words
+from ..helpers import ANN, BOB, World, desk_of, state, wait_for, words
 
 # A service in a process of its own, without the web: its workers, until it is told to end.
 SERVER = """\
@@ -74,8 +76,10 @@ def test_a_run_from_its_dry_run_to_its_publication(
     whole = pd.read_csv(shutil.copy(small_region["od"], jobs), dtype="str")
     whole.assign(h_geocode="CANARYhome").to_csv(jobs, index=False)
     world.input.write_text(world.input.read_text().replace(str(small_region["od"]), str(jobs)))
-    asked = Variation(epsilon=("4", "8.6"), workload=((VariedTable(home="trct", weight="2"),),))
-    compared, _ = submit_comparison(store, world.settings, ANN, "small", asked)
+    workload = ((VariedTable(home="trct", weight="2"),),)
+    asked = ComparisonAsked(input="small", epsilon=("4", "8.6"), workload=workload)
+    desk = desk_of(store, world.settings, ANN)
+    compared = api.submit_comparison(Response(), asked, desk).id
     with world.at_work(store):
         wait_for(lambda: state(store, compared) == "compared")
         rows = json.loads(life.get_run(store, compared).comparison)["rows"]
@@ -86,7 +90,7 @@ def test_a_run_from_its_dry_run_to_its_publication(
         picture = world.settings.outs / f"run-{compared:06}-comparison" / "frontier.png"
         assert picture.read_bytes().startswith(b"\x89PNG")
         whole.to_csv(jobs, index=False)
-        run, _ = submit_row(store, world.settings, ANN, compared, 2, version="v1")
+        run = api.submit_row(Response(), compared, RowAsked(row=2, version="v1"), desk).id
         wait_for(lambda: state(store, run) == "planned")
         plan = json.loads(life.get_run(store, run).plan)
         assert float(plan["epsilon"]) <= 8.6

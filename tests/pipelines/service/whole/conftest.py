@@ -22,11 +22,10 @@ from sqlalchemy import update
 import pipelines
 from pipelines.service import create_app
 from pipelines.service.access.tokens import create_token, revoke_token
-from pipelines.service.operators import run_operations
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.store import runs, tokens
 
-from ..helpers import ANN, NAME, PLAN, claimed, copy_state, settings_of
+from ..helpers import ANN, NAME, PLAN, claimed, copy_state, settings_of, submitted
 
 LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SCHEDULE = """\
@@ -192,7 +191,7 @@ def _submit(app: FastAPI, release: pipelines.Release) -> None:
     store, settings = app.state.store, app.state.settings
     for number in range(1, 9):
         name = "other" if number == 5 else "small"
-        run, _ = run_operations.submit_input(store, settings, ANN, name, dry_run=number in (6, 7))
+        run = submitted(store, settings, ANN, name, dry_run=number in (6, 7))
         assert run == number
         if number > 5:
             continue

@@ -25,12 +25,11 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.service import Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
-from pipelines.service.operators import run_operations
 from pipelines.service.queue import runs
 from pipelines.service.queue.claims import finish
 from pipelines.service.store import runs as table
 
-from ..helpers import ANN, BOB, NAME, claimed, spend_quarter, wait_for
+from ..helpers import ANN, BOB, NAME, claimed, spend_quarter, submitted, wait_for
 
 ROOT = Path(__file__).resolve().parents[4]
 LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
@@ -107,17 +106,17 @@ def test_a_restored_service_goes_on(
     pipelines.publish(small_release.out, settings.releases, version="v1")
     pipelines.erratum(settings.releases, NAME, "v1", "Block 7 is in the wrong county.")
     store = Store.open(settings.database)
-    approved, _ = run_operations.submit_input(store, settings, ANN, "small", dry_run=False)
+    approved = submitted(store, settings, ANN, "small", dry_run=False)
     work = claimed(store)
     shutil.copytree(small_release.out, settings.outs / f"run-{approved:06}")
     content = hashlib.sha256((small_release.public / "SHA256SUMS").read_bytes()).hexdigest()
     finish(store, work, certificate=(small_release.public / "certificate.json").read_text(), content=content)
     runs.decide(store, BOB, approved, "approved", content)
-    at_work, _ = run_operations.submit_input(store, settings, ANN, "other", dry_run=False)
+    at_work = submitted(store, settings, ANN, "other", dry_run=False)
     with store.write() as connection:  # as its worker left it
         past = {"state": "running", "lease": "x", "leased_until": "2020-01-01", "attempts": 1}
         connection.execute(update(table).where(table.c.id == at_work).values(past))
-    planned, _ = run_operations.submit_input(store, settings, ANN, "small")
+    planned = submitted(store, settings, ANN, "small")
     unfinished = settings.outs / f".run-{at_work:06}.unfinished" / "confidential"
     unfinished.mkdir(parents=True)
     (unfinished / "run.key").write_text("CANARYkey")

@@ -1,4 +1,4 @@
-"""What operators see and do besides runs: registered inputs, budgets, withdrawals and errata."""
+"""Registered inputs, and the budgets of the ledgers that they name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
-
-from sqlalchemy import update
 
 import synth
 from pipelines.config.loading import ReleaseConfig, load_config
@@ -18,16 +15,11 @@ from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import Account, Budget
 from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Ledger
-from pipelines.publishing.destination import PublishError
-from pipelines.publishing.publishing import erratum, withdraw
 from pipelines.schedule.calendar import read_calendar
-from pipelines.service.access.tokens import Principal
 from pipelines.service.errors import not_found
-from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.settings import INPUT_NAME, ServiceSettings
-from pipelines.service.store import ServiceError, Store, record, utc_now
-from pipelines.service.store import runs as run_table
+from pipelines.service.store import ServiceError
 from pipelines.storage.errors import shown_message
 
 
@@ -108,37 +100,6 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
         unused = _line(Account(named.data_set, planned, Fraction(0), Fraction(0), debits=0, unfinished=0))
         lines.setdefault((named.file, named.data_set, named.period), unused)
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
-
-
-def add_remark(
-    store: Store,
-    catalog: Catalog,
-    who: Principal,
-    action: Literal["withdrawn", "erratum"],
-    name: str,
-    version: str,
-    text: str,
-) -> Version:
-    """Withdraw what is published, or say beside it what is wrong with it; everybody sees the text."""
-    catalog.refresh()  # a worker may have published it a moment ago
-    catalog.version(name, version)
-    try:
-        with store.write() as connection:  # a remark that is refused is not in the audit trail
-            record(connection, who.person, who.credential, action, f"{name}/{version}", text)
-            if action == "erratum":
-                erratum(catalog.place, name, version, text)
-            else:
-                withdraw(catalog.place, name, version, text)
-                of = (run_table.c.published_name == name) & (run_table.c.published_version == version)
-                withdrawn = update(run_table).where(of, run_table.c.state == "published")
-                connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
-    except PublishError as error:
-        said = without_paths(shown_message(error, one_line=True), [str(catalog.place / "x")])
-        raise ServiceError(409, "publication", said) from None
-    except OSError:
-        raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
-    catalog.refresh()
-    return catalog.version(name, version)
 
 
 def _input_files(settings: ServiceSettings) -> dict[str, Path]:
