@@ -90,8 +90,8 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
     app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
     app.state.workers = Workers(settings, app.state.store, command=worker)
     add_error_handlers(app)
-    known = [Depends(known_parameters)]
-    app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False, dependencies=known)
+    strict = [Depends(known_parameters)]
+    app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False, dependencies=strict)
     routers = (
         public_api.router,
         geo.router,

@@ -24,7 +24,7 @@ def is_fresh(request: Request, etag: str) -> bool:
     """Whether the client holds this content (If-None-Match)."""
     held = request.headers.get("if-none-match", "")
     return held.strip() == "*" or etag.removeprefix("W/") in {
-        each.strip().removeprefix("W/") for each in held.split(",")
+        value.strip().removeprefix("W/") for value in held.split(",")
     }
 
 

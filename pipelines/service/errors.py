@@ -117,7 +117,8 @@ def _invalid(request: Request, error: Exception) -> Response:
     """Name the parameters and the rules; what was sent is not repeated."""
     assert isinstance(error, RequestValidationError)
     problems = [
-        f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:20]
+        f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+        for problem in error.errors()[:20]
     ]
     return refusal(request, 422, "invalid", "; ".join(problems))
 

@@ -60,9 +60,9 @@ def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
         If the database cannot be made.
     """
     path = path.absolute()
-    for there in (path, path.parent / "odsynth-service"):
-        if os.path.lexists(there):
-            raise ConfigError(f"{there}: it exists. Start it without --init, or name another file")
+    for taken in (path, path.parent / "odsynth-service"):
+        if os.path.lexists(taken):
+            raise ConfigError(f"{taken}: it exists. Start it without --init, or name another file")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_SETTINGS.format(name=path.name), encoding="utf-8")
     settings = load_settings(path)

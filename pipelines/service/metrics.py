@@ -65,9 +65,9 @@ class RunMetrics(Collector):
         """Count them."""
         family = GaugeMetricFamily("odsynth_runs", "Runs in each state.", labels=["state"])
         with suppress(SQLAlchemyError):
-            found = counts(self._store)
+            numbers = counts(self._store)
             for state in STATES:
-                family.add_metric([state], found.get(state, 0))
+                family.add_metric([state], numbers.get(state, 0))
         yield family
 
 

@@ -30,8 +30,8 @@ async def known_parameters(request: Request) -> None:
     several = _parameters(request.app, request.scope["route"].path, request.method.lower())
     for name, times in Counter(key for key, _ in request.query_params.multi_items()).items():
         if name not in several:
-            there = f"it has: {', '.join(several)}" if several else "it has none"
-            detail = f"{_shown(name)}: there is no such parameter here; {there}. Leave it out or correct it."
+            names = f"it has: {', '.join(several)}" if several else "it has none"
+            detail = f"{_shown(name)}: there is no such parameter here; {names}. Leave it out or correct it."
             raise ServiceError(422, "unknown_parameter", detail)
         if times > 1 and not several[name]:
             raise ServiceError(422, "invalid", f"{name}: is there {times} times; give it once.")
@@ -41,8 +41,11 @@ async def known_parameters(request: Request) -> None:
 def _parameters(app: Any, path: str, method: str) -> dict[str, bool]:
     """Parameters of a query that the document describes, and whether they may be there several times."""
     operation = app.openapi()["paths"].get(path, {}).get(method, {})
-    queries = (each for each in operation.get("parameters", ()) if each["in"] == "query")
-    return {each["name"]: "array" in str(each["schema"].get("type", each["schema"])) for each in queries}
+    queries = (parameter for parameter in operation.get("parameters", ()) if parameter["in"] == "query")
+    return {
+        parameter["name"]: "array" in str(parameter["schema"].get("type", parameter["schema"]))
+        for parameter in queries
+    }
 
 
 def _shown(name: str) -> str:
@@ -52,14 +55,14 @@ def _shown(name: str) -> str:
 
 async def latest_version(request: Request) -> None:
     """Lead from the version ``latest`` of a release to its newest, which then has its own address."""
-    given = request.path_params
-    if given.get("version") != LATEST:
+    names = request.path_params
+    if names.get("version") != LATEST:
         return
-    newest = (await run_in_threadpool(request.app.state.catalog.latest, given["name"])).state
+    newest = (await run_in_threadpool(request.app.state.catalog.latest, names["name"])).state
     before = f"/releases/{newest.name}/"
     path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
-    begin, found, end = path.partition(f"{before}{LATEST}")
-    if not found:  # written in another way than in the list of releases
+    begin, middle, end = path.partition(f"{before}{LATEST}")
+    if not middle:  # written in another way than in the list of releases
         raise HTTPException(404)
     if end.startswith("/ogc"):  # QGIS 3.22 follows whole addresses only
         begin = request.app.state.settings.address + begin

@@ -74,13 +74,13 @@ class _Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = list(message["headers"])
-                there = {name for name, _ in given}
-                if scope["path"].startswith("/static/") and b"cache-control" not in there:  # they have ETags
-                    given.append((b"cache-control", STATEMENT.encode()))
-                    there.add(b"cache-control")
-                given += [header for header in self._headers if header[0] not in there]
-                message = {**message, "headers": [*given, (b"x-request-id", identity.encode())]}
+                headers = list(message["headers"])
+                names = {name for name, _ in headers}
+                if scope["path"].startswith("/static/") and b"cache-control" not in names:  # they have ETags
+                    headers.append((b"cache-control", STATEMENT.encode()))
+                    names.add(b"cache-control")
+                headers += [header for header in self._headers if header[0] not in names]
+                message = {**message, "headers": [*headers, (b"x-request-id", identity.encode())]}
             elif message["type"] == "http.response.body" and method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
@@ -152,10 +152,10 @@ class _Guard:
 
     def _account(self, scope: Scope, identity: str, method: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
-        known = method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
-        self._state.metrics.count(known, route, status, seconds)
+        verb = method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
+        self._state.metrics.count(verb, route, status, seconds)
         if route not in _MONITORING:
-            what: dict[str, Any] = {"id": identity, "method": known, "route": route, "status": status}
+            what: dict[str, Any] = {"id": identity, "method": verb, "route": route, "status": status}
             self._state.log.write("request", **what, seconds=round(seconds, 4))
 
 

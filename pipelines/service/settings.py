@@ -364,8 +364,8 @@ def load_settings(
     try:
         return Settings()  # no keys of the file: BaseSettings takes options of its own by keyword
     except ValidationError as errors:
-        found = [error for error in errors.errors(include_url=False) if error["type"] != _FOLLOWS]
-        raise ConfigError(f"{name}: {_problem(error)}" for error in found) from None
+        problems = [error for error in errors.errors(include_url=False) if error["type"] != _FOLLOWS]
+        raise ConfigError(f"{name}: {_problem(error)}" for error in problems) from None
 
 
 class _Environment(EnvSettingsSource):
@@ -378,8 +378,8 @@ class _Environment(EnvSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         keys = {name.removeprefix(_PREFIX.lower()): value for name, value in self.env_vars.items()}
-        known = {key for key in keys if key in _KEYS[()] or key.partition("__")[0] in _TABLES}
-        return {key: keys[key] for key in keys.keys() - known} | super().__call__()
+        accepted = {key for key in keys if key in _KEYS[()] or key.partition("__")[0] in _TABLES}
+        return {key: keys[key] for key in keys.keys() - accepted} | super().__call__()
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         if field_name in _LISTS:
@@ -407,9 +407,9 @@ def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
         return absolute(folder, value) if isinstance(value, str) and value else value
 
     for table, text in (("inputs", ""), ("backdrop", "attribution")):
-        found = data.get(table)
-        if isinstance(found, dict):
-            paths = {name: value if name == text else whole(value) for name, value in found.items()}
+        values = data.get(table)
+        if isinstance(values, dict):
+            paths = {name: value if name == text else whole(value) for name, value in values.items()}
             data = {**data, table: paths}
     return data | {key: whole(data[key]) for key in _PATHS if key in data}
 

@@ -196,8 +196,8 @@ def _sqlite(address: URL) -> Engine:
 def _postgresql(address: URL) -> Engine:
     # A server that does not answer any more is given up after seconds, not after the hours of TCP.
     patience = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
-    given = {name: value for name, value in patience.items() if name not in address.query}
-    return create_engine(address, pool_pre_ping=True, pool_timeout=10, connect_args=given)
+    options = {name: value for name, value in patience.items() if name not in address.query}
+    return create_engine(address, pool_pre_ping=True, pool_timeout=10, connect_args=options)
 
 
 def _prepare(connection: Any, _: Any) -> None:

@@ -45,8 +45,8 @@ def _wait(store: Store, rate: Rate, source: str) -> int:
     begun = rate.window()
     both = (attempts.c.source == source) & attempts.c.begun.in_((begun - rate.seconds, begun))
     with store.read() as connection:
-        found = {row.begun: row.number for row in connection.execute(select(attempts).where(both))}
-    return rate.wait(found.get(begun - rate.seconds, 0), found.get(begun, 0))
+        numbers = {row.begun: row.number for row in connection.execute(select(attempts).where(both))}
+    return rate.wait(numbers.get(begun - rate.seconds, 0), numbers.get(begun, 0))
 
 
 def _count(store: Store, rate: Rate, source: str) -> int:
@@ -54,10 +54,10 @@ def _count(store: Store, rate: Rate, source: str) -> int:
     begun = rate.window()
     with store.write() as connection:
         insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-        one = insert(attempts).values(source=source, begun=begun, number=1)
-        one = one.on_conflict_do_update(
+        first = insert(attempts).values(source=source, begun=begun, number=1)
+        first = first.on_conflict_do_update(
             index_elements=("source", "begun"), set_={"number": attempts.c.number + 1}
         )
-        number = connection.execute(one.returning(attempts.c.number)).scalar_one()
+        number = connection.execute(first.returning(attempts.c.number)).scalar_one()
         connection.execute(delete(attempts).where(attempts.c.begun < begun - rate.seconds))
     return rate.wait(0, number - 1)

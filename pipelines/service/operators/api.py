@@ -91,25 +91,25 @@ def whoami(desk: Viewing) -> Person:
 @router.get("/inputs", summary="Registered inputs")
 def list_inputs(desk: Viewing) -> InputList:
     """What may be run. The files themselves stay on the server."""
-    return InputList(inputs=[InputEntry.of(each) for each in registered_inputs(desk.settings)])
+    return InputList(inputs=[InputEntry.of(registered) for registered in registered_inputs(desk.settings)])
 
 
 @router.post("/runs", summary="Submit a run", **_SUBMITTED)
 def submit_run(
-    response: Response, asked: Submission, desk: Operating, idempotency_key: _Key = None
+    response: Response, body: Submission, desk: Operating, idempotency_key: _Key = None
 ) -> RunEntry:
     """By default a dry run: what the release would cost and is expected to lose. Nothing is spent by it."""
-    config, task = usable_config(desk.settings, asked.input), "plan" if asked.dry_run else "release"
-    new = NewRun(config, asked.input, task, asked.version, key=idempotency_key)  # type: ignore[arg-type]
+    config, task = usable_config(desk.settings, body.input), "plan" if body.dry_run else "release"
+    new = NewRun(config, body.input, task, body.version, key=idempotency_key)  # type: ignore[arg-type]
     return _submit(desk, response, new)
 
 
 @router.post("/comparisons", summary="Compare plans of an input", **_SUBMITTED)
 def submit_comparison(
-    response: Response, asked: ComparisonAsked, desk: Operating, idempotency_key: _Key = None
+    response: Response, body: ComparisonAsked, desk: Operating, idempotency_key: _Key = None
 ) -> RunEntry:
     """Every combination is planned and tried, as by `odsynth tune`: from public inputs, at no price."""
-    config, variation = usable_config(desk.settings, asked.input), asked.variation
+    config, variation = usable_config(desk.settings, body.input), body.variation
     try:
         number = len(variation.configurations(config))
     except ConfigError as error:
@@ -118,23 +118,21 @@ def submit_comparison(
         rule = f"{number} combinations are more than the {MOST} that are compared at once"
         raise ServiceError(409, "comparison", f"{rule}. Fix: vary fewer values.")
     text = variation.model_dump_json()
-    return _submit(
-        desk, response, NewRun(config, asked.input, "compare", variation=text, key=idempotency_key)
-    )
+    return _submit(desk, response, NewRun(config, body.input, "compare", variation=text, key=idempotency_key))
 
 
 @router.post("/runs/{run}/plans", summary="Make a plan that was compared", **_SUBMITTED)
 def submit_row(
-    response: Response, run: RunNumber, asked: RowAsked, desk: Operating, idempotency_key: _Key = None
+    response: Response, run: RunNumber, body: RowAsked, desk: Operating, idempotency_key: _Key = None
 ) -> RunEntry:
     """Submits a dry run with the settings of a row of the comparison `run`."""
     compared = runs.get_run(desk.store, run)
     if compared.state != "compared":
         raise ServiceError(409, "state", f"Run {run} is {compared.state}; this needs compared.")
     rows = json.loads(compared.comparison)["rows"]
-    if asked.row > len(rows):
+    if body.row > len(rows):
         raise not_found(f"Run {run} has compared no such plan.")
-    row = rows[asked.row - 1]
+    row = rows[body.row - 1]
     if not row["certified"]:
         raise ServiceError(409, "comparison", "This plan could not be certified. Fix: choose another.")
     variation = Variation.model_validate_json(compared.variation)
@@ -143,10 +141,8 @@ def submit_row(
     except ConfigError as error:
         raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
     names = (name for name in ("epsilon", "delta", "mechanism", "workload") if getattr(variation, name))
-    chosen = json.dumps(
-        {"comparison": run, "row": asked.row, "settings": {name: row[name] for name in names}}
-    )
-    new = NewRun(config, compared.input, version=asked.version, variation=chosen, key=idempotency_key)
+    chosen = json.dumps({"comparison": run, "row": body.row, "settings": {name: row[name] for name in names}})
+    new = NewRun(config, compared.input, version=body.version, variation=chosen, key=idempotency_key)
     return _submit(desk, response, new)
 
 
@@ -169,7 +165,7 @@ def get_events(
 ) -> EventList:
     """What happened since the event `after`: states and names of steps; and how far it is."""
     row = runs.get_run(desk.store, run)
-    entries = [EventEntry(**each._mapping) for each in runs.list_events(desk.store, run, after)]
+    entries = [EventEntry(**event._mapping) for event in runs.list_events(desk.store, run, after)]
     return EventList(state=row.state, progress=ProgressEntry.of_run(row), events=entries)
 
 
@@ -203,14 +199,14 @@ def get_certificate(run: RunNumber, desk: Viewing) -> Response:
 @router.post(
     "/runs/{run}/queue", responses=answers(404, 409) | _BODY, summary="Let a planned run go on to its release"
 )
-def queue_run(run: RunNumber, asked: Reviewed, desk: Operating) -> RunEntry:
+def queue_run(run: RunNumber, body: Reviewed, desk: Operating) -> RunEntry:
     """From here on it costs privacy. The release is drawn from the plan that is named, and from no other."""
     row = runs.get_run(desk.store, run)
     if row.state == "planned" and row.plan:  # else it would be paid for, and could not be published
         cost = PlanEntry.model_validate_json(row.plan).paid
         desk.check_payable(desk.config_of(row), (synth.exact(cost.epsilon), synth.exact(cost.delta)))
         desk.check_free(row.title, row.version, run=run)
-    return RunEntry.of(runs.queue(desk.store, desk.who, run, asked.plan_sha256))
+    return RunEntry.of(runs.queue(desk.store, desk.who, run, body.plan_sha256))
 
 
 @router.post("/runs/{run}/cancel", responses=answers(404, 409), summary="Take back a run")
@@ -246,31 +242,31 @@ def close_run(run: RunNumber, desk: Operating) -> RunEntry:
     responses=answers(404, 409) | _BODY,
     summary="Publish a run under another version name",
 )
-def rename_run(run: RunNumber, asked: NewVersion, desk: Operating) -> RunEntry:
+def rename_run(run: RunNumber, body: NewVersion, desk: Operating) -> RunEntry:
     """Of what is made and not published. An approver decides about it anew: not whoever gave the name."""
     row = runs.get_run(desk.store, run)
-    desk.check_free(row.title, asked.version, run=run, content=row.content)
-    runs.rename(desk.store, desk.who, run, asked.version)
+    desk.check_free(row.title, body.version, run=run, content=row.content)
+    runs.rename(desk.store, desk.who, run, body.version)
     return desk.entry(run)
 
 
 @router.post(
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
-def approve_run(run: RunNumber, asked: Verdict, desk: Approving) -> RunEntry:
+def approve_run(run: RunNumber, body: Verdict, desk: Approving) -> RunEntry:
     """Needs somebody who has not submitted, queued, retried or renamed it, and what they have seen."""
     row = runs.get_run(desk.store, run)
-    if row.state == "finished" and asked.content_sha256 == row.content:
+    if row.state == "finished" and body.content_sha256 == row.content:
         desk.check_free(row.title, row.version, run=run, content=row.content)
-    return _decide(desk, run, "approved", asked)
+    return _decide(desk, run, "approved", body)
 
 
 @router.post(
     "/runs/{run}/reject", responses=answers(404, 409) | _BODY, summary="Decide that a run is not published"
 )
-def reject_run(run: RunNumber, asked: Verdict, desk: Approving) -> RunEntry:
+def reject_run(run: RunNumber, body: Verdict, desk: Approving) -> RunEntry:
     """For good. What it has spent stays spent."""
-    return _decide(desk, run, "rejected", asked)
+    return _decide(desk, run, "rejected", body)
 
 
 @router.post(
@@ -278,17 +274,17 @@ def reject_run(run: RunNumber, asked: Verdict, desk: Approving) -> RunEntry:
     responses=answers(404, 409, 503) | _BODY,
     summary="Withdraw a version",
 )
-def withdraw(name: Name, version: VersionName, asked: RemarkText, desk: Approving) -> ReleaseEntry:
+def withdraw(name: Name, version: VersionName, body: RemarkText, desk: Approving) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
-    return _remark(desk, "withdrawn", name, version, asked.text)
+    return _remark(desk, "withdrawn", name, version, body.text)
 
 
 @router.post(
     "/releases/{name}/{version}/errata", responses=answers(404, 409, 503) | _BODY, summary="Add an erratum"
 )
-def add_erratum(name: Name, version: VersionName, asked: RemarkText, desk: Approving) -> ReleaseEntry:
+def add_erratum(name: Name, version: VersionName, body: RemarkText, desk: Approving) -> ReleaseEntry:
     """A correction in words, beside the version."""
-    return _remark(desk, "erratum", name, version, asked.text)
+    return _remark(desk, "erratum", name, version, body.text)
 
 
 @router.get("/calendar", responses=answers(503), summary="What is due and what is coming")
@@ -324,9 +320,9 @@ def revoke(token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], desk: Viewing) 
 
 
 @router.post("/sessions/end", responses=_BODY, summary="End the sessions of a person")
-def end_all_sessions(asked: SessionsOf, desk: Approving) -> EndedSessions:
+def end_all_sessions(body: SessionsOf, desk: Approving) -> EndedSessions:
     """At once, in every browser. A token, or the identity provider, may open new ones."""
-    return EndedSessions(ended=end_sessions(desk.store, asked.person, by=desk.who))
+    return EndedSessions(ended=end_sessions(desk.store, body.person, by=desk.who))
 
 
 def _submit(desk: Desk, response: Response, new: NewRun) -> RunEntry:
@@ -335,8 +331,8 @@ def _submit(desk: Desk, response: Response, new: NewRun) -> RunEntry:
     return desk.entry(run)
 
 
-def _decide(desk: Desk, run: int, decision: Literal["approved", "rejected"], asked: Verdict) -> RunEntry:
-    runs.decide(desk.store, desk.who, run, decision, asked.content_sha256, asked.comment, asked.version)
+def _decide(desk: Desk, run: int, decision: Literal["approved", "rejected"], body: Verdict) -> RunEntry:
+    runs.decide(desk.store, desk.who, run, decision, body.content_sha256, body.comment, body.version)
     return desk.entry(run)
 
 

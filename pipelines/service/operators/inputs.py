@@ -90,8 +90,8 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
             continue
         try:
             if named.file.exists():
-                for each in Ledger(named.file).accounts():
-                    lines[named.file, each.data_set, each.budget.period] = _line(each)
+                for account in Ledger(named.file).accounts():
+                    lines[named.file, account.data_set, account.budget.period] = _line(account)
             planned = Budget(named.epsilon, named.delta, named.period)
         except LedgerError as error:
             raise ServiceError(
@@ -104,27 +104,27 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
 
 def _input_files(settings: ServiceSettings) -> dict[str, Path]:
     """Return those of the settings and those in the folder, by name; where both have one, of the settings."""
-    there = {path.stem: path for path in settings.inputs_folder.glob("*.toml")}
-    return {name: path for name, path in there.items() if re.match(INPUT_NAME, name)} | settings.inputs
+    files = {path.stem: path for path in settings.inputs_folder.glob("*.toml")}
+    return {name: path for name, path in files.items() if re.match(INPUT_NAME, name)} | settings.inputs
 
 
 def _registered(name: str, path: Path) -> RegisteredInput:
     try:
         config = load_config(path)
     except ConfigError as error:
-        said = without_paths(shown_message(error, one_line=True), [str(path)])
-        if (rule := ": not valid TOML") in said:  # a line is quoted there, of what may be a file of data
-            said = f"{said.partition(rule)[0]}{rule}. Fix: odsynth plan, on the server, says where"
-        return RegisteredInput(name, None, said)
+        problem = without_paths(shown_message(error, one_line=True), [str(path)])
+        if (rule := ": not valid TOML") in problem:  # a line is quoted there, of what may be a file of data
+            problem = f"{problem.partition(rule)[0]}{rule}. Fix: odsynth plan, on the server, says where"
+        return RegisteredInput(name, None, problem)
     if config.ledger is None:
         return RegisteredInput(name, None, "it has no ledger that pays for its releases; add [ledger] to it")
     return RegisteredInput(name, config)
 
 
 def _configurations(settings: ServiceSettings) -> Iterator[ReleaseConfig]:
-    for each in registered_inputs(settings):
-        if each.config is not None:
-            yield each.config
+    for registered in registered_inputs(settings):
+        if registered.config is not None:
+            yield registered.config
     if settings.calendar is not None:
         with suppress(ConfigError):
             for schedule in read_calendar(settings.calendar).schedules:

@@ -73,7 +73,7 @@ class ComparisonAsked(_Asked):
     def variation(self) -> Variation:
         """What is varied, each value once."""
         once = {name: tuple(dict.fromkeys(getattr(self, name))) for name in ("epsilon", "delta", "mechanism")}
-        workload = tuple(one for n, one in enumerate(self.workload) if one not in self.workload[:n])
+        workload = tuple(tables for n, tables in enumerate(self.workload) if tables not in self.workload[:n])
         return Variation(**once, workload=workload)
 
 
@@ -161,10 +161,10 @@ class InputEntry(BaseModel):
     ] = None
 
     @classmethod
-    def of(cls, found: RegisteredInput) -> InputEntry:
+    def of(cls, registered: RegisteredInput) -> InputEntry:
         """Describe a registered input."""
-        entry = cls(name=found.name, usable=found.config is not None, problem=found.problem)
-        if (config := found.config) is None or config.ledger is None:
+        entry = cls(name=registered.name, usable=registered.config is not None, problem=registered.problem)
+        if (config := registered.config) is None or config.ledger is None:
             return entry
         release = config.release
         privacy = config.privacy.model_dump(mode="json")
@@ -296,17 +296,17 @@ class ProgressEntry(BaseModel):
         """Describe the progress of a run."""
         if row.progress is None:
             return None
-        found = Progress.model_validate_json(row.progress)
-        counted = (found.done, found.total) if found.total else (None, None)
+        progress = Progress.model_validate_json(row.progress)
+        counted = (progress.done, progress.total) if progress.total else (None, None)
         return cls(
-            step=found.step,
-            number=found.number,
-            of=found.of,
+            step=progress.step,
+            number=progress.number,
+            of=progress.of,
             done=counted[0],
             total=counted[1],
-            percent=found.percent,
-            seconds_left=found.seconds_left(),
-            words=found.words,
+            percent=progress.percent,
+            seconds_left=progress.seconds_left(),
+            words=progress.words,
         )
 
 
@@ -387,8 +387,8 @@ class RunEntry(BaseModel):
     @classmethod
     def of(cls, row: Row[Any], decision: Row[Any] | None = None) -> RunEntry:
         """Describe a run, with the decision about it."""
-        own = ("plan", "progress", "comparison")
-        values = {k: v for k, v in row._mapping.items() if k in cls.model_fields and k not in own}
+        documents = ("plan", "progress", "comparison")
+        values = {k: v for k, v in row._mapping.items() if k in cls.model_fields and k not in documents}
         document = json.loads(row.certificate) if row.certificate else {}
         run, totals = document.get("run", {}), document.get("totals", {})
         plan = PlanEntry.model_validate_json(row.plan) if row.plan else None
@@ -415,10 +415,12 @@ class RunEntry(BaseModel):
 
 
 def _comparison(row: Row[Any]) -> Comparison:
-    found = json.loads(row.comparison or "{}")
-    rows = [ComparedPlan(row=number, **each) for number, each in enumerate(found.get("rows", ()), start=1)]
-    asked = Variation.model_validate_json(row.variation)
-    return Comparison(asked=asked, rows=rows, recommended=found.get("recommended"))
+    document = json.loads(row.comparison or "{}")
+    rows = [
+        ComparedPlan(row=number, **values) for number, values in enumerate(document.get("rows", ()), start=1)
+    ]
+    variation = Variation.model_validate_json(row.variation)
+    return Comparison(asked=variation, rows=rows, recommended=document.get("recommended"))
 
 
 class RunList(BaseModel):

@@ -72,7 +72,7 @@ class _ComparisonForm(BaseModel):
     attribute: list[str] = []
     weight: list[str] = []
 
-    def asked(self) -> ComparisonAsked:
+    def body(self) -> ComparisonAsked:
         """Return what the API would be sent; 422 if it cannot be."""
         columns = zip(self.home, self.work, self.attribute, self.weight, strict=False)
         tables = [
@@ -125,30 +125,30 @@ _ACTS = (
 def _add_act(act: _Act) -> None:
     """Register a form; its fields are those of what the API is sent, with an empty version as none."""
     parameters = dict(inspect.signature(act.function, eval_str=True).parameters)
-    asked, key = parameters.pop("asked", None), parameters.pop("idempotency_key", None)
+    body, key = parameters.pop("body", None), parameters.pop("idempotency_key", None)
     fields: dict[str, Any] = {"csrf": (str, ""), **dict.fromkeys(act.ticked, (Literal["yes"], ...))}
     if key is not None:
         fields["key"] = (_Key, ...)
     form: type[BaseModel] = _ComparisonForm
-    if asked is None or asked.annotation is not ComparisonAsked:
+    if body is None or body.annotation is not ComparisonAsked:
         or_none = field_validator("version", mode="before", check_fields=False)(lambda value: value or None)
         form = create_model(
             "Form",
-            __base__=BaseModel if asked is None else asked.annotation,
+            __base__=BaseModel if body is None else body.annotation,
             __validators__={"or_none": or_none},
             **fields,
         )
 
     def answer(**values: Any) -> Response:
         sent = values.pop("form")
-        if asked is not None:
-            values["asked"] = sent.asked() if isinstance(sent, _ComparisonForm) else sent
+        if body is not None:
+            values["body"] = sent.body() if isinstance(sent, _ComparisonForm) else sent
         if key is not None:
             values["idempotency_key"] = sent.key
         return _see(act.then.format_map(vars(act.function(**values))))
 
     sent = inspect.Parameter("form", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[form, Form()])
-    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters.values()]
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
     answer.__signature__ = inspect.Signature([*keywords, sent])  # type: ignore[attr-defined]
     router.add_api_route(act.path, answer, methods=["POST"])
 
@@ -334,7 +334,7 @@ def get_run(request: Request, desk: Viewing, run: RunNumber) -> Response:
         budgets=budgets,
         problem=problem,
         short=unpaid is not None and not paying,
-        payable={number for number, cost in costs.items() if any(_pays(each, *cost) for each in budgets)},
+        payable={number for number, cost in costs.items() if any(_pays(budget, *cost) for budget in budgets)},
     )
 
 

@@ -39,20 +39,25 @@ def review(catalog: Catalog, public: Path, certificate: Certificate, published: 
     """Put together what is known of a release that waits for approval, or was published."""
     name = folder_name(certificate.release.name)
     usable = (
-        each
-        for each in catalog.versions()
-        if each.state.name == name and each.status == "complete" and each.state.version != published
+        version
+        for version in catalog.versions()
+        if version.state.name == name and version.status == "complete" and version.state.version != published
     )
     previous = next(usable, None)
     now, then = _sheet(public, certificate.plan_sha256), None
     if previous is not None and previous.certificate is not None:
         then = _sheet(previous.folder, previous.certificate.plan_sha256)
-    before = {_key(one): one.loss for one in (then.tables if then else ())}
+    before = {_key(table): table.loss for table in (then.tables if then else ())}
     tables = tuple(
         ExpectedLoss(
-            table_title(one), one.workload, one.loss, one.public_model, one.noise, before.get(_key(one))
+            table_title(table),
+            table.workload,
+            table.loss,
+            table.public_model,
+            table.noise,
+            before.get(_key(table)),
         )
-        for one in (now.tables if now else ())
+        for table in (now.tables if now else ())
     )
     return Review(tables, previous, _changes(previous, certificate))
 
@@ -60,8 +65,8 @@ def review(catalog: Catalog, public: Path, certificate: Certificate, published: 
 def _changes(previous: Version | None, certificate: Certificate) -> tuple[tuple[str, str, str], ...]:
     if previous is None or previous.certificate is None:
         return ()
-    there, here = _facts(previous.certificate), _facts(certificate)
-    return tuple((what, there[what], here[what]) for what in here if there[what] != here[what])
+    before, now = _facts(previous.certificate), _facts(certificate)
+    return tuple((what, before[what], now[what]) for what in now if before[what] != now[what])
 
 
 def _facts(certificate: Certificate) -> dict[str, str]:
@@ -85,5 +90,5 @@ def _sheet(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
         return None
 
 
-def _key(one: ExpectedTable) -> tuple[str, str | None, tuple[str, ...]]:
-    return one.home, one.work, tuple(one.attributes)
+def _key(table: ExpectedTable) -> tuple[str, str | None, tuple[str, ...]]:
+    return table.home, table.work, tuple(table.attributes)

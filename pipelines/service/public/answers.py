@@ -141,7 +141,7 @@ def area_part(
     if jobs is not None:
         fixed = {name: table.column(name) for name in table.schema.names if not name.endswith("_S000")}
         table = pa.RecordBatch.from_pydict(
-            fixed | {name: pa.array(each[units]) for name, each in jobs.items()}
+            fixed | {name: pa.array(counts[units]) for name, counts in jobs.items()}
         )
     return Part(table, table.column("code").to_pylist, lambda: shapes.shapes[units])
 
@@ -217,8 +217,8 @@ def flow_table(
         batches = (flows.take(np.flatnonzero(rows.crosses(flows, box))) for flows in batches)
     if paging.limit is not None:
         flows, more = _page(batches, paging.limit)
-        table.parts = [rows.part(rows.bounded(each)) for each in flows]
-        table.tail = {"returned": sum(each.size for each in flows)}
+        table.parts = [rows.part(rows.bounded(batch)) for batch in flows]
+        table.tail = {"returned": sum(batch.size for batch in flows)}
         table.next = paging.next(*(int(flows[-1].units[side][-1]) for side in (own, other))) if more else None
         return table
     table.parts = _all(batches, rows, table.tail, selection.question.attributes)
@@ -238,15 +238,15 @@ def _all(
 
 def _page(batches: Iterator[Flows], limit: int) -> tuple[list[Flows], bool]:
     """The first flows, and whether there are more."""
-    found: list[Flows] = []
+    page: list[Flows] = []
     left = limit
     for flows in batches:
         if flows.size > left or (flows.size and not left):
-            return [*found, *([flows.take(slice(left))] if left else [])], True
+            return [*page, *([flows.take(slice(left))] if left else [])], True
         if flows.size:
-            found.append(flows)
+            page.append(flows)
         left -= flows.size
-    return found, False
+    return page, False
 
 
 class _FlowRows:
@@ -341,11 +341,11 @@ def _units_in(release: Release, level: str, within: str) -> NDArray[np.integer]:
     geography, levels = release.geography, release.levels
     coarser = levels[: levels.index(level)] if level in levels else levels[:-1]
     others = [*coarser, *(kind for kind in geography.non_nesting_areas if kind != level)]
-    found = [(kind, unit) for kind in others for unit in find_areas(release, kind, within)]
-    if not found:
+    areas = [(kind, unit) for kind in others for unit in find_areas(release, kind, within)]
+    if not areas:
         detail = f"within: no level of {', '.join(others) or 'none'} has an area of this code or name."
         raise ServiceError(404, "not_found", detail)
-    kind, area = found[0]
+    kind, area = areas[0]
     blocks = np.arange(geography.n_blocks)
     unit, inside = geography.unit_of(level, blocks), geography.unit_of(kind, blocks) == area
     return np.setdiff1d(unit[inside], unit[~inside])

@@ -106,8 +106,8 @@ def get_release(request: Request, name: Name, version: VersionName) -> Response:
 def get_certificate(request: Request, name: Name, version: VersionName) -> Response:
     """The file certificate.json of the release, byte for byte; also of what was withdrawn."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.version(name, version)
-    return answer(request, catalog.file(found, "certificate.json").path.read_bytes(), CONTENT)
+    published = catalog.version(name, version)
+    return answer(request, catalog.file(published, "certificate.json").path.read_bytes(), CONTENT)
 
 
 @router.get(
@@ -119,10 +119,10 @@ def get_certificate(request: Request, name: Name, version: VersionName) -> Respo
 def list_files(request: Request, name: Name, version: VersionName) -> Response:
     """Every file that SHA256SUMS lists, and where to download it. Range requests are answered."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
+    published = catalog.find_usable(name, version)
     files = [
-        FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=found.address(file))
-        for file in found.files.values()
+        FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=published.address(file))
+        for file in published.files.values()
     ]
     return answer(request, FileList(files=files))
 
@@ -136,8 +136,8 @@ def list_files(request: Request, name: Name, version: VersionName) -> Response:
 def get_contents(request: Request, name: Name, version: VersionName) -> Response:
     """What can be asked of a version: levels of areas, and counts of jobs, with what they are called."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
-    release = catalog.release(found)
+    published = catalog.find_usable(name, version)
+    release = catalog.release(published)
     of_attributes = {
         count: (variable, category)
         for variable, categories in release.categories.items()
@@ -145,8 +145,8 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
         for count in (category, f"{variable}_{category}")
         if count in release.counts
     }
-    draws = catalog.draws(found)
-    here = f"/api/v1/releases/{found.state.name}/{found.state.version}"
+    draws = catalog.draws(published)
+    here = f"/api/v1/releases/{published.state.name}/{published.state.version}"
     contents = Contents(
         levels=[
             LevelEntry(
@@ -155,7 +155,7 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
                 many=plural(level),
                 nests=level in release.levels,
                 areas=release.geography.n_units(level),
-                shapes=catalog.shapes(found, level).kind,
+                shapes=catalog.shapes(published, level).kind,
                 href=f"{here}/areas?level={level}",
                 tiles=f"{here}/tiles/{level}",
                 style=f"{here}/tiles/{level}/style",
@@ -218,13 +218,13 @@ async def get_areas(
 
     def written() -> Written | Response:
         catalog: Catalog = request.app.state.catalog
-        found = catalog.find_usable(name, version)
-        release = catalog.release(found)
+        published = catalog.find_usable(name, version)
+        release = catalog.release(published)
         if level not in release.kinds_of_areas:
             raise no_level(release, "level")
         paging = Paging(request, limit, after)
-        table = area_table(catalog, found, level, within, paging, name=words, counts=counts)
-        parts = request.app.version, found.sha256, level, within, words, counts, form, limit, after
+        table = area_table(catalog, published, level, within, paging, name=words, counts=counts)
+        parts = request.app.version, published.sha256, level, within, words, counts, form, limit, after
         headers = {"ETag": tag(*parts), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
@@ -321,13 +321,15 @@ async def get_flows(
 
     def written() -> Written | Response:
         catalog: Catalog = request.app.state.catalog
-        found = catalog.find_usable(name, version)
-        selection = select(catalog.release(found), ask)
-        parts = request.app.version, found.sha256, ask, top, form, places, limit, after
-        headers = {"ETag": tag(*parts, catalog.draws_mark(found)), "Cache-Control": CONTENT}
+        published = catalog.find_usable(name, version)
+        selection = select(catalog.release(published), ask)
+        parts = request.app.version, published.sha256, ask, top, form, places, limit, after
+        headers = {"ETag": tag(*parts, catalog.draws_mark(published)), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
-        table = flow_table(catalog, found, selection, Paging(request, limit, after), top=top, places=places)
+        table = flow_table(
+            catalog, published, selection, Paging(request, limit, after), top=top, places=places
+        )
         return table.written(form, headers)
 
     # A few threads of their own: more would only wait for each other, and others not wait for them.

@@ -62,7 +62,7 @@ def read_areas(release: Release, tables: FlowTables, folder: Path, level: str) -
         "latitude": pa.array(points[:, 1], from_pandas=True),
     }
     jobs = area_jobs(release, tables, folder, level, "S000")
-    columns |= {f"{side}_S000": pa.array(each) for side, each in zip(("home", "work"), jobs, strict=True)}
+    columns |= {f"{side}_S000": pa.array(counts) for side, counts in zip(("home", "work"), jobs, strict=True)}
     return Areas(level, pa.RecordBatch.from_pydict(columns), points)
 
 
@@ -114,23 +114,23 @@ class Shapes:
     @classmethod
     def of(cls, release: Release, areas: Areas) -> Shapes:
         """Read them."""
-        own = release.polygons(areas.level)
-        if own is None and areas.level in release.levels:
-            own = level_shapes(release, [areas.level]).get(areas.level)
+        polygons = release.polygons(areas.level)
+        if polygons is None and areas.level in release.levels:
+            polygons = level_shapes(release, [areas.level]).get(areas.level)
         shapes = np.full(len(areas.codes), None, object)
-        if own is None:
+        if polygons is None:
             points = areas.points(np.arange(len(shapes)))
             placed = np.isfinite(points).all(axis=1)
             shapes[placed] = shapely.points(points[placed])
             return cls(shapes, "point")
-        within = (own["unit"] >= 0).to_numpy()
+        within = (polygons["unit"] >= 0).to_numpy()
         rounded = shapely.transform(
-            np.asarray(own.geometry.array[within], object), lambda xy: np.round(xy, _DECIMALS)
+            np.asarray(polygons.geometry.array[within], object), lambda xy: np.round(xy, _DECIMALS)
         )
         # All of one kind, for programs that take the kind of a layer from its first shapes.
         single = shapely.get_type_id(rounded) == shapely.GeometryType.POLYGON
         rounded[single] = [MultiPolygon([shape]) for shape in rounded[single]]
-        shapes[own["unit"][within]] = rounded
+        shapes[polygons["unit"][within]] = rounded
         return cls(shapes, "polygon")
 
     def bounds(self) -> tuple[float, float, float, float]:

@@ -190,13 +190,13 @@ class Catalog:
         ServiceError
             404 if nothing was published under these names.
         """
-        found = self._current().get((name, version))
-        if found is None and self._may_be_new(name, version):
+        stored = self._current().get((name, version))
+        if stored is None and self._may_be_new(name, version):
             self.refresh()
-            found = self._current().get((name, version))
-        if found is None:
+            stored = self._current().get((name, version))
+        if stored is None:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
-        return found
+        return stored
 
     def latest(self, name: str) -> Version:
         """Return the newest version of a release whose data may be given out.
@@ -206,9 +206,9 @@ class Catalog:
         ServiceError
             404 if there is none.
         """
-        for found in self.versions():
-            if found.state.name == name and found.status == "complete":
-                return found
+        for stored in self.versions():
+            if stored.state.name == name and stored.status == "complete":
+                return stored
         raise not_found(
             "No version of this name can be given out; /api/v1/releases lists what was published."
         )
@@ -221,15 +221,15 @@ class Catalog:
         ServiceError
             404 as `version`; 410 if it was withdrawn, with the reason; 503 if it is damaged.
         """
-        found = self.version(name, version)
-        if found.state.withdrawn is not None:
-            reason = found.state.withdrawn.text
+        stored = self.version(name, version)
+        if stored.state.withdrawn is not None:
+            reason = stored.state.withdrawn.text
             raise ServiceError(
                 410, "withdrawn", f"This version was withdrawn and should not be used: {reason}"
             )
-        if found.status != "complete":
+        if stored.status != "complete":
             raise _damaged()
-        return found
+        return stored
 
     def file(self, version: Version, name: str) -> File:
         """Return a file of a usable version, after its content has been compared with SHA256SUMS.
@@ -282,8 +282,8 @@ class Catalog:
 
     def largest_flows(self, version: Version, selection: Selection, top: int) -> LargestFlows:
         """Return the largest flows of a usable version, with intervals where there are draws; as `flows`."""
-        found = largest_flows(self.tables, self._flow_tables(version), selection, top)
-        return replace(found, flows=with_bounds(found.flows, selection, self.draws(version)))
+        largest = largest_flows(self.tables, self._flow_tables(version), selection, top)
+        return replace(largest, flows=with_bounds(largest.flows, selection, self.draws(version)))
 
     def number_of_lines(self, version: Version, level: str) -> int | None:
         """Return how many flows of a level have a line (`count_lines`); as `flows`."""
@@ -390,7 +390,7 @@ class Catalog:
             watched |= {file.path.parent for file in files.values()}
             watched |= {folder / CHECKSUMS, folder / "certificate.json"}
             # What the home page shows as soon as it is there.
-            watched |= {self.prepared(state.sha256, each).figures for each in (None, folder)}
+            watched |= {self.prepared(state.sha256, place).figures for place in (None, folder)}
             watched.add(draws_file(folder))
             status = state.status
             if status == "complete" and (certificate is None or not files):

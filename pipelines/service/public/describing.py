@@ -55,11 +55,11 @@ class Licence:
         if re.fullmatch(r"https?://\S+", words):
             return cls(words, words)
         try:
-            known = canonicalize_license_expression(words)
+            identifier = canonicalize_license_expression(words)
         except InvalidLicenseExpression:
             return cls(words, None)
-        single = re.fullmatch(r"[\w.-]+", known) and not known.startswith("LicenseRef-")
-        return cls(known, f"https://spdx.org/licenses/{known}.html" if single else None)
+        single = re.fullmatch(r"[\w.-]+", identifier) and not identifier.startswith("LicenseRef-")
+        return cls(identifier, f"https://spdx.org/licenses/{identifier}.html" if single else None)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def cite(version: Version, settings: ServiceSettings) -> Citation:
 
 
 def _tex(words: str) -> str:
-    return "".join(_TEX.get(each, each) for each in words)
+    return "".join(_TEX.get(letter, letter) for letter in words)
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def data_set(version: Version, release: Release, settings: ServiceSettings) -> d
     certificate, about, address = release.certificate, release.description, settings.address
     licence = Licence.of(about.licence)
     # Who made the release, as it says itself, and who publishes it here; where only one is known, that one.
-    known = (about.publisher, about.contact), (settings.publisher, settings.contact)
-    creator, publisher = (_organization(*each) for each in known)
+    organizations = (about.publisher, about.contact), (settings.publisher, settings.contact)
+    creator, publisher = (_organization(*organization) for organization in organizations)
     described: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "Dataset",

@@ -149,11 +149,11 @@ def no_attribute(release: Release) -> ServiceError:
 
 def select(release: Release, question: FlowQuestion) -> Selection:
     """Find what a question names."""
-    given = {
+    codes_of = {
         side: _split_areas(release, texts) for side, texts in _sides(question.work, question.home).items()
     }
-    asked = _sides(question.work_level, question.home_level)
-    for side, level in asked.items():
+    levels_asked = _sides(question.work_level, question.home_level)
+    for side, level in levels_asked.items():
         if level is not None and level not in release.kinds_of_areas:
             raise no_level(release, f"{side}_level")
     if any(name not in release.counts for name in question.attributes):
@@ -161,11 +161,14 @@ def select(release: Release, question: FlowQuestion) -> Selection:
     if not 1 <= question.implicate <= release.implicates:
         detail = f"implicate: there is no such implicate; there are {release.implicates}, from 1."
         raise ServiceError(404, "not_found", detail)
-    of_areas = {side: _level_of(release, side, codes[0]) for side, codes in given.items() if codes}
-    known = [asked["work"] or of_areas.get("work"), asked["home"] or of_areas.get("home")]
-    default = next((level for level in known if level is not None), None) or release.usual_level()
-    levels = _sides(known[0] or default, known[1] or default)
-    units = {side: _units(release, side, codes, levels[side]) for side, codes in given.items()}
+    of_areas = {side: _level_of(release, side, codes[0]) for side, codes in codes_of.items() if codes}
+    levels_known = [
+        levels_asked["work"] or of_areas.get("work"),
+        levels_asked["home"] or of_areas.get("home"),
+    ]
+    default = next((level for level in levels_known if level is not None), None) or release.usual_level()
+    levels = _sides(levels_known[0] or default, levels_known[1] or default)
+    units = {side: _units(release, side, codes, levels[side]) for side, codes in codes_of.items()}
     return Selection(question, release, levels, units)
 
 
@@ -202,21 +205,23 @@ def _level_of(release: Release, side: str, text: str) -> str:
     raise ServiceError(404, "not_found", detail)
 
 
-def _units(release: Release, side: Side, given: tuple[str, ...], level: str) -> Int64 | None:
+def _units(release: Release, side: Side, codes: tuple[str, ...], level: str) -> Int64 | None:
     """The units of a level that are one of these areas, or lie in one."""
-    if not given:
+    if not codes:
         return None
     levels = release.levels
     coarser = levels[: levels.index(level)] if level in levels else levels
     kinds = [level, *reversed(coarser), *release.geography.non_nesting_areas]
-    left, found = given, []
+    left, units_found = codes, []
     for kind in dict.fromkeys(kinds):
         units = {text: find_areas(release, kind, text) for text in left}
         for several in units.values():
             if len(several) > 1:
-                codes = ", ".join(release.geography.codes(kind)[several[:LIKE]])
-                raise invalid(f"{side}: several areas of the level {kind} have a name. Give a code: {codes}.")
-            found += [_inside(release, side, kind, unit, level) for unit in several]
+                choice = ", ".join(release.geography.codes(kind)[several[:LIKE]])
+                raise invalid(
+                    f"{side}: several areas of the level {kind} have a name. Give a code: {choice}."
+                )
+            units_found += [_inside(release, side, kind, unit, level) for unit in several]
         left = tuple(text for text, several in units.items() if not several)
     if left:
         finer = _level_of(release, side, left[0])
@@ -224,7 +229,7 @@ def _units(release: Release, side: Side, given: tuple[str, ...], level: str) -> 
             f"{side}: an area of the level {finer} cannot be asked for with {side}_level={level}, which is "
             f"coarser. Leave {side}_level out, or name {finer} or a finer level."
         )
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(units_found))
 
 
 def _inside(release: Release, side: Side, level: str, unit: int, of: str) -> Int64:
@@ -318,9 +323,9 @@ def _summed(batches: Iterator[Flows], selection: Selection) -> Flows:
         unit = np.zeros(flows.size, np.int64) if kept is None else flows.units[kept]
         for total, counts in zip(totals, flows.counts, strict=True):
             np.add.at(total, unit, counts)
-    found = np.flatnonzero(totals.any(axis=0))
-    units = {side: found if side == kept else np.zeros_like(found) for side in SIDES}
-    return Flows(units, totals[:, found])
+    nonzero = np.flatnonzero(totals.any(axis=0))
+    units = {side: nonzero if side == kept else np.zeros_like(nonzero) for side in SIDES}
+    return Flows(units, totals[:, nonzero])
 
 
 def _added_up(
@@ -332,32 +337,32 @@ def _added_up(
     # Rows of pieces that are neighbours are read at once.
     cuts = [0, *(np.flatnonzero(first[1:] != last[:-1]) + 1), len(first)]
     runs = [(int(first[i]), int(last[j - 1])) for i, j in itertools.pairwise(cuts)]
-    there, *counts = (
+    other_unit, *counts = (
         np.concatenate([table.column(name, *run) for run in runs])
         if len(runs) > 1
         else table.column(name, *runs[0])
         for name in ("other", *(f"c{number}" for number in numbers))
     )
-    there = selection.other_units[there]
+    other_unit = selection.other_units[other_unit]
     of_row = np.repeat(place, last - first) if len(units) > 1 else None
     wanted, wide = selection.units[other], selection.release.geography.n_units(selection.levels[other])
     if wanted is not None:
         mask = np.zeros(wide, bool)
         mask[wanted] = True
-        kept = mask[there]
-        there, counts = there[kept], [count[kept] for count in counts]
+        kept = mask[other_unit]
+        other_unit, counts = other_unit[kept], [count[kept] for count in counts]
         of_row = None if of_row is None else of_row[kept]
-    key = there if of_row is None else of_row * wide + there
+    key = other_unit if of_row is None else of_row * wide + other_unit
     if len(units) * wide <= _SPREAD * key.size + 10_000:
         sums = [np.bincount(key, count) for count in counts]  # of doubles, exact up to 2**53
-        found = np.flatnonzero(np.logical_or.reduce(sums))
-        added = np.array([each[found] for each in sums], np.int64)
+        keys = np.flatnonzero(np.logical_or.reduce(sums))
+        added = np.array([total[keys] for total in sums], np.int64)
     else:
-        found, inverse = np.unique(key, return_inverse=True)
-        added = np.array([np.bincount(inverse, count, found.size) for count in counts], np.int64)
+        keys, inverse = np.unique(key, return_inverse=True)
+        added = np.array([np.bincount(inverse, count, keys.size) for count in counts], np.int64)
         some = added.any(axis=0)
-        found, added = found[some], added[:, some]
-    return Flows({own: units[found // wide], other: (found % wide).astype(np.int64)}, added)
+        keys, added = keys[some], added[:, some]
+    return Flows({own: units[keys // wide], other: (keys % wide).astype(np.int64)}, added)
 
 
 def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:
@@ -374,11 +379,11 @@ def with_bounds(flows: Flows, selection: Selection, draws: PosteriorDraws | None
     if draws is None or not has_bounds(selection, draws) or not flows.size:
         return flows
     homes, works = _whole_areas(selection, draws), selection.areas("work")
-    known = np.isin(flows.units["home"], homes)
-    pairs = pd.DataFrame({side: units[known] for side, units in flows.units.items()})
+    bounded = np.isin(flows.units["home"], homes)
+    pairs = pd.DataFrame({side: units[bounded] for side, units in flows.units.items()})
     low, high = np.full((2, flows.size), -1)
     try:
-        low[known], high[known] = draws.between(pairs, homes, works, selection.question.attributes[0])
+        low[bounded], high[bounded] = draws.between(pairs, homes, works, selection.question.attributes[0])
     except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
         return flows
     return Flows(flows.units, flows.counts, (low, high))

@@ -46,8 +46,8 @@ class FlowTable:
 
     def rows(self, implicate: int, units: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first row of each of these units in an implicate, and the one after its last."""
-        at = units + (implicate - 1) * self._n_units
-        return self._starts[at], self._starts[at + 1]
+        keys = units + (implicate - 1) * self._n_units
+        return self._starts[keys], self._starts[keys + 1]
 
     def column(self, name: str, begin: int, end: int) -> NDArray:
         """Return a column of some rows; where it can be, it is the file itself."""
@@ -81,8 +81,8 @@ def write_flow_tables(release: Release, folder: Path) -> None:
         connection.execute("SET enable_progress_bar = false")
         connection.register("units", pa.table(units))
         connection.execute(f"CREATE TEMP TABLE flows AS {' UNION ALL '.join(parts)}")
-        found, largest = connection.execute("SELECT count(*), coalesce(max(c0), 0) FROM flows").fetchall()[0]
-        if found != expected:
+        n_rows, largest = connection.execute("SELECT count(*), coalesce(max(c0), 0) FROM flows").fetchall()[0]
+        if n_rows != expected:
             raise PublicReleaseError("the data have blocks that are not in the plan's geography")
         narrow = next(name for name, beyond in _WIDTHS.items() if largest < beyond)
         for own, other in (_SIDES, _SIDES[::-1]):

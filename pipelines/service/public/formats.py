@@ -111,10 +111,10 @@ def _arrow(schema: pa.Schema, parts: Iterable[Part]) -> Iterator[bytes]:
     sink = BytesIO()
 
     def taken() -> bytes:
-        found = sink.getvalue()
+        content = sink.getvalue()
         sink.seek(0)
         sink.truncate()
-        return found
+        return content
 
     with pa.ipc.new_stream(sink, schema) as stream:
         yield taken()

@@ -222,9 +222,9 @@ def conformance(request: Request, name: Name, version: VersionName) -> Response:
 def collections(request: Request, name: Name, version: VersionName) -> Response:
     """Areas and flows, a collection for each level."""
     service = _Service(request, name, version)
-    every = [service.collection(each) for each in service.names()]
+    content = [service.collection(identity) for identity in service.names()]
     return answer(
-        request, _plain(Collections(links=[service.link("self", "/collections")], collections=every))
+        request, _plain(Collections(links=[service.link("self", "/collections")], collections=content))
     )
 
 
@@ -279,9 +279,9 @@ async def items(
             )
         box = _box(bbox)
         _check_time(time)
-        ends = [() if each is None else (each,) for each in (work, home)]
-        asked = FlowQuestion(ends[0], ends[1], level, level, tuple(service.release.counts))
-        selection = select(service.release, asked)
+        ends = [() if areas is None else (areas,) for areas in (work, home)]
+        question = FlowQuestion(ends[0], ends[1], level, level, tuple(service.release.counts))
+        selection = select(service.release, question)
         parts = service.version.sha256, collection, limit, bbox, work, home, after, service.address
         headers = {
             "ETag": tag(request.app.version, *parts, service.catalog.draws_mark(service.version)),
@@ -398,10 +398,10 @@ def _check_time(text: str | None) -> None:
     """Refuse what is no time; what has no time of its own is of every one."""
     ends = [] if text is None else text.split("/")
     try:
-        given = [datetime.fromisoformat(end) for end in ends if end not in ("", "..")]
+        times = [datetime.fromisoformat(end) for end in ends if end not in ("", "..")]
     except ValueError:
-        given = []
-    if ends and (len(ends) > 2 or (not given and set(ends) != {".."}) or (len(ends) == 1 and not given)):
+        times = []
+    if ends and (len(ends) > 2 or (not times and set(ends) != {".."}) or (len(ends) == 1 and not times)):
         raise invalid("datetime: write a time as 2019-01-01T00:00:00Z, or two with a slash between them.")
 
 

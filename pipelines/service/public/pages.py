@@ -118,22 +118,22 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
     """Everything about a version."""
     catalog: Catalog = request.app.state.catalog
     settings: ServiceSettings = request.app.state.settings
-    found = catalog.version(name, version)
-    shown = _shown(catalog, found) if found.status == "complete" else None
+    published = catalog.version(name, version)
+    shown = _shown(catalog, published) if published.status == "complete" else None
     return _page(
         request,
         "release.html",
-        version=found,
+        version=published,
         shown=shown,
         no_licence=NO_LICENCE,
-        others=[each for each in catalog.versions() if each.state.name == name and each is not found],
-        newer=_newer(catalog, found),
-        words=_words(found),
+        others=[other for other in catalog.versions() if other.state.name == name and other is not published],
+        newer=_newer(catalog, published),
+        words=_words(published),
         accuracy=shown and _accuracy(shown["release"]),
-        files=_alike(found.files.values()),
-        citation=found.certificate and cite(found, settings),
-        offers=[Offer.of(found, level) for level in shown["release"].levels] if shown else [],
-        described=shown and data_set(found, shown["release"], settings),
+        files=_alike(published.files.values()),
+        citation=published.certificate and cite(published, settings),
+        offers=[Offer.of(published, level) for level in shown["release"].levels] if shown else [],
+        described=shown and data_set(published, shown["release"], settings),
     )
 
 
@@ -149,31 +149,33 @@ def _alike(files: Iterable[File]) -> dict[str, list[File]]:
     return {meaning: those for meaning, those in alike.items() if those}
 
 
-def _newer(catalog: Catalog, found: Version) -> Version | None:
+def _newer(catalog: Catalog, published: Version) -> Version | None:
     """The version to use in its place."""
     try:
-        latest = catalog.latest(found.state.name)
+        latest = catalog.latest(published.state.name)
     except ServiceError:
         return None
-    return None if latest is found else latest
+    return None if latest is published else latest
 
 
-def _words(found: Version) -> Markup | None:
-    if found.certificate is None:
+def _words(published: Version) -> Markup | None:
+    if published.certificate is None:
         return None
-    return Markup(certificate_words(found.certificate, signed=PUBLIC_KEY in found.files))  # escaped by itself
+    return Markup(
+        certificate_words(published.certificate, signed=PUBLIC_KEY in published.files)
+    )  # escaped by itself
 
 
 @_router.get("/releases/{name}/{version}/columns")
 def columns(request: Request, name: Name, version: VersionName) -> Response:
     """What the columns of its files, of its exports and of the answers of the API mean."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
-    opened = catalog.release(found)
+    published = catalog.find_usable(name, version)
+    opened = catalog.release(published)
     return _page(
         request,
         "columns.html",
-        version=found,
+        version=published,
         of_files={column.name: column.words for column in opened.description.tables[0].columns},
         of_tables=column_meanings(opened, {"home": "area", "work": "area"}),
         levels=[(level, singular(level), opened.geography.n_units(level)) for level in opened.kinds_of_areas],
@@ -197,13 +199,13 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
 def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The page of the map."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
-    prepared = catalog.prepared(found.sha256, found.folder)
+    published = catalog.find_usable(name, version)
+    prepared = catalog.prepared(published.sha256, published.folder)
     if not prepared.map.is_file():
         raise ServiceError(
             503, "preparing", "No map of this release has been drawn yet; try again in a minute."
         )
-    state = tag("map", found.sha256, prepared.map.stat().st_mtime_ns)
+    state = tag("map", published.sha256, prepared.map.stat().st_mtime_ns)
     return map_files.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
 
 
@@ -213,9 +215,9 @@ def map_part(
 ) -> Response:
     """What the page of the map fetches when it is opened, or the map in one file."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
+    published = catalog.find_usable(name, version)
     headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
-    return map_files.map_part(request, catalog.prepared(found.sha256, found.folder), part, headers)
+    return map_files.map_part(request, catalog.prepared(published.sha256, published.folder), part, headers)
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -230,41 +232,41 @@ def flows(
 ) -> Response:
     """The largest flows of an area, without a script."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
-    opened = catalog.release(found)
-    problem, said, matches = None, None, []
+    published = catalog.find_usable(name, version)
+    opened = catalog.release(published)
+    problem, answer, matches = None, None, []
     if area := area.strip():
         try:
-            said = _largest(catalog, found, area, side, level or None, attribute)
+            answer = _largest(catalog, published, area, side, level or None, attribute)
         except ServiceError as error:
             if error.status not in (404, 422):
                 raise
-            matches = _matches(catalog, found, area)
+            matches = _matches(catalog, published, area)
             problem = None if matches else error.detail
             if len(matches) == 1:
-                said = _largest(catalog, found, matches.pop()["code"], side, level or None, attribute)
+                answer = _largest(catalog, published, matches.pop()["code"], side, level or None, attribute)
     return _page(
         request,
         "flows.html",
-        version=found,
-        levels=[(each, singular(each)) for each in opened.kinds_of_areas],
+        version=published,
+        levels=[(kind, singular(kind)) for kind in opened.kinds_of_areas],
         counts=opened.counts,
         asked={"area": area, "side": side, "level": level, "attribute": attribute},
-        said=said,
-        other_word=singular(said["other_level"]) if said else "",
+        said=answer,
+        other_word=singular(answer["other_level"]) if answer else "",
         implicates=opened.implicates,
         problem=problem,
         matches=matches,
-        suggested=_suggested(catalog, found),
+        suggested=_suggested(catalog, published),
         about_intervals=ABOUT_INTERVALS,
     )
 
 
-def _matches(catalog: Catalog, found: Version, words: str) -> list[dict[str, str]]:
+def _matches(catalog: Catalog, published: Version, words: str) -> list[dict[str, str]]:
     """Areas of this name, of the coarsest level that has it; else areas with the words in their names."""
     within: list[dict[str, str]] = []
-    for level in catalog.release(found).kinds_of_areas:
-        table = catalog.areas(found, level).table.select(["code", "name"])
+    for level in catalog.release(published).kinds_of_areas:
+        table = catalog.areas(published, level).table.select(["code", "name"])
         rows = table.filter(pc.match_substring(table.column("name"), words, ignore_case=True)).to_pylist()
         if exact := [row for row in rows if row["name"].casefold() == words.casefold()]:
             return exact[:_MATCHES]
@@ -272,11 +274,11 @@ def _matches(catalog: Catalog, found: Version, words: str) -> list[dict[str, str
     return within[:_MATCHES]
 
 
-def _suggested(catalog: Catalog, found: Version) -> list[str]:
+def _suggested(catalog: Catalog, published: Version) -> list[str]:
     """Names of areas to choose from while one types: of the coarsest levels that have some."""
     names: list[str] = []
-    for level in catalog.release(found).kinds_of_areas:
-        table = catalog.areas(found, level).table
+    for level in catalog.release(published).kinds_of_areas:
+        table = catalog.areas(published, level).table
         more = [name for name in table.column("name").to_pylist() if name is not None]
         if len(names) + len(more) > _SUGGESTIONS:
             break
@@ -285,25 +287,25 @@ def _suggested(catalog: Catalog, found: Version) -> list[str]:
 
 
 def _largest(
-    catalog: Catalog, found: Version, area: str, side: str, level: str | None, attribute: str
+    catalog: Catalog, published: Version, area: str, side: str, level: str | None, attribute: str
 ) -> dict[str, Any]:
     """The largest flows of an area, with names."""
     own_side: Side = "work" if side == "work" else "home"
     other: Side = "home" if side == "work" else "work"
     question = {side: (area,), f"{other}_level": level, "attributes": (attribute,)}
-    selection = select(catalog.release(found), FlowQuestion(**question))  # type: ignore[arg-type]
+    selection = select(catalog.release(published), FlowQuestion(**question))  # type: ignore[arg-type]
     units = selection.units[own_side]
     if units is None or units.size != 1:
         raise ServiceError(404, "not_found", "Name one area: its code, with leading zeros, or its name.")
-    largest = catalog.largest_flows(found, selection, _TOP)
-    areas = {each: catalog.areas(found, selection.levels[each]).table for each in ("work", "home")}
-    (own,) = areas[side].take(units).to_pylist()
+    largest = catalog.largest_flows(published, selection, _TOP)
+    areas = {each: catalog.areas(published, selection.levels[each]).table for each in ("work", "home")}
+    (named,) = areas[side].take(units).to_pylist()
     flows = areas[other].take(largest.flows.units[other]).to_pylist()
     low, high = largest.flows.bounds or ([-1] * len(flows),) * 2
     for flow, jobs, *bounds in zip(flows, largest.flows.counts[0], low, high, strict=True):
         flow.update(jobs=jobs, bounds=None if min(bounds) < 0 else bounds)
     return {
-        "area": own,
+        "area": named,
         "other_level": selection.levels[other],
         "jobs": largest.jobs[0],
         "areas": largest.number,

@@ -47,8 +47,8 @@ def write_picture(release: Release, flows: Path, path: Path) -> None:
     else:
         drawn = _filled(plane, shapes, jobs[units])
     homes, works = (plane.of(points[largest.units[side]]) for side in ("home", "work"))
-    known = np.isfinite(homes + works).all(axis=1) & (largest.units["home"] != largest.units["work"])
-    shown = np.flatnonzero(known)[:_COMMUTES]
+    drawable = np.isfinite(homes + works).all(axis=1) & (largest.units["home"] != largest.units["work"])
+    shown = np.flatnonzero(drawable)[:_COMMUTES]
     lines = _lines(homes[shown], works[shown], largest.counts[0][shown])
     width, height = plane.size
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -82,12 +82,12 @@ def _level(release: Release) -> tuple[str, bool]:
 
 
 def _shapes(release: Release, level: str) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
-    found = level_shapes(release, [level])[level]
-    west, south, east, north = found.total_bounds
+    frame = level_shapes(release, [level])[level]
+    west, south, east, north = frame.total_bounds
     simple = shapely.coverage_simplify(
-        np.asarray(found.geometry.array), max(east - west, north - south) / _SIDE
+        np.asarray(frame.geometry.array), max(east - west, north - south) / _SIDE
     )
-    return simple, found["unit"].to_numpy()
+    return simple, frame["unit"].to_numpy()
 
 
 class _Plane:

@@ -23,10 +23,10 @@ def claim(store: Store, seconds: float) -> Row[Any] | None:
             while (row := connection.execute(_claimable()).one_or_none()) is not None:
                 if row.attempts < _INTERRUPTIONS:
                     break
-                said = f"its worker was interrupted {_INTERRUPTIONS} times"
-                values = {"state": "failed", "lease": None, "error": "Interrupted", "message": said}
+                message = f"its worker was interrupted {_INTERRUPTIONS} times"
+                values = {"state": "failed", "lease": None, "error": "Interrupted", "message": message}
                 change(connection, row.id, progress=None, **values)
-                add_event(connection, row.id, "failed", said)
+                add_event(connection, row.id, "failed", message)
                 await_decision(connection, row.id, "failed")
             if row is None:
                 return None
@@ -81,24 +81,24 @@ def finish(store: Store, claimed: Row[Any], **result: str) -> bool:
     state = TASKS[claimed.task].done
     with store.write() as connection:
         ended = {"state": state, "lease": None, "attempts": 0, "progress": None}
-        known = _update_leased(connection, claimed, **ended, **result)
-        if known:
+        leased = _update_leased(connection, claimed, **ended, **result)
+        if leased:
             add_event(connection, claimed.id, state)
             await_decision(connection, claimed.id, state)
             record(connection, "service", "worker", state, f"run {claimed.id}")
-        return known
+        return leased
 
 
 def fail(store: Store, claimed: Row[Any], error: str, message: str) -> bool:
     """Record that a task failed, and why; False if the lease was lost."""
     with store.write() as connection:
         values = {"state": "failed", "lease": None, "error": error[:100], "message": message[:2000]}
-        known = _update_leased(connection, claimed, progress=None, **values)
-        if known:
+        leased = _update_leased(connection, claimed, progress=None, **values)
+        if leased:
             add_event(connection, claimed.id, "failed", error)
             await_decision(connection, claimed.id, "failed")
             record(connection, "service", "worker", "failed", f"run {claimed.id}", error)
-        return known
+        return leased
 
 
 def _claimable() -> Any:

@@ -83,8 +83,8 @@ class Variation(BaseModel):
 
     def configurations(self, config: ReleaseConfig) -> list[ReleaseConfig]:
         """Return the configuration with every combination."""
-        each = (self.sweep.configurations(with_workload(config, tables)) for tables in self.workloads)
-        return [one for several in each for one in several]
+        swept = (self.sweep.configurations(with_workload(config, tables)) for tables in self.workloads)
+        return [combination for combinations in swept for combination in combinations]
 
 
 def comparison_folder(outs: Path, run: int) -> Path:
@@ -96,35 +96,37 @@ def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> Relea
     """Return the configuration with other tables that the release is for; as it is if there are none."""
     if not tables:
         return config
-    asked = [{k: v for k, v in one.model_dump(mode="json").items() if v is not None} for one in tables]
-    there = {"geography": config.geography, "jobs": config.jobs}
-    tables_there = {name: part.model_dump(mode="json", exclude_none=True) for name, part in there.items()}
+    values = [{k: v for k, v in table.model_dump(mode="json").items() if v is not None} for table in tables]
+    sections = {"geography": config.geography, "jobs": config.jobs}
+    tables_there = {name: part.model_dump(mode="json", exclude_none=True) for name, part in sections.items()}
     # Of all that such tables may contradict, these are about what was asked; the others were checked before.
-    found = problems_across({**tables_there, "workload": asked})
-    if problems := [problem for problem in found if problem.startswith("workload")]:
+    problems_found = problems_across({**tables_there, "workload": values})
+    if problems := [problem for problem in problems_found if problem.startswith("workload")]:
         raise ConfigError(problems)
-    workload = tuple(WorkloadTable.model_validate(one, strict=False) for one in asked)
+    workload = tuple(WorkloadTable.model_validate(table, strict=False) for table in values)
     return config.model_copy(update={"workload": workload})
 
 
 def compare(
-    config: ReleaseConfig, asked: Mapping[str, Any], folder: Path, count: Callable[[int, int], None]
+    config: ReleaseConfig, varied_values: Mapping[str, Any], folder: Path, count: Callable[[int, int], None]
 ) -> dict[str, Any]:
     """Try every combination, and draw the frontier."""
-    variation = Variation.model_validate(asked)
+    variation = Variation.model_validate(varied_values)
     total, frames = len(variation.configurations(config)), []
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     count(0, total)
-    each = total // len(variation.workloads)
+    per_workload = total // len(variation.workloads)
     for number, tables in enumerate(variation.workloads):
-        tried = partial(_count, count, number * each, total)
+        tried = partial(_count, count, number * per_workload, total)
         frame = tune(with_workload(config, tables), variation.sweep, count=tried)
         frames.append(frame.assign(workload=workload_words(tables), number=number))
     results = pd.concat(frames, ignore_index=True)
     draw_frontier(results, config.release.name, folder / FRONTIER)
-    own = [frame for frame, tables in zip(frames, variation.workloads, strict=True) if not tables]
-    recommended = recommend(own[0].drop(columns=["workload", "number"]), config) if own else None
+    configured = [frame for frame, tables in zip(frames, variation.workloads, strict=True) if not tables]
+    recommended = (
+        recommend(configured[0].drop(columns=["workload", "number"]), config) if configured else None
+    )
     rows = [_row({str(name): value for name, value in row.items()}) for row in results.to_dict("records")]
     return {"rows": rows, "recommended": recommended}
 
@@ -136,19 +138,19 @@ def _count(count: Callable[[int, int], None], before: int, total: int, done: int
 def workload_words(tables: Sequence[VariedTable]) -> str:
     """Return what a workload is called."""
     names = (
-        table_in_words(one.home, one.work, one.attributes)
-        + (f" (weight {one.weight})" if one.weight != "1" else "")
-        for one in tables
+        table_in_words(table.home, table.work, table.attributes)
+        + (f" (weight {table.weight})" if table.weight != "1" else "")
+        for table in tables
     )
     return "; ".join(names) or "as configured"
 
 
 def varied(config: ReleaseConfig, variation: Variation, row: Mapping[str, Any]) -> ReleaseConfig:
     """Return the configuration with the settings of a row of a comparison."""
-    one = with_workload(config, variation.workloads[row["number"]])
+    changed_workload = with_workload(config, variation.workloads[row["number"]])
     # What was not varied stays as it is written, which a row may quote with fewer digits.
     names = (name for name in ("epsilon", "delta", "mechanism") if getattr(variation, name))
-    return changed(one, {name: row[name] for name in names})
+    return changed(changed_workload, {name: row[name] for name in names})
 
 
 def _row(tried: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 
 def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
     """Return the finished releases whose files are here, and are those that the runs wrote."""
-    found = []
+    releases = []
     try:
         rows = list_runs(store, state="finished")
     except SQLAlchemyError:
@@ -28,8 +28,8 @@ def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
     for row in rows:
         folder = home / json.loads(row.configuration)["release"]["out"] / "public"
         if row.content is not None and (folder / CHECKSUMS).is_file() and _is_whole(folder, row.content):
-            found.append((row.content, folder))
-    return found
+            releases.append((row.content, folder))
+    return releases
 
 
 @lru_cache(maxsize=256)

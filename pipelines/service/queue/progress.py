@@ -65,12 +65,12 @@ class Progress(BaseModel):
     @property
     def words(self) -> str:
         """It in words: of a time that is left only what was measured."""
-        said = f"Step {self.number}{f' of {self.of}' if self.of else ''}: {self.step}"
+        words = f"Step {self.number}{f' of {self.of}' if self.of else ''}: {self.step}"
         if self.percent is not None:
-            said += f", {self.percent} % ({self.done:,} of {self.total:,})"
+            words += f", {self.percent} % ({self.done:,} of {self.total:,})"
         if (left := self.seconds_left()) is not None:
-            said += f", {_time(left)} left of this step"
-        return said
+            words += f", {_time(left)} left of this step"
+        return words
 
 
 def _seconds(begin: str, end: str) -> float:

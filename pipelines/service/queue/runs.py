@@ -114,8 +114,8 @@ def submit(
         # It may have gone on from its dry run; what happened to it first says what was asked for.
         begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
         state = connection.execute(begin).scalar_one()
-    known = first.input, first.version, first.variation, state
-    if known != (new.input, new.version, new.variation, TASKS[task].waiting):
+    before = first.input, first.version, first.variation, state
+    if before != (new.input, new.version, new.variation, TASKS[task].waiting):
         fix = "Fix: a new key for a new submission"
         raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {fix}.")
     return first.id, False

@@ -108,16 +108,16 @@ def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = N
     occurrences = {o.name: o for o in read_calendar(settings.calendar).due(now)}
     behind: set[str] = set()
     made = []
-    for each in agenda.due:
-        if each.schedule in behind or each.status in (*_OVER, "skip", "overdue"):
+    for occasion in agenda.due:
+        if occasion.schedule in behind or occasion.status in (*_OVER, "skip", "overdue"):
             continue
-        behind.add(each.schedule)
-        if each.status == "due":
+        behind.add(occasion.schedule)
+        if occasion.status == "due":
             try:
-                due = NewRun(occurrences[each.name].config(), each.name, "release", key=each.name)
+                due = NewRun(occurrences[occasion.name].config(), occasion.name, "release", key=occasion.name)
                 signed = settings.signer is not None
                 run, new = submit(store, CALENDAR, due, home=settings.folder, signed=signed)
                 made += [run] * new
             except ServiceError as error:
-                _log.error("%s is due and cannot be submitted: %s", each.name, error.error)
+                _log.error("%s is due and cannot be submitted: %s", occasion.name, error.error)
     return made

@@ -45,8 +45,8 @@ def main() -> int:
     # What libraries print is not for the service: it goes where errors go, into the private log of the run.
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    with os.fdopen(0, "rb", buffering=0, closefd=False) as asked:
-        job = json.loads(asked.readline())
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as source:
+        job = json.loads(source.readline())
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     config = ReleaseConfig.model_validate(job["configuration"], context={"folder": Path(job["folder"])})
     try:
@@ -106,8 +106,8 @@ class _Told:
 def _compare(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
     """What `odsynth tune` does; reads no home, and pays nothing."""
     told.step("Reading public inputs, and trying plans")
-    found = compare(config, job["variation"], Path(job["comparison_folder"]), told.count)
-    return {"comparison": json.dumps(found)}
+    outcome = compare(config, job["variation"], Path(job["comparison_folder"]), told.count)
+    return {"comparison": json.dumps(outcome)}
 
 
 def _plan(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:

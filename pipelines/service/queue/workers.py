@@ -189,14 +189,14 @@ class Workers:
         progress: Progress | None = None
         while line := answers.readline(_LONGEST_ANSWER):
             with self._going_on("progress"):
-                said = json.loads(line)
-                if "step" in said:
-                    progress = note(self._store, claimed, said["step"], said["number"], said["of"])
-                elif "parts" in said:
+                message = json.loads(line)
+                if "step" in message:
+                    progress = note(self._store, claimed, message["step"], message["number"], message["of"])
+                elif "parts" in message:
                     if progress is not None:
-                        progress = count(self._store, claimed, progress, *said["parts"])
+                        progress = count(self._store, claimed, progress, *message["parts"])
                 else:
-                    outcome.update(said)
+                    outcome.update(message)
 
     @contextmanager
     def _private_log(self, claimed: Row[Any]) -> Iterator[IO[bytes]]:
