@@ -1,11 +1,6 @@
 from .app import create_app as create_app
 from .app import serve as serve
 from .first_start import begin_service as begin_service
-from .public.catalog import Catalog as Catalog
-from .public.catalog import Version as Version
-from .settings import Limits as Limits
-from .settings import Notices as Notices
-from .settings import Oidc as Oidc
 from .settings import ServiceSettings as ServiceSettings
 from .settings import load_settings as load_settings
 from .store import ServiceError as ServiceError

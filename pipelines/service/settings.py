@@ -59,59 +59,32 @@ class _Table(BaseModel):
 
 
 class Limits(_Table):
-    """How much one address may ask for.
+    """How much one address may ask for."""
 
-    Attributes
-    ----------
-    public, operator, login : str
-        Requests to the public side, to the operator's side, and attempts to log in that failed, as in
-        "600/minute".
-    body : int
-        Largest body of a request, in bytes.
-    """
-
+    # Requests to the public side, to the operator's side, and attempts to log in that failed, as in
+    # "600/minute"
     public: _Rate = "6000/minute"
     operator: _Rate = "1200/minute"
     login: _Rate = "20/minute"
-    body: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000
+    body: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000  # Largest body of a request, in bytes
 
 
 class BackdropFiles(_Table):
-    """Files of water and roads that maps of releases are drawn with (`pipelines.views.maps.Backdrop`).
+    """Files of water and roads that maps of releases are drawn with (`pipelines.views.maps.Backdrop`)."""
 
-    Attributes
-    ----------
-    attribution : str
-        Who made them.
-    water, roads : Path or None
-        At least one of them.
-    """
-
-    attribution: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    water: _Path | None = None
+    attribution: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]  # Who made them
+    water: _Path | None = None  # At least one of them
     roads: _Path | None = None
 
 
 class Oidc(_Table):
-    """An OpenID Connect provider that people log in with.
+    """An OpenID Connect provider that people log in with."""
 
-    Attributes
-    ----------
-    issuer : str
-        URL whose ``/.well-known/openid-configuration`` is read.
-    client_id, client_secret : str
-        The secret is better given as ODSYNTH_OIDC__CLIENT_SECRET than written into the file.
-    claim : str
-        Claim of the identity that lists groups.
-    roles : dict of str to {"viewer", "operator", "approver"}
-        Role of each group; who is in none of them may not enter.
-    """
-
-    issuer: _Url
-    client_id: str
+    issuer: _Url  # URL whose ``/.well-known/openid-configuration`` is read
+    client_id: str  # The secret is better given as ODSYNTH_OIDC__CLIENT_SECRET than written into the file
     client_secret: str
-    claim: str = "groups"
-    roles: dict[str, _Role] = {}
+    claim: str = "groups"  # Claim of the identity that lists groups
+    roles: dict[str, _Role] = {}  # Role of each group; who is in none of them may not enter
 
 
 def is_loopback(host: str) -> bool:
@@ -171,32 +144,21 @@ _MailAddress = Annotated[str, AfterValidator(_mail_address)]
 
 
 class Notices(_Table):
-    """Who is told, by mail or webhook, that a decision waits.
+    """Who is told, by mail or webhook, that a decision waits."""
 
-    Attributes
-    ----------
-    smtp : str or None
-        Mail server: ``smtps://HOST`` encrypts from the beginning, ``smtp://HOST:PORT`` by STARTTLS, which
-        only a server on this machine may lack.
-    user, password : str or None
-        If the mail server asks who sends. The password is better given as ODSYNTH_NOTICES__PASSWORD.
-    sender : str or None
-        Address that mails come from.
-    operators, approvers : tuple of str
-        Addresses of those who queue plans and look at failures, and of those who approve.
-    webhook : str or None
-        Address that is told too, in JSON: https, or a server on this machine.
-    webhook_secret : str or None
-        With which it can check who told it; better given as ODSYNTH_NOTICES__WEBHOOK_SECRET.
-    """
-
+    # Mail server: ``smtps://HOST`` encrypts from the beginning, ``smtp://HOST:PORT`` by STARTTLS, which
+    # only a server on this machine may lack
     smtp: Annotated[str, AfterValidator(_mail_server)] | None = None
+    # If the mail server asks who sends. The password is better given as ODSYNTH_NOTICES__PASSWORD
     user: str | None = None
     password: str | None = None
-    sender: _MailAddress | None = None
+    sender: _MailAddress | None = None  # Address that mails come from
+    # Addresses of those who queue plans and look at failures, and of those who approve
     operators: tuple[_MailAddress, ...] = ()
     approvers: tuple[_MailAddress, ...] = ()
+    # Address that is told too, in JSON: https, or a server on this machine
     webhook: Annotated[str, AfterValidator(_webhook)] | None = None
+    # With which it can check who told it; better given as ODSYNTH_NOTICES__WEBHOOK_SECRET
     webhook_secret: Annotated[str, AfterValidator(_webhook_secret)] | None = None
 
     @model_validator(mode="after")

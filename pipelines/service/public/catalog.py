@@ -70,26 +70,14 @@ class File:
 
 @dataclass(frozen=True)
 class Version:
-    """A published version.
+    """A published version."""
 
-    Attributes
-    ----------
-    state : Published
-        Its name, version, withdrawal and errata.
-    status : {"complete", "withdrawn", "damaged"}
-        Damaged also where `published` does not look: the certificate is not the one that was published.
-    folder : Path
-    certificate : Certificate or None
-        None if it cannot be read.
-    files : mapping of str to File
-        By name; what the folder holds besides is not published.
-    """
-
-    state: Published
+    state: Published  # Its name, version, withdrawal and errata
+    # Damaged also where `published` does not look: the certificate is not the one that was published
     status: str
     folder: Path
-    certificate: Certificate | None
-    files: Mapping[str, File]
+    certificate: Certificate | None  # None if it cannot be read
+    files: Mapping[str, File]  # By name; what the folder holds besides is not published
 
     @property
     def sha256(self) -> str:
@@ -107,19 +95,7 @@ class Version:
 
 
 class Catalog:
-    """The published versions.
-
-    Parameters
-    ----------
-    settings : ServiceSettings
-
-    Attributes
-    ----------
-    place : Path
-        The folder of publications.
-    tables : FlowTables
-        Of its releases.
-    """
+    """The published versions."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.place, self.tables = settings.releases, FlowTables()
@@ -144,13 +120,7 @@ class Catalog:
         self._lines = lru_cache(maxsize=1024)(self._count_lines)
 
     def start(self, waiting: Callable[[], Iterable[tuple[str, Path]]] = tuple) -> None:
-        """Begin to prepare, in the background, maps and tables of all that is or will be published.
-
-        Parameters
-        ----------
-        waiting : callable
-            Says what else should be prepared, whenever it is called: hashes of contents and their folders.
-        """
+        """Begin to prepare, in the background, maps and tables of all that is or will be published."""
 
         def versions() -> list[tuple[str, Path]]:
             current = self._current(_LOOK_SECONDS).values()
@@ -183,13 +153,7 @@ class Catalog:
         return made[name]
 
     def version(self, name: str, version: str) -> Version:
-        """Return a version.
-
-        Raises
-        ------
-        ServiceError
-            404 if nothing was published under these names.
-        """
+        """Return a version."""
         stored = self._current().get((name, version))
         if stored is None and self._may_be_new(name, version):
             self.refresh()
@@ -199,13 +163,7 @@ class Catalog:
         return stored
 
     def latest(self, name: str) -> Version:
-        """Return the newest version of a release whose data may be given out.
-
-        Raises
-        ------
-        ServiceError
-            404 if there is none.
-        """
+        """Return the newest version of a release whose data may be given out."""
         for stored in self.versions():
             if stored.state.name == name and stored.status == "complete":
                 return stored
@@ -214,13 +172,7 @@ class Catalog:
         )
 
     def find_usable(self, name: str, version: str) -> Version:
-        """Return a version whose data may be given out.
-
-        Raises
-        ------
-        ServiceError
-            404 as `version`; 410 if it was withdrawn, with the reason; 503 if it is damaged.
-        """
+        """Return a version whose data may be given out."""
         stored = self.version(name, version)
         if stored.state.withdrawn is not None:
             reason = stored.state.withdrawn.text
@@ -232,13 +184,7 @@ class Catalog:
         return stored
 
     def file(self, version: Version, name: str) -> File:
-        """Return a file of a usable version, after its content has been compared with SHA256SUMS.
-
-        Raises
-        ------
-        ServiceError
-            404 if the version has no such file; 503 if the file is not what was published.
-        """
+        """Return a file of a usable version, after its content has been compared with SHA256SUMS."""
         if version.status == "damaged":
             raise _damaged()
         file = version.files.get(name)
@@ -256,13 +202,7 @@ class Catalog:
         return file
 
     def release(self, version: Version) -> Release:
-        """Return the release of a usable version, opened.
-
-        Raises
-        ------
-        ServiceError
-            503 if it cannot be read.
-        """
+        """Return the release of a usable version, opened."""
         try:
             return self._release(version.folder, version.sha256)
         except PublicReleaseError:
@@ -271,13 +211,7 @@ class Catalog:
     def flows(
         self, version: Version, selection: Selection, after: tuple[int, ...] | None = None
     ) -> Iterator[Flows]:
-        """Return the flows of a usable version, some at a time, without intervals (`flow_batches`).
-
-        Raises
-        ------
-        ServiceError
-            503 while its tables are made.
-        """
+        """Return the flows of a usable version, some at a time, without intervals (`flow_batches`)."""
         return flow_batches(self.tables, self._flow_tables(version), selection, after)
 
     def largest_flows(self, version: Version, selection: Selection, top: int) -> LargestFlows:
@@ -294,13 +228,7 @@ class Catalog:
         return self._jobs(version.folder, version.sha256, self._flow_tables(version), level, count)
 
     def areas(self, version: Version, level: str) -> Areas:
-        """Return the areas of a level of a usable version.
-
-        Raises
-        ------
-        ServiceError
-            503 while its tables are made.
-        """
+        """Return the areas of a level of a usable version."""
         return self._areas(version.folder, version.sha256, self._flow_tables(version), level)
 
     def shapes(self, version: Version, level: str) -> Shapes:

@@ -16,13 +16,14 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 import pipelines
-from pipelines.service import Oidc, create_app
+from pipelines.service import create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import review
 from pipelines.service.queue import previews
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.previews import waiting
 from pipelines.service.queue.runs import get_run
+from pipelines.service.settings import Oidc
 
 from ..helpers import ANN, PLAN, PLAN_SHA256, Page, claimed, desk_of, spend_quarter
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import pipelines
-from pipelines.service import Catalog, ServiceError
+from pipelines.service import ServiceError
 from pipelines.service.public import catalog as module
+from pipelines.service.public.catalog import Catalog
 
 from ..helpers import NAME, settings_of
 

@@ -19,10 +19,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import pipelines
-from pipelines.service import Limits, Notices, Oidc, ServiceSettings, create_app, load_settings
+from pipelines.service import ServiceSettings, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.records import STATES
-from pipelines.service.settings import BackdropFiles
+from pipelines.service.settings import BackdropFiles, Limits, Notices, Oidc
 
 from ..helpers import PLAN, copy_state, serving, settings_of
 
