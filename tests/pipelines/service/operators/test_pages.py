@@ -306,42 +306,6 @@ def test_a_run_that_failed(app: FastAPI, visitors: Visitors) -> None:
     assert visitors["ann"].send(f"{address}/cancel").status_code == 409
 
 
-def test_a_run_that_failed_is_closed(app: FastAPI, visitors: Visitors) -> None:
-    address = planned(app, visitors["ann"])
-    queue(visitors["ann"], address)
-    fail(app.state.store, claimed(app.state.store), "InputError", "no such column")
-    assert "Close the run" in visitors["ann"].see(address)
-    assert visitors["ann"].send(f"{address}/close").status_code == 422  # not ticked
-    assert visitors["ann"].send(f"{address}/close", seen="yes").status_code == 303
-    assert get_run(app.state.store, 1).state == "closed"
-    page = visitors["ann"].see(address)
-    assert not any(word in page for word in ("Close the run", "Try again", "Another version name"))
-    assert "Run 1" not in visitors["ann"].see("")
-    assert visitors["ann"].send(f"{address}/retry").status_code == 409
-
-
-def test_what_is_made_gets_another_version_name(
-    app: FastAPI, visitors: Visitors, release: Release, small_release: pipelines.Release
-) -> None:
-    ann, bob, plan = visitors["ann"], visitors["bob"], small_release.certificate.plan_sha256
-    address = planned(app, ann, sha256=plan)
-    queue(ann, address, plan)
-    assert "Another version name" not in ann.see(address)
-    content = release()
-    assert "Another version name" in ann.see(address)
-    assert "Another version name" not in bob.see(address)
-    before = bob.see(f"{address}/approval")
-    assert '<input type="hidden" name="version" value="">' in before
-    assert visitors["oz"].send(f"{address}/rename", version="v2").status_code == 303
-    form = {"content_sha256": content, **LOOKED_AT}
-    assert (
-        bob.send(f"{address}/approve", version="", **form).status_code == 409
-    )  # another name than was shown
-    assert '<input type="hidden" name="version" value="v2">' in bob.see(f"{address}/approval")
-    assert bob.send(f"{address}/approve", version="v2", **form).status_code == 303
-    assert get_run(app.state.store, 1).version == "v2"
-
-
 def test_plans_side_by_side(app: FastAPI, visitors: Visitors) -> None:
     ann = visitors["ann"]
     for key, loss in (("a", 0.125), ("b", 0.0625)):
@@ -485,26 +449,6 @@ def test_ledger_and_audit_trail(app: FastAPI, visitors: Visitors, release: Relea
     assert acts[:2] == ["planned", "submitted"]
     assert acts.count("logged in") == 4
     assert "submitted" not in visitors["vic"].see("/audit?before=2")
-
-
-def test_tokens_are_revoked(app: FastAPI, visitors: Visitors) -> None:
-    vic, bob = visitors["vic"], visitors["bob"]
-    (own,) = re.findall('action="/operator(/tokens/[0-9a-f]{8}/revoke)"', vic.see("/tokens"))
-    every = re.findall('action="/operator(/tokens/[0-9a-f]{8}/revoke)"', bob.see("/tokens"))
-    assert len(every) == 4
-    other = next(each for each in every if each != own)
-    assert vic.send(other).status_code == 404  # as if there were none
-    assert bob.send(own).headers["location"] == "/operator/tokens"
-    assert "revoked" in bob.see("/tokens")
-    assert vic.client.get("/operator").status_code == 303
-
-
-def test_an_approver_signs_somebody_out(visitors: Visitors) -> None:
-    assert "Sign somebody out" not in visitors["ann"].see("/tokens")
-    assert "Sign somebody out" in visitors["bob"].see("/tokens")
-    assert visitors["bob"].send("/sessions/end", person="Ann").headers["location"] == "/operator/tokens"
-    assert visitors["ann"].client.get("/operator").status_code == 303
-    assert visitors["oz"].client.get("/operator").status_code == 200
 
 
 def test_a_calendar_that_cannot_be_read_stops_no_other_page(app: FastAPI, visitors: Visitors) -> None:

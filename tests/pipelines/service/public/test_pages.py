@@ -14,7 +14,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from fastapi import FastAPI
@@ -23,6 +22,8 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.service.public import pages
 from pipelines.service.public.describing import Licence
+from pipelines.service.public.flow_queries import SIDES
+from pipelines.views.exports.source import usual_level
 
 from ..helpers import NAME, Page, at_once
 
@@ -368,65 +369,30 @@ def test_parts_of_a_map_go_out_as_they_are(
         assert client.get(f"{page}/map/{name}").status_code == 404, name
 
 
-def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, code: str, base: str) -> None:
-    said = client.get(f"{base}/flows?home={code}&work_level=trct&attribute=SA02&top=25").json()
-    text = client.get(f"{page}/flows?area=%20{code}%20&side=home&level=trct&attribute=SA02").text
-    assert re.search(rf"Where those who live in [^<]+ <small>{code}</small> work", text)
-    for flow in said["flows"]:
-        assert re.search(rf"<small>{flow['work']}</small></th><td [^>]*>{flow['SA02']:,}</td>", text)
-    assert '<option value="SA02" selected>' in text
-
-
-def test_every_number_about_an_area(client: TestClient, page: str, service_state: Path) -> None:
-    """Against plain pandas on the released file."""
-    release = pipelines.open_release(service_state / "published" / NAME / "v1")
-    jobs = pd.concat([pd.read_parquet(path) for path in release.public.glob("*_od_*.parquet")])
-    facts = client.get(page).text
-    assert f"<dt>synthetic workers</dt>\n<dd>{jobs['S000'].sum():,}</dd>" in facts
-    digits = {"cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
-    words = {"cty": "county", "trct": "tract", "bgrp": "block group", "tabblk2010": "block"}
-    for (side, near, far), (own, n), (level, m), count in itertools.product(
-        (("work", "w_geocode", "h_geocode"), ("home", "h_geocode", "w_geocode")),
-        digits.items(),
-        digits.items(),
-        ("S000", "SE03"),
-    ):
-        code = jobs.groupby(jobs[near].str[:n])["S000"].sum().idxmax()
-        rows = jobs[(jobs[near].str[:n] == code) & (jobs[count] > 0)]
-        flows = rows[count].groupby(rows[far].str[:m]).sum().sort_values(ascending=False)
-        asked = {"area": code, "side": side, "level": level, "attribute": count}
+def test_every_number_about_an_area(client: TestClient, page: str, base: str, code: str) -> None:
+    """As the API has it, which is compared with the release; without a script."""
+    contents = client.get(f"{base}/contents").json()
+    meanings = {each["attribute"]: each["meaning"] for each in contents["attributes"]}
+    for side, level, count in itertools.product(SIDES, ("cty", "trct", "tabblk2010"), ("S000", "SA02")):
+        (other,) = set(SIDES) - {side}
+        query = {side: code, f"{other}_level": level, "attribute": count, "top": 25}
+        answer = client.get(f"{base}/flows", params=query).json()
+        asked = {"area": f" {code} ", "side": side, "level": level, "attribute": count}
         text = " ".join(client.get(f"{page}/flows", params=asked).text.split())
-        said = re.search(
-            r"<p>([\d,]+) synthetic workers, (.*?), (living|working) in ([\d,]+) areas? "
-            r"of the level ([a-z ]+)"
-            r"(?:; the (\d+) largest flows)?:</p>",
-            text,
-        )
-        assert said is not None, (own, asked)
-        assert said.groups() == (
-            f"{rows[count].sum():,}",
-            release.counts[count],
-            "living" if side == "work" else "working",
-            f"{len(flows):,}",
-            words[level],
-            "25" if len(flows) > 25 else None,
-        )
+        total = answer["jobs"][count]
+        assert f"<p>{total:,} synthetic workers, {meanings[count]}, " in text
+        assert f" in {answer['matched']:,} area" in text
         cells = re.findall(
             r'scope="row">(?:[^<]*<small>)?(\w+)(?:</small>)?</th><td [^>]*>([\d,]+)</td> '
             r"<td [^>]*>([\d.]+) %</td>",
             text,
         )
-        assert [int(n.replace(",", "")) for _, n, _ in cells] == flows.head(25).tolist()
-        for found, number, share in cells:
-            assert flows[found] == int(number.replace(",", ""))
-            assert float(share) == pytest.approx(100 * flows[found] / flows.sum(), abs=0.051)
-    nobody = client.get(f"{page}/flows", params={"area": quiet_block(release, jobs), "side": "work"}).text
-    assert "0 synthetic workers, all jobs, living in 0 areas of the level block." in " ".join(nobody.split())
-
-
-def quiet_block(release: pipelines.Release, jobs: pd.DataFrame) -> str:
-    """A block where nobody works."""
-    return str(next(block for block in release.geography.blocks if block not in set(jobs["w_geocode"])))
+        assert [(area, number) for area, number, _ in cells] == [
+            (flow[other], f"{flow[count]:,}") for flow in answer["flows"]
+        ]
+        for (*_, share), flow in zip(cells, answer["flows"], strict=True):
+            assert float(share) == pytest.approx(100 * flow[count] / total, abs=0.051)
+        assert f'<option value="{count}" selected>' in text
 
 
 def test_an_area_is_found_by_its_name(client: TestClient, page: str, base: str) -> None:
