@@ -44,11 +44,6 @@ def answers(*statuses: int, pages: bool = False) -> dict[int | str, dict[str, An
     return {status: {**kind, "description": HTTPStatus(status).phrase} for status in statuses}
 
 
-def not_found(detail: str) -> ServiceError:
-    """Return the error that there is no such thing."""
-    return ServiceError(404, "not_found", detail)
-
-
 class SignInError(ServiceError):
     """Nobody is signed in: 401 from the API; who asks for a page is sent to sign in, and comes back."""
 

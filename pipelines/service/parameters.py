@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from pipelines.service.caching import STATEMENT
+from pipelines.service.refusals import invalid
 from pipelines.service.store import ServiceError
 
 LARGEST = 2**31 - 1  # of PostgreSQL's integers
@@ -34,7 +35,7 @@ async def known_parameters(request: Request) -> None:
             detail = f"{_shown(name)}: there is no such parameter here; {names}. Leave it out or correct it."
             raise ServiceError(422, "unknown_parameter", detail)
         if times > 1 and not several[name]:
-            raise ServiceError(422, "invalid", f"{name}: is there {times} times; give it once.")
+            raise invalid(f"{name}: is there {times} times; give it once.")
 
 
 @lru_cache(maxsize=1024)

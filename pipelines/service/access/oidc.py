@@ -16,6 +16,7 @@ from starlette.responses import RedirectResponse
 
 from pipelines.service.access.auth import OIDC, sealer
 from pipelines.service.access.tokens import Principal, person
+from pipelines.service.refusals import not_found
 from pipelines.service.settings import Oidc
 from pipelines.service.store import ServiceError
 
@@ -93,7 +94,7 @@ async def _claims(request: Request, provider: Any, oidc: Oidc) -> dict[str, Any]
 def _settings(request: Request) -> Oidc:
     oidc: Oidc | None = request.app.state.settings.oidc
     if oidc is None:
-        raise ServiceError(404, "not_found", "People log in with tokens here.")
+        raise not_found("People log in with tokens here.")
     return oidc
 
 

@@ -21,6 +21,7 @@ from pydantic import computed_field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from sqlalchemy import insert, select, update
 
+from pipelines.service.refusals import not_found
 from pipelines.service.store import ServiceError, Store, after, record, tokens, utc_now
 
 Role = Literal["viewer", "operator", "approver"]
@@ -123,7 +124,7 @@ def revoke_token(store: Store, id: str, *, by: Principal | None = None) -> Token
         row = connection.execute(select(*_PUBLIC).where(tokens.c.id == id)).one_or_none()
         hidden = by is not None and not by.may("approver") and (row is None or row.owner != by.person)
         if row is None or hidden:
-            raise ServiceError(404, "not_found", "There is no such token.")
+            raise not_found("There is no such token.")
         unrevoked = (tokens.c.id == id) & tokens.c.revoked.is_(None)
         if connection.execute(update(tokens).where(unrevoked).values(revoked=utc_now())).rowcount:
             actor, credential = (by.person, by.credential) if by else ("console", "console")

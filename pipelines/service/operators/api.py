@@ -22,7 +22,7 @@ from pipelines.running.folder import RunFolder
 from pipelines.running.unfinished import unfinished_runs, wipe_run
 from pipelines.service.access.auth import end_sessions, principal
 from pipelines.service.access.tokens import Token, list_tokens, revoke_token
-from pipelines.service.errors import answers, not_found
+from pipelines.service.errors import answers
 from pipelines.service.operators.desk import Approving, Desk, Operating, Viewing
 from pipelines.service.operators.inputs import budgets, registered_inputs, usable_config
 from pipelines.service.operators.models import (
@@ -56,6 +56,7 @@ from pipelines.service.queue.comparisons import MOST, Variation, varied
 from pipelines.service.queue.records import STATES
 from pipelines.service.queue.runs import NewRun
 from pipelines.service.queue.schedules import Agenda, read_agenda
+from pipelines.service.refusals import conflict, not_found, not_in_state
 from pipelines.service.store import ServiceError, list_audit, record, utc_now
 from pipelines.service.store import runs as run_table
 from pipelines.storage.errors import shown_message
@@ -113,10 +114,10 @@ def submit_comparison(
     try:
         number = len(variation.configurations(config))
     except ConfigError as error:
-        raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
+        raise conflict("comparison", shown_message(error, one_line=True)) from None
     if number > MOST:
         rule = f"{number} combinations are more than the {MOST} that are compared at once"
-        raise ServiceError(409, "comparison", f"{rule}. Fix: vary fewer values.")
+        raise conflict("comparison", rule, "vary fewer values")
     text = variation.model_dump_json()
     return _submit(desk, response, NewRun(config, body.input, "compare", variation=text, key=idempotency_key))
 
@@ -128,18 +129,18 @@ def submit_row(
     """Submits a dry run with the settings of a row of the comparison `run`."""
     compared = runs.get_run(desk.store, run)
     if compared.state != "compared":
-        raise ServiceError(409, "state", f"Run {run} is {compared.state}; this needs compared.")
+        raise not_in_state(run, compared.state, "compared")
     rows = json.loads(compared.comparison)["rows"]
     if body.row > len(rows):
         raise not_found(f"Run {run} has compared no such plan.")
     row = rows[body.row - 1]
     if not row["certified"]:
-        raise ServiceError(409, "comparison", "This plan could not be certified. Fix: choose another.")
+        raise conflict("comparison", "This plan could not be certified", "choose another")
     variation = Variation.model_validate_json(compared.variation)
     try:
         config = varied(desk.config_of(compared), variation, row)
     except ConfigError as error:
-        raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
+        raise conflict("comparison", shown_message(error, one_line=True)) from None
     names = (name for name in ("epsilon", "delta", "mechanism", "workload") if getattr(variation, name))
     chosen = json.dumps({"comparison": run, "row": body.row, "settings": {name: row[name] for name in names}})
     new = NewRun(config, compared.input, version=body.version, variation=chosen, key=idempotency_key)
@@ -354,7 +355,7 @@ def _remark(
                 withdrawn = update(run_table).where(of, run_table.c.state == "published")
                 connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
     except PublishError as error:
-        raise ServiceError(409, "publication", desk.words_of(error)) from None
+        raise conflict("publication", desk.words_of(error)) from None
     except OSError:
         raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
     catalog.refresh()

@@ -29,6 +29,7 @@ from pipelines.service.public.catalog import Catalog
 from pipelines.service.queue import runs
 from pipelines.service.queue.runs import NewRun
 from pipelines.service.queue.worker_process import without_paths
+from pipelines.service.refusals import conflict
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 from pipelines.storage.errors import shown_message
@@ -61,7 +62,7 @@ class Desk:
                 check_ready(new.config.with_out(self.settings.outs / "run-000000"))
             except (ShownError, OSError) as error:
                 why = self.words_of(error, new.config)
-                raise ServiceError(409, "input", f"{new.input} cannot be run now: {why}") from None
+                raise conflict("input", f"{new.input} cannot be run now: {why}") from None
             if not runs.is_submitted(
                 self.store, self.who, new.key
             ):  # its version name is taken by itself then
@@ -81,7 +82,7 @@ class Desk:
         try:
             check_affordable(config, cost)
         except (LedgerError, OSError) as error:
-            raise ServiceError(409, "budget", self.words_of(error, config)) from None
+            raise conflict("budget", self.words_of(error, config)) from None
 
     def check_free(
         self, title: str, version: str | None, *, run: int | None = None, content: str | None = None
@@ -92,12 +93,11 @@ class Desk:
         try:
             check_free(self.settings.releases, title, version, content)
         except PublishError as error:
-            raise ServiceError(409, "version", self.words_of(error)) from None
+            raise conflict("version", self.words_of(error)) from None
         for other in runs.waiting_for(self.store, version):
             if other.id != run and folder_name(other.title) == folder_name(title):
-                fix = "Fix: choose another name, or cancel, rename or close that run"
-                detail = f"Run {other.id} has the version name {version}. {fix}."
-                raise ServiceError(409, "version", detail)
+                fix = "choose another name, or cancel, rename or close that run"
+                raise conflict("version", f"Run {other.id} has the version name {version}", fix)
 
     def why_taken(self, row: Row[Any]) -> str | None:
         """Say why a run cannot be published under its version name, or None."""

@@ -16,8 +16,8 @@ from pipelines.ledger.budgets import Account, Budget
 from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Ledger
 from pipelines.schedule.calendar import read_calendar
-from pipelines.service.errors import not_found
 from pipelines.service.queue.worker_process import without_paths
+from pipelines.service.refusals import conflict, not_found
 from pipelines.service.settings import INPUT_NAME, ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.errors import shown_message
@@ -78,7 +78,7 @@ def usable_config(settings: ServiceSettings, name: str) -> ReleaseConfig:
         raise not_found("There is no such input; the list of inputs has those there are.")
     registered = _registered(name, files[name])
     if registered.config is None:
-        raise ServiceError(409, "input", f"{name} cannot be used: {registered.problem}")
+        raise conflict("input", f"{name} cannot be used: {registered.problem}")
     return registered.config
 
 

@@ -24,7 +24,7 @@ from pipelines.running.payment import most_cost_of
 from pipelines.service.access.auth import close_session, open_session, session_of, start_session
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
 from pipelines.service.access.tokens import Principal
-from pipelines.service.errors import LOGIN, not_found
+from pipelines.service.errors import LOGIN
 from pipelines.service.operators import api
 from pipelines.service.operators.desk import Desk, Viewing
 from pipelines.service.operators.inputs import BudgetLine, usable_config
@@ -36,6 +36,7 @@ from pipelines.service.public.preparation import Prepared
 from pipelines.service.queue import runs
 from pipelines.service.queue.comparisons import FRONTIER, MOST, Variation, comparison_folder, varied
 from pipelines.service.queue.records import STATES, TASKS
+from pipelines.service.refusals import invalid, not_found
 from pipelines.service.rendering import render
 from pipelines.service.security import POLICY
 from pipelines.service.store import ServiceError
@@ -88,7 +89,7 @@ class _ComparisonForm(BaseModel):
         except ValidationError as errors:
             fix = "write numbers as 8.6 or 0.00001, several with commas between; weights as 1"
             what = sorted({str(error["loc"][0]) for error in errors.errors(include_url=False)})
-            raise ServiceError(422, "invalid", f"{', '.join(what)}: cannot be tried. Fix: {fix}.") from None
+            raise invalid(f"{', '.join(what)}: cannot be tried. Fix: {fix}.") from None
 
 
 class _Act(NamedTuple):

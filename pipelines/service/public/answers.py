@@ -24,13 +24,12 @@ from pipelines.service.public.flow_queries import (
     Flows,
     Selection,
     has_bounds,
-    invalid,
     no_attribute,
     with_bounds,
 )
 from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part, written
 from pipelines.service.public.models import SYNTHETIC
-from pipelines.service.store import ServiceError
+from pipelines.service.refusals import invalid, not_found
 from pipelines.views.area_names import find_areas, names_with
 from pipelines.views.release import Release
 
@@ -344,7 +343,7 @@ def _units_in(release: Release, level: str, within: str) -> NDArray[np.integer]:
     areas = [(kind, unit) for kind in others for unit in find_areas(release, kind, within)]
     if not areas:
         detail = f"within: no level of {', '.join(others) or 'none'} has an area of this code or name."
-        raise ServiceError(404, "not_found", detail)
+        raise not_found(detail)
     kind, area = areas[0]
     blocks = np.arange(geography.n_blocks)
     unit, inside = geography.unit_of(level, blocks), geography.unit_of(kind, blocks) == area

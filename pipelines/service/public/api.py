@@ -21,7 +21,7 @@ from pipelines.service.parameters import (
 from pipelines.service.public import feed
 from pipelines.service.public.answers import Paging, Written, answered, area_table, flow_table
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.flow_queries import SIDES, FlowQuestion, invalid, no_level, select
+from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.public.models import (
     AreaList,
@@ -34,6 +34,7 @@ from pipelines.service.public.models import (
     ReleaseEntry,
     ReleaseList,
 )
+from pipelines.service.refusals import invalid
 from pipelines.service.settings import ServiceSettings
 from pipelines.views.labels import plural, singular
 

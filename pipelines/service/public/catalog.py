@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
 from pipelines.release.signing import SIGNATURES
-from pipelines.service.errors import not_found
 from pipelines.service.public.areas import Areas, Shapes, area_jobs, count_lines, read_areas
 from pipelines.service.public.flow_queries import (
     Flows,
@@ -35,6 +34,7 @@ from pipelines.service.public.flow_queries import (
     with_bounds,
 )
 from pipelines.service.public.preparation import Preparation, Prepared, draws_file
+from pipelines.service.refusals import not_found, preparing
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
@@ -238,8 +238,7 @@ class Catalog:
     def _flow_tables(self, version: Version) -> Path:
         folder = self.prepared(version.sha256, version.folder).flows
         if not folder.is_dir():
-            detail = "The tables of this release are being made; ask again in a few seconds."
-            raise ServiceError(503, "preparing", detail)
+            raise preparing("The tables")
         return folder
 
     def draws(self, version: Version) -> PosteriorDraws | None:

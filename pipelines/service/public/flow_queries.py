@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
+from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
 from pipelines.views.area_names import LIKE, areas_like, areas_named, find_areas
 from pipelines.views.intervals import PosteriorDraws
@@ -129,22 +130,15 @@ class FlowTables:
         self._open.cache_clear()
 
 
-def invalid(detail: str) -> ServiceError:
-    """Return the error that a parameter says something that cannot be answered."""
-    return ServiceError(422, "invalid", detail)
-
-
 def no_level(release: Release, name: str) -> ServiceError:
     """Return the error that a parameter names no level."""
-    return ServiceError(
-        404, "not_found", f"{name}: there is no such level; there are: {', '.join(release.kinds_of_areas)}."
-    )
+    return not_found(f"{name}: there is no such level; there are: {', '.join(release.kinds_of_areas)}.")
 
 
 def no_attribute(release: Release) -> ServiceError:
     """Return the error that a parameter names no count."""
     detail = f"attribute: there is no such attribute; there are: {', '.join(release.counts)}."
-    return ServiceError(404, "not_found", detail)
+    return not_found(detail)
 
 
 def select(release: Release, question: FlowQuestion) -> Selection:
@@ -160,7 +154,7 @@ def select(release: Release, question: FlowQuestion) -> Selection:
         raise no_attribute(release)
     if not 1 <= question.implicate <= release.implicates:
         detail = f"implicate: there is no such implicate; there are {release.implicates}, from 1."
-        raise ServiceError(404, "not_found", detail)
+        raise not_found(detail)
     of_areas = {side: _level_of(release, side, codes[0]) for side, codes in codes_of.items() if codes}
     levels_known = [
         levels_asked["work"] or of_areas.get("work"),
@@ -202,7 +196,7 @@ def _level_of(release: Release, side: str, text: str) -> str:
         + f"Codes are text, with their leading zeros, as in {example}; all codes and names are at "
         ".../areas?level=LEVEL."
     )
-    raise ServiceError(404, "not_found", detail)
+    raise not_found(detail)
 
 
 def _units(release: Release, side: Side, codes: tuple[str, ...], level: str) -> Int64 | None:

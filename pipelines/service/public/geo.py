@@ -22,7 +22,7 @@ from shapely import Polygon
 from starlette.responses import Response
 
 from pipelines.service.caching import CONTENT, answer, is_fresh, tag
-from pipelines.service.errors import answers, not_found
+from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName, known_parameters, latest_version
 from pipelines.service.public.answers import (
     Paging,
@@ -41,14 +41,13 @@ from pipelines.service.public.flow_queries import (
     Int64,
     Selection,
     Side,
-    invalid,
     no_level,
     select,
 )
 from pipelines.service.public.formats import MEDIA_TYPES, Part, one_feature
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.public.tiles import archive, read_tile, style, tile_json
-from pipelines.service.store import ServiceError
+from pipelines.service.refusals import invalid, not_found, preparing
 from pipelines.views.labels import plural
 
 _CONFORMS_TO = [
@@ -432,7 +431,7 @@ def _archive(service: _Service, level: str) -> FilePath:
         raise no_level(service.release, "level")
     folder = service.catalog.prepared(service.version.sha256, service.version.folder).tiles
     if not folder.is_dir():
-        raise ServiceError(503, "preparing", "Tiles of this release are being made; ask again in a minute.")
+        raise preparing("The tiles")
     path = archive(folder, level)
     if not path.is_file():
         raise not_found(

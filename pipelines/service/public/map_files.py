@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipelines.service.caching import is_fresh
-from pipelines.service.errors import not_found
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.preparation import Prepared
+from pipelines.service.refusals import not_found
 from pipelines.service.rendering import HTML
 
 

@@ -24,6 +24,7 @@ from pipelines.service.public.flow_queries import FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
 from pipelines.service.public.tiles import zoom_levels
+from pipelines.service.refusals import not_found, preparing
 from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
@@ -189,9 +190,7 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
     catalog: Catalog = request.app.state.catalog
     path = catalog.prepared(catalog.find_usable(name, version).sha256).picture
     if not path.is_file():
-        raise ServiceError(
-            503, "preparing", "The picture of this release is being drawn; try again in a minute."
-        )
+        raise preparing("The picture")
     return answer(request, path.read_bytes(), CONTENT, "image/svg+xml")
 
 
@@ -202,9 +201,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     published = catalog.find_usable(name, version)
     prepared = catalog.prepared(published.sha256, published.folder)
     if not prepared.map.is_file():
-        raise ServiceError(
-            503, "preparing", "No map of this release has been drawn yet; try again in a minute."
-        )
+        raise preparing("The map")
     state = tag("map", published.sha256, prepared.map.stat().st_mtime_ns)
     return map_files.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
 
@@ -296,7 +293,7 @@ def _largest(
     selection = select(catalog.release(published), FlowQuestion(**question))  # type: ignore[arg-type]
     units = selection.units[own_side]
     if units is None or units.size != 1:
-        raise ServiceError(404, "not_found", "Name one area: its code, with leading zeros, or its name.")
+        raise not_found("Name one area: its code, with leading zeros, or its name.")
     largest = catalog.largest_flows(published, selection, _TOP)
     areas = {each: catalog.areas(published, selection.levels[each]).table for each in ("work", "home")}
     (named,) = areas[side].take(units).to_pylist()

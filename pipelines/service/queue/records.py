@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from pipelines.service.store import ServiceError, events, runs, utc_now
+from pipelines.service.refusals import not_found
+from pipelines.service.store import events, runs, utc_now
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def run_row(connection: Connection, run: int, *, lock: bool = False) -> Row[Any]
     query = select(runs).where(runs.c.id == run)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
-        raise ServiceError(404, "not_found", "There is no such run.")
+        raise not_found("There is no such run.")
     return row
 
 

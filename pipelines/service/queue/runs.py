@@ -18,7 +18,7 @@ an approver decides about it anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.service.access.tokens import Principal
 from pipelines.service.queue.outbox import await_decision
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
+from pipelines.service.refusals import conflict, not_in_state
 from pipelines.service.store import ServiceError, Store, approvals, audit, events, record, runs, utc_now
 
 CALENDAR = Principal("calendar", "operator", "calendar")
@@ -74,11 +75,11 @@ def submit(
     who.must("operator")
     config, task, key = new.config, new.task, new.key
     if config.ledger is None:
-        fix = "Fix: add [ledger] to its configuration"
-        raise ServiceError(409, "no_ledger", f"{new.input} has no ledger that pays for its releases. {fix}.")
+        rule, fix = "has no ledger that pays for its releases", "add [ledger] to its configuration"
+        raise conflict("no_ledger", f"{new.input} {rule}", fix)
     if signed and config.signature is None:
-        fix = "Fix: add [signature] to its configuration"
-        raise ServiceError(409, "not_signed", f"Only signed releases are published here. {fix}.")
+        rule, fix = "Only signed releases are published here", "add [signature] to its configuration"
+        raise conflict("not_signed", rule, fix)
     now = utc_now()
     row: dict[str, Any] = {
         "input": new.input,
@@ -116,8 +117,8 @@ def submit(
         state = connection.execute(begin).scalar_one()
     before = first.input, first.version, first.variation, state
     if before != (new.input, new.version, new.variation, TASKS[task].waiting):
-        fix = "Fix: a new key for a new submission"
-        raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {fix}.")
+        rule = "This idempotency key stands for another submission"
+        raise conflict("idempotency", rule, "a new key for a new submission")
     return first.id, False
 
 
@@ -153,17 +154,15 @@ def rename(store: Store, who: Principal, run: int, version: str | None) -> Row[A
         if row.state != "failed" or row.task != "publish":
             _must_be(row, ("finished",))
         if version == row.version:
-            raise ServiceError(409, "version", f"Run {run} has this version name already.")
+            raise conflict("version", f"Run {run} has this version name already")
         same = (approvals.c.run == run) & (approvals.c.version == (version or ""))
         if connection.execute(select(approvals.c.run).where(same)).first() is not None:
             rule = f"Run {run} was decided about under this version name"
-            raise ServiceError(409, "version", f"{rule}. Fix: choose another name.")
+            raise conflict("version", rule, "choose another name")
         values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
-        change(connection, run, version=version, lease=None, **values)
-        add_event(connection, run, "renamed", version or "")
-        await_decision(connection, run, "finished")
-        record(connection, who.person, who.credential, "renamed", f"run {run}", version or "by its content")
-        return run_row(connection, run)
+        values |= {"version": version, "lease": None}
+        detail = version or "by its content"
+        return _change_state(connection, who, run, "renamed", values, detail, word=version or "")
 
 
 def decide(
@@ -184,24 +183,20 @@ def decide(
                 _must_be_another(connection, run, who)
             _must_be(row, ("finished",))
             if content != row.content:
-                raise ServiceError(409, "content", "This is not the release that was made. Fix: look again.")
+                raise conflict("content", "This is not the release that was made", "look again")
             if version != row.version and (version is not None or _was_renamed(connection, run)):
                 rule = "This is not the version name under which it will be published"
-                raise ServiceError(409, "version", f"{rule}. Fix: look again.")
+                raise conflict("version", rule, "look again")
             if decision == "approved":
                 _must_be_for_release(row)
                 _must_be_as_reviewed(row)
             values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
             key = {"run": run, "version": row.version or ""}
             connection.execute(insert(approvals).values(person=who.person, **key, **values))
-            task = {"task": "publish"} if decision == "approved" else {}
-            change(connection, run, state=decision, **task)
-            add_event(connection, run, decision)
-            await_decision(connection, run, decision)
-            record(connection, who.person, who.credential, decision, f"run {run}", content)
-            return run_row(connection, run)
+            state = {"state": decision} | ({"task": "publish"} if decision == "approved" else {})
+            return _change_state(connection, who, run, decision, state, content)
     except IntegrityError:  # the other decision was made in the same moment
-        raise ServiceError(409, "state", f"Run {run} is decided already.") from None
+        raise conflict("state", f"Run {run} is decided already") from None
 
 
 def get_run(store: Store, run: int) -> Row[Any]:
@@ -293,20 +288,33 @@ def _move(
         row = run_row(connection, run, lock=True)
         _must_be(row, states)
         if plan_sha256 and plan_sha256 != json.loads(row.plan)["plan_sha256"]:
-            raise ServiceError(409, "plan", "This is not the plan that was made. Fix: look again.")
+            raise conflict("plan", "This is not the plan that was made", "look again")
         if action == "cancelled" and _release_begun(connection, run):
-            fix = "Fix: let it go on; an approver may reject what it makes"
-            raise ServiceError(409, "state", f"Run {run} may have been paid for already. {fix}.")
-        change(connection, run, **values)
-        add_event(connection, run, action)
-        await_decision(connection, run, values["state"])
-        record(connection, who.person, who.credential, action, f"run {run}", plan_sha256)
-        return run_row(connection, run)
+            fix = "let it go on; an approver may reject what it makes"
+            raise conflict("state", f"Run {run} may have been paid for already", fix)
+        return _change_state(connection, who, run, action, values, plan_sha256)
+
+
+def _change_state(
+    connection: Connection,
+    who: Principal,
+    run: int,
+    action: str,
+    values: Mapping[str, Any],
+    detail: str,
+    word: str = "",
+) -> Row[Any]:
+    """Change a run, with the event, the messages and the line of the audit trail that belong to it."""
+    change(connection, run, **values)
+    add_event(connection, run, action, word)
+    await_decision(connection, run, values["state"])
+    record(connection, who.person, who.credential, action, f"run {run}", detail)
+    return run_row(connection, run)
 
 
 def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
     if row.state not in states:
-        raise ServiceError(409, "state", f"Run {row.id} is {row.state}; this needs {' or '.join(states)}.")
+        raise not_in_state(row.id, row.state, *states)
 
 
 def _must_be_another(connection: Connection, run: int, who: Principal) -> None:
@@ -336,11 +344,11 @@ def _release_begun(connection: Connection, run: int) -> bool:
 def _must_be_as_reviewed(row: Row[Any]) -> None:
     """Of a run that was planned before it was queued, the release must have that plan."""
     if row.plan and json.loads(row.plan)["plan_sha256"] != json.loads(row.certificate)["plan_sha256"]:
-        raise ServiceError(409, "plan", "The release was not made with the plan that was reviewed.")
+        raise conflict("plan", "The release was not made with the plan that was reviewed")
 
 
 def _must_be_for_release(row: Row[Any]) -> None:
     certificate = json.loads(row.certificate)
     if not certificate["for_release"]:
         why = "; ".join(certificate["not_for_release_because"])
-        raise ServiceError(409, "not_for_release", f"Its certificate says that it is not for release: {why}.")
+        raise conflict("not_for_release", f"Its certificate says that it is not for release: {why}")
