@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from ..helpers import NAME
@@ -37,6 +34,7 @@ def test_a_file_arrives_whole(client: TestClient, page: str, folder: Path) -> No
         ("SHA256SUMS", "application/octet-stream"),
         ("plan/plan.json", "application/json"),
         ("plan/blocks.parquet", "application/vnd.apache.parquet"),
+        (next(folder.glob("*.csv.gz")).name, "application/gzip"),
     ):
         response, content = client.get(f"{page}/files/{name}"), (folder / name).read_bytes()
         assert response.content == content
@@ -49,13 +47,6 @@ def test_a_file_arrives_whole(client: TestClient, page: str, folder: Path) -> No
         assert "immutable" in headers["Cache-Control"]
         assert headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
         assert "Content-Encoding" not in headers
-
-
-def test_compressed_data_stay_compressed(client: TestClient, page: str, folder: Path) -> None:
-    path = next(folder.glob("*.csv.gz"))
-    response = client.get(f"{page}/files/{path.name}")
-    assert response.headers["Content-Type"] == "application/gzip"
-    assert response.content == path.read_bytes()
 
 
 def test_a_range(client: TestClient, page: str, folder: Path, parquet: str) -> None:
@@ -109,19 +100,6 @@ def test_a_range_of_what_was_held_before(client: TestClient, page: str, folder: 
         assert response.content == (content[:10] if status == 206 else content)
 
 
-def test_what_is_held_is_not_sent_again(client: TestClient, page: str) -> None:
-    address = f"{page}/files/README.md"
-    tag = client.get(address).headers["ETag"]
-    response = client.get(address, headers={"If-None-Match": tag})
-    assert (response.status_code, response.content) == (304, b"")
-
-
-def test_head_reads_nothing(client: TestClient, page: str, folder: Path) -> None:
-    response = client.head(f"{page}/files/README.md")
-    assert (response.status_code, response.content) == (200, b"")
-    assert response.headers["Content-Length"] == str((folder / "README.md").stat().st_size)
-
-
 def test_only_listed_files_are_there(client: TestClient, page: str) -> None:
     # Dots are written as %2e: as dots, the client would tidy them away. The application sees dots.
     for path in ("", "README.md%0d%0aX-Injected:%20yes", "a" * 299, *NOT_LISTED.split()):
@@ -133,19 +111,3 @@ def test_only_listed_files_are_there(client: TestClient, page: str) -> None:
     for end in (f"/files/%2e%2e{record}", record, ".publication.json"):
         assert client.get(page + end).status_code == 404
     assert client.get(f"{page}/files/{'a' * 301}").status_code == 422
-
-
-def test_a_changed_file_is_not_given_out(
-    make_app: Callable[..., FastAPI], new_state: Path, page: str
-) -> None:
-    client = TestClient(make_app(new_state))
-    address, path = f"{page}/files/README.md", new_state / "published" / NAME / "v1" / "README.md"
-    whole = client.get(address)
-    assert whole.status_code == 200
-    text = path.read_bytes()
-    path.write_bytes(text.replace(b"synthetic", b"SYNTHETIC"))
-    os.utime(path, ns=(1, path.stat().st_mtime_ns + 1))
-    assert client.get(address).status_code == 503
-    assert client.get(address, headers={"Range": "bytes=0-3"}).status_code == 503
-    path.write_bytes(text)
-    assert client.get(address).content == whole.content

@@ -443,10 +443,3 @@ def test_a_damaged_release_has_a_page(make_app: Callable[..., FastAPI], new_stat
     assert response.status_code == 200
     assert "none is given out" in response.text
     Page(response.text)
-
-
-def test_pages_are_kept_until_something_changes(client: TestClient, page: str) -> None:
-    first = client.get(page)
-    assert first.headers["Cache-Control"] == "public, no-cache"
-    again = client.get(page, headers={"If-None-Match": first.headers["ETag"]})
-    assert (again.status_code, again.content) == (304, b"")
