@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 
@@ -10,7 +9,7 @@ from sqlalchemy.engine import make_url
 
 from pipelines.service.access.tokens import list_tokens
 from pipelines.service.first_start import PEOPLE
-from pipelines.service.settings import ServiceSettings
+from pipelines.service.settings import ServiceSettings, is_loopback
 from pipelines.service.store import Store
 
 _EVERYBODY = ("*", "0.0.0.0/0", "::/0")
@@ -22,7 +21,7 @@ def cautions(
 ) -> list[str]:
     """Return a sentence about everything that is unsafe, with what to do."""
     sentences = []
-    here = _only_this_machine(settings.host)
+    here = is_loopback(settings.host)
     if not here and not settings.https:
         sentences.append(
             f"It listens on {settings.host} without encryption, so that who is on the way can read tokens "
@@ -55,13 +54,6 @@ def cautions(
     if settings.oidc is not None and _is_known(settings.oidc.client_secret, settings.oidc.client_id):
         sentences.append("oidc.client_secret is one that anybody would try: change it.")
     return sentences
-
-
-def _only_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_known(secret: object, name: str | None) -> bool:

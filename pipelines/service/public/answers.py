@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from pipelines.service.public.flow_queries import (
     no_attribute,
     with_bounds,
 )
-from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part, written
+from pipelines.service.public.formats import Part, Table, Written
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.refusals import invalid, not_found
 from pipelines.views.area_names import find_areas, names_with
@@ -61,39 +61,6 @@ class Paging:
             if all(unit < size for unit, size in zip(units, sizes, strict=True)):
                 return units
         raise invalid("after: this is no row of this table. Take it from `next` of the page before.")
-
-
-@dataclass(frozen=True)
-class Written:
-    """An answer that is being made."""
-
-    chunks: Iterator[bytes]
-    headers: Mapping[str, str]
-    media_type: str
-
-
-@dataclass
-class Table:
-    """Rows, and what is said around them."""
-
-    schema: pa.Schema
-    parts: Iterable[Part]
-    rows: str  # What JSON calls them
-    head: dict[str, Any]  # What JSON says before them
-    # What JSON says after them; whole when all parts have been taken
-    tail: dict[str, Any] = field(default_factory=dict)
-    next: str | None = None  # Address of the next page
-
-    def written(self, form: Format, headers: Mapping[str, str]) -> Written:
-        """Return it in a format."""
-        link = {} if self.next is None else {"Link": f'<{self.next}>; rel="next"'}
-
-        def tail() -> dict[str, Any]:
-            return self.tail | ({} if self.next is None else {"next": self.next})
-
-        document = Document(self.rows, self.head, tail)
-        chunks = written(form, self.schema, self.parts, document)
-        return Written(chunks, {**headers, **link}, MEDIA_TYPES[form])
 
 
 async def answered(request: Request, make: Callable[[], Written | Response]) -> Response:

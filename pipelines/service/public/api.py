@@ -19,10 +19,10 @@ from pipelines.service.parameters import (
     separated,
 )
 from pipelines.service.public import feed
-from pipelines.service.public.answers import Paging, Written, answered, area_table, flow_table
+from pipelines.service.public.answers import Paging, answered, area_table, flow_table
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
-from pipelines.service.public.formats import MEDIA_TYPES, Format
+from pipelines.service.public.formats import MEDIA_TYPES, Format, Written
 from pipelines.service.public.models import (
     AreaList,
     AttributeEntry,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, Literal
 
@@ -35,46 +35,55 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Document:
-    """What stands around the rows in JSON and GeoJSON."""
+class Written:
+    """An answer that is being made."""
 
-    rows: str  # Name of the list of rows
-    head: Mapping[str, Any]  # What is said before them
-    tail: Callable[[], Mapping[str, Any]]  # Returns what is said after them: what is known only then
-
-
-def written(form: Format, schema: pa.Schema, parts: Iterable[Part], document: Document) -> Iterator[bytes]:
-    """Yield a table in a format, in pieces of a part each."""
-    match form:
-        case "json":
-            rows = (_json_rows(part.table) for part in parts)
-            yield from _json(document.rows, document.head, rows, document.tail)
-        case "geojson":
-            head = {"type": "FeatureCollection", **document.head}
-            yield from _json("features", head, (_features(part) for part in parts), document.tail)
-        case "csv":
-            yield _csv(pa.RecordBatch.from_pylist([], schema), True)
-            yield from (_csv(part.table, False) for part in parts)
-        case "arrow":
-            yield from _arrow(schema, parts)
+    chunks: Iterator[bytes]
+    headers: Mapping[str, str]
+    media_type: str
 
 
-def _json(
-    name: str,
-    head: Mapping[str, Any],
-    pieces: Iterable[bytes],
-    tail: Callable[[], Mapping[str, Any]],
-) -> Iterator[bytes]:
-    """An object with a list in it whose members come in pieces, each without its brackets."""
-    begin = to_json(dict(head))[:-1]
-    yield begin + (b"," if head else b"") + to_json(name) + b":["
-    between = b""
-    for piece in pieces:
-        if piece:
-            yield between + piece
-            between = b","
-    end = to_json(dict(tail()))
-    yield b"]" + (b"," if len(end) > 2 else b"") + end[1:]
+@dataclass
+class Table:
+    """Rows, and what is said around them in JSON and GeoJSON."""
+
+    schema: pa.Schema
+    parts: Iterable[Part]
+    rows: str  # what JSON calls them
+    head: dict[str, Any]  # what is said before them
+    tail: dict[str, Any] = field(default_factory=dict)  # and after them; whole when all parts were taken
+    next: str | None = None  # address of the next page
+
+    def written(self, form: Format, headers: Mapping[str, str]) -> Written:
+        """Return it in a format."""
+        link = {} if self.next is None else {"Link": f'<{self.next}>; rel="next"'}
+        return Written(self._chunks(form), {**headers, **link}, MEDIA_TYPES[form])
+
+    def _chunks(self, form: Format) -> Iterator[bytes]:
+        """Yield it in a format, in pieces of a part each."""
+        match form:
+            case "json":
+                yield from self._json(self.rows, self.head, (_json_rows(part.table) for part in self.parts))
+            case "geojson":
+                head = {"type": "FeatureCollection", **self.head}
+                yield from self._json("features", head, map(_features, self.parts))
+            case "csv":
+                yield _csv(pa.RecordBatch.from_pylist([], self.schema), True)
+                yield from (_csv(part.table, False) for part in self.parts)
+            case "arrow":
+                yield from _arrow(self.schema, self.parts)
+
+    def _json(self, name: str, head: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """An object with a list in it whose members come in pieces, each without its brackets."""
+        begin = to_json(dict(head))[:-1]
+        yield begin + (b"," if head else b"") + to_json(name) + b":["
+        between = b""
+        for piece in pieces:
+            if piece:
+                yield between + piece
+                between = b","
+        end = to_json(self.tail | ({} if self.next is None else {"next": self.next}))
+        yield b"]" + (b"," if len(end) > 2 else b"") + end[1:]
 
 
 def _rows(table: pa.RecordBatch) -> Iterator[dict[str, Any]]:

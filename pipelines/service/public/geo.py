@@ -26,8 +26,6 @@ from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName, known_parameters, latest_version
 from pipelines.service.public.answers import (
     Paging,
-    Table,
-    Written,
     answered,
     area_part,
     area_table,
@@ -44,7 +42,7 @@ from pipelines.service.public.flow_queries import (
     no_level,
     select,
 )
-from pipelines.service.public.formats import MEDIA_TYPES, Part, one_feature
+from pipelines.service.public.formats import MEDIA_TYPES, Part, Table, Written, one_feature
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.public.tiles import archive, read_tile, style, tile_json
 from pipelines.service.refusals import invalid, not_found, preparing
