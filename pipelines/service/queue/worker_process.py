@@ -17,7 +17,9 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
+
+from pydantic import BaseModel
 
 from pipelines.config.loading import ReleaseConfig
 from pipelines.publishing.destination import PublishError
@@ -38,6 +40,24 @@ _COUNT_SECONDS = 0.5  # between two counts of parts, of which there may be thous
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
 
 
+class Job(BaseModel):
+    """What a worker process is told of a run and of the service."""
+
+    task: Literal["compare", "plan", "release", "publish"]
+    configuration: dict[str, Any]
+    folder: Path  # of the service, to which paths of the configuration are relative
+    plan: dict[str, Any] | None  # what was reviewed
+    variation: dict[str, Any] | None
+    content: str | None  # what was approved
+    version: str | None
+    plan_folder: Path
+    comparison_folder: Path
+    outs: Path
+    releases: Path
+    signer: Path | None
+    scheduler: str | None
+
+
 def main() -> int:
     """Do the job."""
     forbid_core_dumps()
@@ -46,12 +66,12 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     with os.fdopen(0, "rb", buffering=0, closefd=False) as source:
-        job = json.loads(source.readline())
+        job = Job.model_validate_json(source.readline())
     threading.Thread(target=_end_with_the_service, daemon=True).start()
-    config = ReleaseConfig.model_validate(job["configuration"], context={"folder": Path(job["folder"])})
+    config = ReleaseConfig.model_validate(job.configuration, context={"folder": job.folder})
     try:
         with ending_on_signals():
-            result = _TASKS[job["task"]](config, job, _Told(answers))
+            result = _TASKS[job.task](config, job, _Told(answers))
     except BusyError:
         return EXIT_BUSY
     except KeyboardInterrupt as stop:  # the outcome is noted; the service gives the run to another worker
@@ -60,7 +80,11 @@ def main() -> int:
         if os.environ.get("ODSYNTH_DEBUG"):
             traceback.print_exc()
         whole = json.loads(json.dumps(config.model_dump(mode="python"), default=str))
-        paths = [*_paths(whole), *_paths(job["places"]), *_paths(str(getattr(error, "filename", "")))]
+        paths = [
+            *_paths(whole),
+            *(str(path / "x") for path in (job.outs, job.releases)),
+            *_paths(str(getattr(error, "filename", ""))),
+        ]
         message = without_paths(shown_message(error, one_line=True), paths)
         _answer(answers, failed=type(error).__name__, message=message)
         print(private_message(error), file=sys.stderr)  # the private log of the run
@@ -103,39 +127,38 @@ class _Told:
             self._counted = now
 
 
-def _compare(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
+def _compare(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
     """What `odsynth tune` does; reads no home, and pays nothing."""
     told.step("Reading public inputs, and trying plans")
-    outcome = compare(config, job["variation"], Path(job["comparison_folder"]), told.count)
+    outcome = compare(config, job.variation or {}, job.comparison_folder, told.count)
     return {"comparison": json.dumps(outcome)}
 
 
-def _plan(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
+def _plan(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    kept = keep_plan(config, Path(job["plan_folder"]), told.said, job["scheduler"])
+    kept = keep_plan(config, job.plan_folder, told.said, job.scheduler)
     return {"plan": json.dumps(kept)}
 
 
-def _release(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
+def _release(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
     """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
-    folder, out, scheduler = Path(job["plan_folder"]), config.release.out, job["scheduler"]
+    folder, out, scheduler = job.plan_folder, config.release.out, job.scheduler
     if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
-        check_plan(config, folder, job["plan"] or keep_plan(config, folder, told.said, scheduler))
+        check_plan(config, folder, job.plan or keep_plan(config, folder, told.said, scheduler))
     make_release(config, plan=folder, report=told.said, count=told.count, scheduler=scheduler)
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
 
 
-def _publish(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
+def _publish(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
     """What `odsynth publish` does, with the content that was approved and no other."""
     told.step("Verifying and copying the public files")
-    if _content(config.release.out / "public") != job["content"]:
+    if _content(config.release.out / "public") != job.content:
         raise PublishError("the release was changed after it was approved; nothing was published")
-    key = job["signer"] and Path(job["signer"])
-    done = publish(config.release.out, job["releases"], version=job["version"], key=key)
+    done = publish(config.release.out, job.releases, version=job.version, key=job.signer)
     return {"published_name": done.name, "published_version": done.version}
 
 

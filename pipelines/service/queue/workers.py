@@ -26,7 +26,7 @@ from pipelines.service.queue.comparisons import comparison_folder
 from pipelines.service.queue.outbox import send_next
 from pipelines.service.queue.progress import Progress
 from pipelines.service.queue.schedules import submit_due
-from pipelines.service.queue.worker_process import EXIT_BUSY
+from pipelines.service.queue.worker_process import EXIT_BUSY, Job
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 
@@ -115,21 +115,22 @@ class Workers:
             _log.error("%s was stopped by %s; it goes on", what, type(error).__name__)
 
     def _carry_out(self, claimed: Row[Any]) -> None:
-        job = {
-            "task": claimed.task,
-            "configuration": json.loads(claimed.configuration),
-            "folder": str(self._settings.folder),
-            "plan": None if claimed.plan is None else json.loads(claimed.plan),
-            "plan_folder": str(self._settings.outs / f"run-{claimed.id:06}-plan"),
-            "variation": None if claimed.variation is None else json.loads(claimed.variation),
-            "comparison_folder": str(comparison_folder(self._settings.outs, claimed.id)),
-            "content": claimed.content,
-            "version": claimed.version,
-            "scheduler": self._settings.scheduler,
-            "releases": str(self._settings.releases),
-            "signer": self._settings.signer and str(self._settings.signer),
-            "places": [str(path / "x") for path in (self._settings.outs, self._settings.releases)],
-        }
+        settings = self._settings
+        job = Job(
+            task=claimed.task,
+            configuration=json.loads(claimed.configuration),
+            folder=settings.folder,
+            plan=claimed.plan and json.loads(claimed.plan),
+            variation=claimed.variation and json.loads(claimed.variation),
+            content=claimed.content,
+            version=claimed.version,
+            plan_folder=settings.outs / f"run-{claimed.id:06}-plan",
+            comparison_folder=comparison_folder(settings.outs, claimed.id),
+            outs=settings.outs,
+            releases=settings.releases,
+            signer=settings.signer,
+            scheduler=settings.scheduler,
+        )
         with self._private_log(claimed) as log:
             process = subprocess.Popen(
                 self._command,
@@ -146,7 +147,7 @@ class Workers:
         reader.start()
         try:
             with suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(job).encode() + b"\n")
+                process.stdin.write(json.dumps(job.model_dump(), default=str).encode() + b"\n")
                 process.stdin.flush()
             self._watch(claimed, process)
         finally:
