@@ -14,22 +14,11 @@ from pipelines.views.accuracy import table_title
 
 
 @dataclass(frozen=True)
-class ExpectedLoss:
-    """A table of a release."""
-
-    title: str
-    workload: bool  # Whether the release is for it
-    loss: float  # Share of its jobs that are expected to be counted where they are not
-    public_model: float  # The same of public data alone
-    noise: bool  # Whether a reader is better off without it
-    before: float | None  # The loss that the version before expected; None if it said none
-
-
-@dataclass(frozen=True)
 class Review:
     """A release, beside the latest version of the same name that is published and not withdrawn."""
 
-    tables: tuple[ExpectedLoss, ...]  # Empty where the release has no sheet of accuracy
+    # Each with its title, and the loss that the version before expected of it, if it said one; perhaps none.
+    tables: tuple[tuple[str, ExpectedTable, float | None], ...]
     previous: Version | None
     # What differs from the version before: what it is, there and here
     changes: tuple[tuple[str, str, str], ...]
@@ -49,15 +38,7 @@ def review(catalog: Catalog, public: Path, certificate: Certificate, published: 
         then = _sheet(previous.folder, previous.certificate.plan_sha256)
     before = {_key(table): table.loss for table in (then.tables if then else ())}
     tables = tuple(
-        ExpectedLoss(
-            table_title(table),
-            table.workload,
-            table.loss,
-            table.public_model,
-            table.noise,
-            before.get(_key(table)),
-        )
-        for table in (now.tables if now else ())
+        (table_title(table), table, before.get(_key(table))) for table in (now.tables if now else ())
     )
     return Review(tables, previous, _changes(previous, certificate))
 
