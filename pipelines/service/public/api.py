@@ -147,7 +147,7 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
         if count in release.counts
     }
     draws = catalog.draws(published)
-    here = f"/api/v1/releases/{published.state.name}/{published.state.version}"
+    here = f"/api/v1{published.page}"
     contents = Contents(
         levels=[
             LevelEntry(

@@ -151,7 +151,7 @@ class _Service:
         self.version: Version = self.catalog.find_usable(name, version)
         self.release = self.catalog.release(self.version)
         self.title = self.release.certificate.release.name
-        self.here = f"/api/v1/releases/{self.version.state.name}/{self.version.state.version}"
+        self.here = f"/api/v1{self.version.page}"
         self.address: str = request.app.state.settings.address
 
     def link(self, rel: str, end: str, title: str | None = None, kind: str = "application/json") -> Link:
