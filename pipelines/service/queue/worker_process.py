@@ -71,7 +71,7 @@ def main() -> int:
     config = ReleaseConfig.model_validate(job.configuration, context={"folder": job.folder})
     try:
         with ending_on_signals():
-            result = _TASKS[job.task](config, job, _Told(answers))
+            result = _TASKS[job.task](config, job, _Reporter(answers))
     except BusyError:
         return EXIT_BUSY
     except KeyboardInterrupt as stop:  # the outcome is noted; the service gives the run to another worker
@@ -101,7 +101,7 @@ def without_paths(text: str, paths: list[str]) -> str:
     return _PATH.sub("", text)
 
 
-class _Told:
+class _Reporter:
     """Says how far a task is."""
 
     def __init__(self, answers: TextIO) -> None:
@@ -112,7 +112,7 @@ class _Told:
         _answer(self._answers, step=title, number=number, of=of)
         self._counted = 0.0
 
-    def said(self, message: str) -> None:
+    def message(self, message: str) -> None:
         """Tell the steps of a plan or a run; other words may be confidential, as warnings of homes are."""
         if isinstance(message, StepBegins):
             self.step(message.step.value, message.number, message.of)
@@ -127,35 +127,35 @@ class _Told:
             self._counted = now
 
 
-def _compare(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
+def _compare(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, str]:
     """What `odsynth tune` does; reads no home, and pays nothing."""
-    told.step("Reading public inputs, and trying plans")
-    outcome = compare(config, job.variation or {}, job.comparison_folder, told.count)
+    reporter.step("Reading public inputs, and trying plans")
+    outcome = compare(config, job.variation or {}, job.comparison_folder, reporter.count)
     return {"comparison": json.dumps(outcome)}
 
 
-def _plan(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
+def _plan(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    kept = keep_plan(config, job.plan_folder, told.said, job.scheduler)
+    kept = keep_plan(config, job.plan_folder, reporter.message, job.scheduler)
     return {"plan": json.dumps(kept)}
 
 
-def _release(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
+def _release(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, str]:
     """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
     folder, out, scheduler = job.plan_folder, config.release.out, job.scheduler
     if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
-        check_plan(config, folder, job.plan or keep_plan(config, folder, told.said, scheduler))
-    make_release(config, plan=folder, report=told.said, count=told.count, scheduler=scheduler)
+        check_plan(config, folder, job.plan or keep_plan(config, folder, reporter.message, scheduler))
+    make_release(config, plan=folder, report=reporter.message, count=reporter.count, scheduler=scheduler)
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
 
 
-def _publish(config: ReleaseConfig, job: Job, told: _Told) -> dict[str, str]:
+def _publish(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, str]:
     """What `odsynth publish` does, with the content that was approved and no other."""
-    told.step("Verifying and copying the public files")
+    reporter.step("Verifying and copying the public files")
     if _content(config.release.out / "public") != job.content:
         raise PublishError("the release was changed after it was approved; nothing was published")
     done = publish(config.release.out, job.releases, version=job.version, key=job.signer)

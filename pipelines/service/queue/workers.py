@@ -55,7 +55,7 @@ class Workers:
         self._lease, self._look, self._grace = lease, look, grace
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._teller: threading.Thread | None = None
+        self._messenger: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to work, to submit what the release calendar says is due, and to tell who is to decide."""
@@ -67,16 +67,16 @@ class Workers:
         for thread in self._threads:
             thread.start()
         if jobs and self._settings.notices is not None:
-            self._teller = threading.Thread(target=self._tell, daemon=True, name="teller")
-            self._teller.start()
+            self._messenger = threading.Thread(target=self._send_messages, daemon=True, name="messenger")
+            self._messenger.start()
 
     def stop(self) -> None:
         """Claim nothing more, and return a few seconds later; what is not done by then is resumed."""
         self._end.set()
         for thread in self._threads:
             thread.join()
-        if self._teller is not None:  # a mail server may be silent for longer
-            self._teller.join(self._grace)
+        if self._messenger is not None:  # a mail server may be silent for longer
+            self._messenger.join(self._grace)
 
     @property
     def alive(self) -> bool:
@@ -85,7 +85,7 @@ class Workers:
 
     def _work(self) -> None:
         while not self._end.is_set():
-            with self._going_on("a worker"):
+            with self._outliving_errors("a worker"):
                 if (claimed := claim(self._store, self._lease)) is not None:
                     self._carry_out(claimed)
                     continue
@@ -93,19 +93,19 @@ class Workers:
 
     def _keep_calendar(self) -> None:
         while not self._end.is_set():
-            with self._going_on("the release calendar"):
+            with self._outliving_errors("the release calendar"):
                 submit_due(self._store, self._settings)
             self._end.wait(_CALENDAR_SECONDS)
 
-    def _tell(self) -> None:
+    def _send_messages(self) -> None:
         while not self._end.is_set():
-            with self._going_on("the sending of messages"):
+            with self._outliving_errors("the sending of messages"):
                 if send_next(self._store, self._settings):
                     continue
             self._end.wait(_MESSAGE_SECONDS)
 
     @contextmanager
-    def _going_on(self, what: str) -> Iterator[None]:
+    def _outliving_errors(self, what: str) -> Iterator[None]:
         """Outlive errors, as of a database that is away; their words may quote anything."""
         try:
             yield
@@ -189,7 +189,7 @@ class Workers:
     def _listen(self, claimed: Row[Any], answers: IO[bytes], outcome: dict[str, Any]) -> None:
         progress: Progress | None = None
         while line := answers.readline(_LONGEST_ANSWER):
-            with self._going_on("progress"):
+            with self._outliving_errors("progress"):
                 message = json.loads(line)
                 if "step" in message:
                     progress = note(self._store, claimed, message["step"], message["number"], message["of"])

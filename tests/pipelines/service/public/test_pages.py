@@ -23,7 +23,6 @@ import pipelines
 from pipelines.service.public import pages
 from pipelines.service.public.describing import Licence
 from pipelines.service.public.flow_queries import SIDES
-from pipelines.views.exports.source import usual_level
 
 from ..helpers import NAME, Page, at_once
 

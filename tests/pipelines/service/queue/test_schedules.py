@@ -120,7 +120,7 @@ def test_a_calendar_that_would_publish_is_refused(
         assert refused.value.status == 503
     assert life.list_runs(store) == []
     workers = Workers(planned, store)
-    with workers._going_on("the release calendar"):
+    with workers._outliving_errors("the release calendar"):
         submit_due(store, planned)
     assert "ri has publish" in caplog.text
 
