@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ class Areas:
         return self.table.column(name).take(pa.array(units))
 
 
-def read_areas(release: Release, tables: FlowTables, folder: Path, level: str) -> Areas:
+def read_areas(release: Release, tables: FlowTables, level: str) -> Areas:
     """Read the areas of a level."""
     places, geography = release.places(level), release.geography
     points = np.round(places[["longitude", "latitude"]].to_numpy(), _DECIMALS)
@@ -61,14 +60,12 @@ def read_areas(release: Release, tables: FlowTables, folder: Path, level: str) -
         "longitude": pa.array(points[:, 0], from_pandas=True),
         "latitude": pa.array(points[:, 1], from_pandas=True),
     }
-    jobs = area_jobs(release, tables, folder, level, "S000")
+    jobs = area_jobs(release, tables, level, "S000")
     columns |= {f"{side}_S000": pa.array(counts) for side, counts in zip(("home", "work"), jobs, strict=True)}
     return Areas(level, pa.RecordBatch.from_pydict(columns), points)
 
 
-def area_jobs(
-    release: Release, tables: FlowTables, folder: Path, level: str, count: str
-) -> tuple[Int64, Int64]:
+def area_jobs(release: Release, tables: FlowTables, level: str, count: str) -> tuple[Int64, Int64]:
     """Return how many jobs have their homes, and their workplaces, in each area of a level."""
     coarsest, jobs = release.levels[0], []
     for side, question in (
@@ -76,7 +73,7 @@ def area_jobs(
         ("work", FlowQuestion(work_level=level, home_level=coarsest, attributes=(count,))),
     ):
         total = np.zeros(release.geography.n_units(level), np.int64)
-        for flows in flow_batches(tables, folder, select(release, question)):
+        for flows in flow_batches(tables, select(release, question)):
             np.add.at(total, flows.units[side], flows.counts[0])  # type: ignore[index]
         jobs.append(total)
     homes, works = jobs
@@ -88,14 +85,14 @@ def joined(homes: NDArray[np.float64], works: NDArray[np.float64]) -> NDArray[np
     return np.asarray(np.isfinite(homes + works).all(axis=1) & (homes != works).any(axis=1))
 
 
-def count_lines(release: Release, tables: FlowTables, folder: Path, areas: Areas) -> int | None:
+def count_lines(release: Release, tables: FlowTables, areas: Areas) -> int | None:
     """Return how many flows between areas have a line; None where counting would take seconds."""
     selection = select(release, FlowQuestion(work_level=areas.level, home_level=areas.level))
-    if tables.open(folder, selection).n_rows > _MOST_COUNTED:
+    if tables.open(selection).n_rows > _MOST_COUNTED:
         return None
     return sum(
         int(joined(*(areas.points(flows.units[side]) for side in ("home", "work"))).sum())
-        for flows in flow_batches(tables, folder, selection)
+        for flows in flow_batches(tables, selection)
     )
 
 

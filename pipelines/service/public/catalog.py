@@ -98,7 +98,7 @@ class Catalog:
     """The published versions."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self.place, self.tables = settings.releases, FlowTables()
+        self.place = settings.releases
         files = settings.backdrop
         backdrop = None if files is None else Backdrop(files.attribution, files.water, files.roads)
         self._preparation = Preparation(settings.cache, backdrop)
@@ -112,6 +112,7 @@ class Catalog:
         self._whole: dict[Path, tuple[int, int, int, str]] = {}
         # Folders of versions do not change, so what was read of them is kept by their content's hash.
         self._describe = lru_cache(maxsize=1024)(_describe)
+        self._tables = lru_cache(maxsize=_OPEN_RELEASES)(FlowTables)
         self._release = lru_cache(maxsize=_OPEN_RELEASES)(self._read_release)
         self._draws = lru_cache(maxsize=_OPEN_RELEASES)(self._read_draws)
         self._areas = lru_cache(maxsize=_OPEN_LEVELS)(self._read_areas)
@@ -131,7 +132,7 @@ class Catalog:
     def stop(self) -> None:
         """End the preparation; what is unfinished is begun again at the next start."""
         self._preparation.stop()
-        self.tables.close()
+        self._tables.cache_clear()
 
     def refresh(self) -> None:
         """Look again at the next question, as after a publication or a withdrawal."""
@@ -212,11 +213,11 @@ class Catalog:
         self, version: Version, selection: Selection, after: tuple[int, ...] | None = None
     ) -> Iterator[Flows]:
         """Return the flows of a usable version, some at a time, without intervals (`flow_batches`)."""
-        return flow_batches(self.tables, self._flow_tables(version), selection, after)
+        return flow_batches(self._tables(self._flow_tables(version)), selection, after)
 
     def largest_flows(self, version: Version, selection: Selection, top: int) -> LargestFlows:
         """Return the largest flows of a usable version, with intervals where there are draws; as `flows`."""
-        largest = largest_flows(self.tables, self._flow_tables(version), selection, top)
+        largest = largest_flows(self._tables(self._flow_tables(version)), selection, top)
         return replace(largest, flows=with_bounds(largest.flows, selection, self.draws(version)))
 
     def number_of_lines(self, version: Version, level: str) -> int | None:
@@ -332,7 +333,7 @@ class Catalog:
         return open_release(folder)
 
     def _read_areas(self, folder: Path, sha256: str, flows: Path, level: str) -> Areas:
-        return read_areas(self._release(folder, sha256), self.tables, flows, level)
+        return read_areas(self._release(folder, sha256), self._tables(flows), level)
 
     def _read_shapes(self, folder: Path, sha256: str, flows: Path, level: str) -> Shapes:
         return Shapes.of(self._release(folder, sha256), self._areas(folder, sha256, flows, level))
@@ -340,11 +341,11 @@ class Catalog:
     def _read_jobs(
         self, folder: Path, sha256: str, flows: Path, level: str, count: str
     ) -> tuple[Int64, Int64]:
-        return area_jobs(self._release(folder, sha256), self.tables, flows, level, count)
+        return area_jobs(self._release(folder, sha256), self._tables(flows), level, count)
 
     def _count_lines(self, folder: Path, sha256: str, flows: Path, level: str) -> int | None:
         areas = self._areas(folder, sha256, flows, level)
-        return count_lines(self._release(folder, sha256), self.tables, flows, areas)
+        return count_lines(self._release(folder, sha256), self._tables(flows), areas)
 
     def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
         try:

@@ -110,24 +110,19 @@ class Flows:
 
 
 class FlowTables:
-    """The flow tables of releases, opened when they are asked for."""
+    """The flow tables of a release, each opened once, when it is asked for."""
 
-    def __init__(self) -> None:
-        self._open = lru_cache(maxsize=10 * _OPEN)(FlowTable)
-        self._lock = threading.Lock()
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._open, self._lock = folder, lru_cache(FlowTable), threading.Lock()
 
-    def open(self, folder: Path, selection: Selection) -> FlowTable:
-        """Return the file of a release that answers a question; it is opened once for all."""
+    def open(self, selection: Selection) -> FlowTable:
+        """Return the file that answers a question."""
         level, geography = selection.levels[selection.own], selection.release.geography
         if level in geography.non_nesting_areas:  # which have no table: their blocks do
             level = geography.block_level
         size = geography.n_units(level), selection.release.implicates
         with self._lock:
-            return self._open(folder, selection.own, level, *size)
-
-    def close(self) -> None:
-        """Close all files."""
-        self._open.cache_clear()
+            return self._open(self._folder, selection.own, level, *size)
 
 
 def no_level(release: Release, name: str) -> ServiceError:
@@ -249,7 +244,6 @@ def _inside(release: Release, side: Side, level: str, unit: int, of: str) -> Int
 
 def flow_batches(
     tables: FlowTables,
-    folder: Path,
     selection: Selection,
     after: tuple[int, ...] | None = None,
 ) -> Iterator[Flows]:
@@ -259,19 +253,19 @@ def flow_batches(
     order flows are, of which there are at most as many as blocks.
     """
     if selection.question.sums:
-        flows = _summed(_batches(tables, folder, selection), selection)
+        flows = _summed(_batches(tables, selection), selection)
         if flows.size:
             yield flows
     else:
-        yield from _batches(tables, folder, selection, after)
+        yield from _batches(tables, selection, after)
 
 
 def _batches(
-    tables: FlowTables, folder: Path, selection: Selection, after: tuple[int, ...] | None = None
+    tables: FlowTables, selection: Selection, after: tuple[int, ...] | None = None
 ) -> Iterator[Flows]:
     release, question, own = selection.release, selection.question, selection.own
     level = selection.levels[own]
-    table = tables.open(folder, selection)
+    table = tables.open(selection)
     units = selection.units[own]
     if units is None:
         units = np.arange(release.geography.n_units(level))
@@ -405,7 +399,6 @@ class LargestFlows:
 
 def largest_flows(
     tables: FlowTables,
-    folder: Path,
     selection: Selection,
     top: int,
 ) -> LargestFlows:
@@ -413,7 +406,7 @@ def largest_flows(
     jobs, number = np.zeros(len(selection.question.attributes), np.int64), 0
     none = np.zeros(0, np.int64)
     best = Flows({"work": none, "home": none}, np.zeros((jobs.size, 0), np.int64))
-    for flows in flow_batches(tables, folder, selection):
+    for flows in flow_batches(tables, selection):
         jobs += flows.counts.sum(axis=1)
         number += flows.size
         both = Flows(

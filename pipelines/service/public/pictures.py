@@ -33,11 +33,10 @@ _LARGEST = 22.0  # radius
 def write_picture(release: Release, flows: Path, path: Path) -> None:
     """Draw the picture."""
     level, shaped = _level(release)
-    tables = FlowTables()
-    areas = read_areas(release, tables, flows, level)
+    tables = FlowTables(flows)
+    areas = read_areas(release, tables, level)
     among = select(release, FlowQuestion(work_level=level, home_level=level))
-    largest = largest_flows(tables, flows, among, _LOOKED_AT).flows
-    tables.close()
+    largest = largest_flows(tables, among, _LOOKED_AT).flows
     jobs = areas.table.column("home_S000").to_numpy()
     points = areas.points(np.arange(len(jobs)))
     shapes, units = _shapes(release, level) if shaped else (None, np.flatnonzero(np.isfinite(points[:, 0])))

@@ -30,10 +30,10 @@ _COLORS = ("#f7fbff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")  # ColorBrewer
 def write_tiles(release: Release, flows: Path, folder: Path) -> None:
     """Write an archive for each level, and each kind of areas that cut across them."""
     folder.mkdir()
-    tables = FlowTables()
+    tables = FlowTables(flows)
     for level in release.kinds_of_areas:
         if release.geography.n_units(level) <= _MOST_AREAS:
-            areas = read_areas(release, tables, flows, level)
+            areas = read_areas(release, tables, level)
             frame = gpd.GeoDataFrame(
                 areas.table.select(["code", "name", "home_S000", "work_S000"]).to_pandas(),
                 geometry=Shapes.of(release, areas).shapes,
@@ -42,7 +42,6 @@ def write_tiles(release: Release, flows: Path, folder: Path) -> None:
             placed = frame[frame.geometry.notna()]
             if len(placed):
                 _write(placed, archive(folder, level))
-    tables.close()
     sync_tree(folder)
 
 

@@ -77,7 +77,7 @@ def rows_of(flows: Flows) -> Rows:
 
 
 def all_rows(release: Release, folder: Path, question: FlowQuestion, **how: Any) -> Rows:
-    parts = flow_batches(FlowTables(), folder, select(release, question), **how)
+    parts = flow_batches(FlowTables(folder), select(release, question), **how)
     return [row for flows in parts for row in rows_of(flows)]
 
 
@@ -159,7 +159,7 @@ def test_areas_that_cut_across_levels(
 
 
 def test_rows_of_areas_that_cut_across_levels(crossed: Release, folder: Path) -> None:
-    strips = read_areas(crossed, FlowTables(), folder, "strip")
+    strips = read_areas(crossed, FlowTables(folder), "strip")
     geography, places = crossed.geography, crossed.places("strip")
     blocks = crossed.unit_flows("tabblk2010", "tabblk2010")
     expected = {
@@ -215,7 +215,7 @@ def test_sums_over_sides(crossed: Release, folder: Path) -> None:
                 ends[column] = int(key)
             mine.append((*ends, *rows[keys == key, 2:].sum(axis=0).tolist()))
         assert all_rows(crossed, folder, FlowQuestion(**asked, sums=sums)) == mine
-        said = largest_flows(FlowTables(), folder, select(crossed, FlowQuestion(**asked, sums=sums)), 1)
+        said = largest_flows(FlowTables(folder), select(crossed, FlowQuestion(**asked, sums=sums)), 1)
         assert rows_of(said.flows) == [max(mine, key=lambda row: row[2])]
 
 
@@ -253,7 +253,7 @@ def test_the_largest_flows(release: Release, folder: Path) -> None:
     mine = sorted((r for r in rows if r[0] == 1), key=lambda row: (-row[2], row[1]))
     question = FlowQuestion((release.geography.codes("cty")[1],), home_level="trct", attributes=("SE03",))
     for top in (1, 3, 1000):
-        said = largest_flows(FlowTables(), folder, select(release, question), top)
+        said = largest_flows(FlowTables(folder), select(release, question), top)
         assert rows_of(said.flows) == mine[:top]
         assert (said.jobs.tolist(), said.number) == ([sum(r[2] for r in mine)], len(mine))
 
