@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,13 +57,6 @@ def test_the_audit_trail_is_only_added_to(store: Store) -> None:
         ("ann", f"run {number}", "Zoë\n✓") for number in (4, 3, 2, 1, 0)
     ]
     assert [act.subject for act in list_audit(store, before=acts[1].id, limit=2)] == ["run 2", "run 1"]
-
-
-def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
-    with suppress(ZeroDivisionError), store.write() as connection:
-        record(connection, "ann", "aaaaaaaa", "queued", "run 1")
-        raise ZeroDivisionError
-    assert not list_audit(store)
 
 
 def test_two_runs_of_a_data_set_cannot_run_at_once_whatever_the_program_does(store: Store) -> None:

@@ -140,13 +140,6 @@ def test_a_wrong_token_is_not_rescued_by_a_session(browser: Browser) -> None:
     assert client.get(ME, headers={"Authorization": "Bearer x"}).status_code == 401
 
 
-def test_a_session_needs_its_role(app: FastAPI) -> None:
-    client, csrf = signed_in(app, "vic", "viewer")
-    answer = client.post(ACT, data={"csrf": csrf})
-    assert answer.status_code == 403
-    assert "needs the role operator" in answer.text
-
-
 def test_a_cookie_that_is_not_ours_opens_nothing(app: FastAPI) -> None:
     of_another_key = Fernet(Fernet.generate_key()).encrypt(b"{}").decode()
     for cookie in ("", "x", "gAAAAA", of_another_key):

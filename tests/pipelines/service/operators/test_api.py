@@ -204,21 +204,6 @@ def test_submission_queue_and_cancellation(people: People) -> None:
     assert ann.post(f"{API}/runs", json={"input": "other"}).status_code == 404
 
 
-def test_what_is_queued_is_the_plan_that_was_seen(app: FastAPI, people: People) -> None:
-    ann = people["ann"]
-    ann.post(f"{API}/runs", json={"input": "small"})
-    assert ann.get(f"{API}/runs/1").json()["plan_sha256"] is None
-    finish(app.state.store, claimed(app.state.store), plan=json.dumps(PLAN))
-    seen = ann.get(f"{API}/runs/1").json()
-    assert seen["plan_sha256"] == seen["plan"]["plan_sha256"] == PLAN_SHA256
-    assert seen["plan"]["inputs"] == PLAN["inputs"]
-    for body, status in (({}, 422), ({"plan_sha256": "x"}, 422), ({"plan_sha256": "0" * 64}, 409)):
-        assert ann.post(f"{API}/runs/1/queue", json=body).status_code == status
-    assert ann.post(f"{API}/runs/1/queue", json=QUEUE).json()["state"] == "queued"
-    act = people["vic"].get(f"{API}/audit?limit=1").json()["acts"][0]
-    assert (act["action"], act["detail"]) == ("queued", PLAN_SHA256)
-
-
 def test_a_submission_with_the_same_key_is_the_first(people: People) -> None:
     ann, headers = people["ann"], {"Idempotency-Key": "2026-11"}
     first = ann.post(f"{API}/runs", json={"input": "small"}, headers=headers)

@@ -135,14 +135,6 @@ def test_signing_in_leads_to_pages_of_ours_only(app: FastAPI) -> None:
             assert "set-cookie" not in answer.headers
 
 
-def test_a_token_that_is_not_valid_opens_nothing(app: FastAPI) -> None:
-    client = TestClient(app, follow_redirects=False)
-    answer = client.post("/operator/login", data={"token": "odsynth_00000000_" + "A" * 43})
-    assert answer.status_code == 401
-    assert "not valid" in answer.text
-    assert "set-cookie" not in answer.headers
-
-
 def test_nobody_is_signed_in_by_a_form_of_another_site(app: FastAPI) -> None:
     secret, _ = create_token(app.state.store, "vic", "viewer")
     headers = {"Sec-Fetch-Site": "cross-site"}
@@ -152,12 +144,6 @@ def test_nobody_is_signed_in_by_a_form_of_another_site(app: FastAPI) -> None:
     # Whose link brings somebody in, without his cookie, may lead on to where the cookie counts.
     asked = TestClient(app).get("/operator/login?next=/operator/runs", headers=headers)
     assert '<a class="button" href="/operator/runs">' in asked.text
-
-
-def test_signing_out_ends_the_session(visitors: Visitors) -> None:
-    assert visitors["ann"].client.post("/operator/logout").status_code == 403  # without the text of the page
-    assert visitors["ann"].send("/logout").headers["location"] == "/operator/login"
-    assert visitors["ann"].client.get("/operator").status_code == 303
 
 
 def test_pages_are_sound(visitors: Visitors) -> None:
@@ -419,36 +405,6 @@ def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
     previews._is_whole.cache_clear()
     (folder / "README.md").write_text("changed")
     assert waiting(app.state.store, home) == []
-
-
-def test_withdrawal_and_errata(app: FastAPI, visitors: Visitors, small_release: pipelines.Release) -> None:
-    done = pipelines.publish(small_release.public.parent, app.state.settings.releases, version="v1")
-    path = f"/releases/{done.name}/{done.version}"
-    assert path in visitors["vic"].see("/releases")
-    assert "<textarea" not in visitors["ann"].see(path)
-    bob = visitors["bob"]
-    assert bob.see(path).count("<textarea") == 2
-    assert bob.send(f"{path}/errata", text="").status_code == 422
-    assert (
-        bob.send(f"{path}/errata", text="Table <2> is\r\nof 2018").headers["location"] == f"/operator{path}"
-    )
-    assert "Table &lt;2&gt; is" in bob.see(path)
-    assert bob.send(f"{path}/withdraw", text="all wrong").status_code == 422  # not ticked
-    assert bob.send(f"{path}/withdraw", text="all wrong", seen="yes").status_code == 303
-    assert bob.see(path).count("<textarea") == 1
-    assert "all wrong" in visitors["vic"].see(path)
-    assert bob.send(f"{path}/withdraw", text="again", seen="yes").status_code == 409
-
-
-def test_ledger_and_audit_trail(app: FastAPI, visitors: Visitors, release: Release) -> None:
-    page = visitors["vic"].see("/ledger")
-    assert re.search(r'rowgroup" rowspan="2">jobs</th>', page)
-    assert page.count('class="spent" width="0.000"') == 2
-    planned(app, visitors["ann"])
-    acts = re.findall("<td>(logged in|submitted|planned|token created)</td>", visitors["vic"].see("/audit"))
-    assert acts[:2] == ["planned", "submitted"]
-    assert acts.count("logged in") == 4
-    assert "submitted" not in visitors["vic"].see("/audit?before=2")
 
 
 def test_a_calendar_that_cannot_be_read_stops_no_other_page(app: FastAPI, visitors: Visitors) -> None:

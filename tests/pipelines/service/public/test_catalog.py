@@ -61,13 +61,6 @@ def test_a_version_is_what_was_published(open_catalog: Open, service_state: Path
     assert catalog.release(version) is catalog.release(version)
 
 
-def test_nothing_is_published(open_catalog: Open, tmp_path: Path) -> None:
-    (tmp_path / "published").mkdir()
-    catalog = open_catalog(tmp_path)
-    assert catalog.versions() == []
-    assert refused(lambda: catalog.version(NAME, "v1")).status == 404
-
-
 def test_what_changes_is_seen_after_a_refresh(
     open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,18 +81,6 @@ def test_what_changes_is_seen_after_a_refresh(
     error = refused(lambda: catalog.find_usable(NAME, "v1"))
     assert (error.status, error.error) == (410, "withdrawn")
     assert "A mistake." in error.detail
-
-
-def test_a_withdrawal_on_the_command_line_is_seen_a_little_later(
-    open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    catalog = open_catalog(new_state)
-    catalog.find_usable(NAME, "v1")
-    pipelines.withdraw(new_state / "published", NAME, "v1", "A mistake.")
-    clock[0] += module._KEPT_SECONDS + 0.1
-    assert refused(lambda: catalog.find_usable(NAME, "v1")).status == 410
 
 
 def test_nobody_sees_what_was_read_before_a_refresh(

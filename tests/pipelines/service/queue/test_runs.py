@@ -172,13 +172,6 @@ def test_a_run_whose_dry_run_failed_is_cancelled(store: Store, submit: Submit) -
     assert life.cancel(store, ANN, run).state == "cancelled"
 
 
-def test_the_submitter_may_reject(store: Store, submit: Submit) -> None:
-    run = finished(store, submit)
-    life.decide(store, Principal("ann", "approver", "dddddddd"), run, "rejected", CONTENT, "the wrong year")
-    assert state(store, run) == "rejected"
-    assert claim(store, 60) is None
-
-
 def test_only_an_approver_decides(store: Store, submit: Submit) -> None:
     for role in ("viewer", "operator"):
         run = finished(store, submit)

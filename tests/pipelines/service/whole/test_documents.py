@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -249,16 +248,3 @@ def test_the_example_of_a_configuration_is_one(tmp_path: Path) -> None:
             (tmp_path / "block.toml").write_text(block)
             assert tomllib.loads(block).keys() <= ServiceSettings.model_fields.keys()
             load_settings(tmp_path / "block.toml", {})
-
-
-def test_files_and_pages_that_are_named_exist() -> None:
-    for text in (SERVICE, DEPLOYMENT):
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
-            assert (ROOT / "docs" / target).exists(), target
-        for name in re.findall(r"`(examples/deploy/[\w.]+|tests/[\w/]+)`", text):
-            assert (ROOT / name).exists(), name
-
-
-def test_the_backup_is_a_program() -> None:
-    assert os.access(DEPLOY / "backup.sh", os.X_OK)
-    subprocess.run(["sh", "-n", DEPLOY / "backup.sh"], check=True)
