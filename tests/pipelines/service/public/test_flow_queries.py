@@ -51,6 +51,14 @@ def folder(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def with_kinds(release: Release, kinds: dict[str, Partition], names: dict[str, list[str]]) -> Release:
+    """The release with areas that cut across its levels."""
+    made = replace(release)
+    made.__dict__["geography"] = replace(release.geography, non_nesting_areas=kinds)
+    made.__dict__["names"] = release.names | {kind: np.array(those, object) for kind, those in names.items()}
+    return made
+
+
 @pytest.fixture(scope="module")
 def crossed(release: Release) -> Release:
     """The release with areas of two kinds that cut across its levels; tracts lie in those of the second."""
@@ -60,10 +68,8 @@ def crossed(release: Release) -> Release:
         "strip": Partition(np.array(["", "s1", "s2", "s3"], object), (blocks % 4).astype(np.int32)),
         "town": Partition(np.array(["t1", "t2"], object), (tract % 2).astype(np.int32)),
     }
-    found = replace(release, geography=replace(geography, non_nesting_areas=kinds))
     names = {"strip": ["", "Upper, ME", "Lower", "Lower"], "town": ["Lower", "Old Town"]}
-    found.__dict__["names"] = release.names | {kind: np.array(those, object) for kind, those in names.items()}
-    return found
+    return with_kinds(release, kinds, names)
 
 
 Rows = list[tuple[int, ...]]
@@ -183,8 +189,7 @@ def test_codes_may_hold_what_stands_between_them(release: Release, folder: Path)
     geography = release.geography
     codes = np.array(["a,b", "a", "b:c", "%3A"], object)
     kinds = {"odd": Partition(codes, (np.arange(geography.n_blocks) % 4).astype(np.int32))}
-    odd = replace(release, geography=replace(geography, non_nesting_areas=kinds))
-    odd.__dict__["names"] = release.names
+    odd = with_kinds(release, kinds, {})
     for unit, code in enumerate(codes):
         assert select(odd, FlowQuestion((code,), work_level="odd")).units["work"] == [unit]
     pairs = [(work, home) for work in codes for home in codes]
