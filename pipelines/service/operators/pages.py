@@ -19,7 +19,7 @@ import synth
 from geo_data.od_files import LODES_CATEGORIES
 from pipelines.config.sections import LodesJobsSettings
 from pipelines.planning.sweep import AUTO
-from pipelines.release.formats import parse_certificate
+from pipelines.release.certificate import parse_certificate
 from pipelines.running.payment import most_cost_of
 from pipelines.service.access.auth import close_session, open_session, session_of, start_session
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
