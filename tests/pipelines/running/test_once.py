@@ -47,7 +47,7 @@ def opened() -> Iterator[Counter[Path]]:
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count tables of jobs that are read, certifications, and files that are hashed before the check."""
     found: Counter[str] = Counter()
-    certify, digest, check = ReleasePlan.certify, hashlib.file_digest, releasing.verify
+    certify, digest, check = ReleasePlan.certify, hashlib.file_digest, releasing.verify_run
     for module in map(importlib.import_module, ("geo_data.lodes", "geo_data.microdata")):
         monkeypatch.setattr(module, "read_table", _counting(found, tables.read_table))
 
@@ -65,7 +65,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(ReleasePlan, "certify", certified)
     monkeypatch.setattr(hashlib, "file_digest", hashed)
-    monkeypatch.setattr(releasing, "verify", checked)
+    monkeypatch.setattr(releasing, "verify_run", checked)
     return found
 
 
