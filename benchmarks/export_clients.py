@@ -456,7 +456,7 @@ def main() -> None:
     if sys.argv[1:2] == [ONE]:
         run_one(sys.argv[2], Path(sys.argv[3]))
     from pipelines import open_release
-    from pipelines.views.exports import FORMATS
+    from pipelines.views.exports.exporting import FORMATS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("public", type=Path)

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines import open_release
-from pipelines.views.exports import FORMATS
+from pipelines.views.exports.exporting import FORMATS
 
 ONE = "--one"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from pipelines.plans.workload import CountedJobs, Table, Workload
-from pipelines.views import evaluation
-from pipelines.views.evaluation.flow_measures import add_up
+from pipelines.views.evaluation.commute_measures import add_distance, mean_distance
+from pipelines.views.evaluation.count_queries import count_queries, query_errors
+from pipelines.views.evaluation.flow_measures import add_up, side_variation, top_flows_recall
 
 TOP = 100  # largest flows
 
@@ -60,16 +61,16 @@ class Truth:
         """Return the other measures of flows between units."""
         tables = self._between_units(self._flows), self._between_units(self._count(drawn))
         return {
-            "top_tract": evaluation.top_flows_recall(*tables, TOP),
-            "residence_tract": evaluation.side_variation(*tables),
+            "top_tract": top_flows_recall(*tables, TOP),
+            "residence_tract": side_variation(*tables),
         }
 
     def figures(self, drawn: CountedJobs) -> dict[str, float]:
         """Return all measures beside losses."""
         flows = self._count(drawn)
-        km = [evaluation.mean_distance(self._with_distance(table)) for table in (self._flows, flows)]
+        km = [mean_distance(self._with_distance(table)) for table in (self._flows, flows)]
         n = self.workload.geography.n_blocks
-        wrong = evaluation.query_errors(self._flows, flows, evaluation.count_queries(n, n))
+        wrong = query_errors(self._flows, flows, count_queries(n, n))
         return self.figures_of_units(drawn) | {
             "commute": km[1] / km[0] - 1,
             "query_error": float(np.median(wrong)),
@@ -93,4 +94,4 @@ class Truth:
     def _with_distance(self, flows: pd.DataFrame) -> pd.DataFrame:
         geography = self.workload.geography
         places = pd.DataFrame({"latitude": geography.latitude, "longitude": geography.longitude})
-        return evaluation.add_distance(flows, places, places)
+        return add_distance(flows, places, places)

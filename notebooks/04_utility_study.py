@@ -22,8 +22,16 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 import pipelines
-from pipelines.views import evaluation
-from pipelines.views.evaluation import commute_errors, errors_by_size
+from pipelines.views.evaluation.commute_measures import (
+    SHORT_KM,
+    commute_errors,
+    earth_movers_distance,
+    errors_by_size,
+    group_errors,
+    in_dense_area,
+)
+from pipelines.views.evaluation.comparison import compare_with_truth
+from pipelines.views.evaluation.measuring import MEASURES
 from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
@@ -44,7 +52,7 @@ comparisons = {}
 for name, chosen in zip(names, pipelines.Sweep(epsilon=names).configurations(config), strict=True):
     release = pipelines.run(chosen.with_out(folder / f"release-{name}"))
     opened = pipelines.open_release(release.public)
-    comparisons[f"ε = {name}"] = evaluation.compare_with_truth(opened, source)
+    comparisons[f"ε = {name}"] = compare_with_truth(opened, source)
 
 truth = comparisons["ε = 8.6"].distances[0]
 works = comparisons["ε = 8.6"].works
@@ -106,9 +114,9 @@ plt.show()
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True)
 for axis, short in zip(axes, (True, False), strict=True):
     for name, table in tables.items():
-        pair = [t[(t["km"] <= evaluation.SHORT_KM) == short] for t in (truth, table)]
+        pair = [t[(t["km"] <= SHORT_KM) == short] for t in (truth, table)]
         draw(axis, name, commute_errors(*pair))
-    axis.set_title(f"commutes {'up to' if short else 'above'} {evaluation.SHORT_KM:g} km")
+    axis.set_title(f"commutes {'up to' if short else 'above'} {SHORT_KM:g} km")
 axes[0].set_ylabel("relative error of the mean commute")
 axes[0].legend()
 plt.show()
@@ -123,7 +131,7 @@ plt.show()
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True)
 for axis, wanted in zip(axes, (True, False), strict=True):
     for name, rows in errors.items():
-        dense = evaluation.in_dense_area(works, rows["work"].to_numpy())
+        dense = in_dense_area(works, rows["work"].to_numpy())
         draw(axis, name, rows[dense == wanted])
     axis.set_title("dense areas" if wanted else "sparse areas")
 axes[0].set_ylabel("relative error of the mean commute")
@@ -134,7 +142,7 @@ plt.show()
 # The same as a table, for the release at epsilon 8.6:
 
 # %%
-evaluation.group_errors(truth, tables["ε = 8.6"], works).round(3)
+group_errors(truth, tables["ε = 8.6"], works).round(3)
 
 # %% [markdown]
 # ## Bias
@@ -166,7 +174,7 @@ bins = np.arange(0, 60.1, 2)
 figure, axis = plt.subplots(figsize=(5.5, 3.2))
 for name, table, colour in [("truth", truth, "black"), *((n, t, COLOURS[n]) for n, t in tables.items())]:
     counts = np.histogram(table["km"], bins, weights=table["S000"])[0] / table["S000"].sum()
-    mover = evaluation.earth_movers_distance(truth, table)
+    mover = earth_movers_distance(truth, table)
     label = name if name == "truth" else f"{name}: {mover:.2f} km away"
     axis.stairs(counts, bins, color=colour, ls="--" if name == "truth" else "-", label=label)
 axis.set(xlabel="distance from home to work, km", ylabel="share of jobs per 2 km", xlim=(0, bins[-1]))
@@ -185,7 +193,7 @@ plt.show()
 measures = pipelines.open_release(folder / "release-8.6").evaluate(source)
 by_level = measures[measures["measure"].isin(["total_variation", "lost_jobs", "residence_variation"])]
 table = by_level.pivot_table("value", "measure", "level", sort=False).round(3)
-table.rename(index={name: meaning.title for name, meaning in evaluation.MEASURES.items()})
+table.rename(index={name: meaning.title for name, meaning in MEASURES.items()})
 
 # %% [markdown]
 # `evaluate` has also written all measures, with figures, as one confidential page; docs/evaluation.md

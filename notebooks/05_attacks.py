@@ -19,7 +19,8 @@ import pandas as pd
 
 import pipelines
 import synth
-from pipelines.views import evaluation
+from pipelines.views.evaluation.comparison import compare_with_truth
+from pipelines.views.evaluation.flow_measures import lost_pairs
 from practice import practice_copy
 from synth.auditing import Sampler
 from synth.dirichlet.urn import Urns, sample_cells
@@ -40,14 +41,14 @@ config = pipelines.load_config(source)
 
 # %%
 release = pipelines.run(config)
-comparison = evaluation.compare_with_truth(pipelines.open_release(release.public), source)
+comparison = compare_with_truth(pipelines.open_release(release.public), source)
 truth = comparison.reference
 jobs = truth.loc[truth.index.repeat(truth["S000"])].assign(S000=1)
 redrawn = jobs.groupby("work").sample(frac=1, replace=True, random_state=0)
 redrawn = redrawn.groupby(["work", "home"], as_index=False).sum()
 invented = {  # pairs of the one that the other has not
-    "resampling alone": evaluation.lost_pairs(redrawn, truth)[0],
-    f"release, ε = {float(config.privacy.epsilon):g}": evaluation.lost_pairs(comparison.release, truth)[0],
+    "resampling alone": lost_pairs(redrawn, truth)[0],
+    f"release, ε = {float(config.privacy.epsilon):g}": lost_pairs(comparison.release, truth)[0],
 }
 pd.Series(invented, name="published pairs of blocks that are not true").map("{:.1%}".format)
 

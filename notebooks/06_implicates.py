@@ -22,7 +22,9 @@ import tomlkit
 from matplotlib.ticker import PercentFormatter
 
 import pipelines
-from pipelines.views import evaluation
+from pipelines.views.evaluation.commute_measures import add_distance
+from pipelines.views.evaluation.comparison import compare_with_truth
+from pipelines.views.evaluation.flow_measures import implicate_variance
 from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
@@ -82,10 +84,7 @@ def mean_commutes(flows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"jobs": n, "km": x / n, "variance": spread / n}, index=tracts[np.unique(unit)])
 
 
-analyses = [
-    mean_commutes(evaluation.add_distance(one.unit_flows(blocks, blocks), places, places))
-    for one in implicates
-]
+analyses = [mean_commutes(add_distance(one.unit_flows(blocks, blocks), places, places)) for one in implicates]
 estimates = pd.concat([each["km"] for each in analyses], axis=1, keys=range(1, 4))
 variances = pd.concat([each["variance"] for each in analyses], axis=1, keys=range(1, 4))
 
@@ -113,9 +112,7 @@ pipelines.combine(estimates.loc[largest], variances.loc[largest], "partially")
 # mend it; a larger epsilon, or fewer implicates, can.
 
 # %%
-truth = mean_commutes(evaluation.compare_with_truth(implicates[0], source).distances[0]).reindex(
-    estimates.index
-)
+truth = mean_commutes(compare_with_truth(implicates[0], source).distances[0]).reindex(estimates.index)
 combined = [
     pipelines.combine(q, u, "partially") for q, u in zip(estimates.values, variances.values, strict=True)
 ]
@@ -162,7 +159,7 @@ plt.show()
 # may take it for the error of a flow, bias aside.
 
 # %%
-moved = evaluation.implicate_variance([one.flows(level, level) for one in implicates])
+moved = implicate_variance([one.flows(level, level) for one in implicates])
 classes = np.floor(np.log2(moved["mean"]))
 groups = moved.groupby(classes)[["mean", "variance"]].mean()[moved.groupby(classes).size() >= 5]
 figure, axis = plt.subplots(figsize=(4.6, 3.4))

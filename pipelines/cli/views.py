@@ -45,7 +45,7 @@ def map_command(
         raise click.UsageError("--attribution goes with --water or --roads, and they with it")
     if target is not None and target.suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--to {target}: browsers show it as text; let the name end in .html")
-    from pipelines.views.maps import Backdrop
+    from pipelines.views.maps.backdrop import Backdrop
 
     backdrop = Backdrop(str(attribution), water, roads) if drawn else None
     release = pipelines.open_release(public, implicate)
@@ -158,7 +158,7 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     Python, --intervals of `odsynth map` and `odsynth export`). Only the public folder is read; everybody gets
     the same draws.
     """
-    from pipelines.views.intervals import COVERAGE_WORDS
+    from pipelines.views.intervals.reading import COVERAGE_WORDS
 
     made = pipelines.open_release(public).write_intervals(to, draws=draws, report=say, count=counter())
     for what, path in made.items():

@@ -49,20 +49,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Part:
-    """What one batch wrote: its part of the OD files, and of the jobs if asked for.
-
-    Attributes
-    ----------
-    od : Piece
-    aux : Piece or None
-        If the geography has external zones: the rows of workers who live in them.
-    jobs : Path or None
-        One row a job with its attributes.
-    """
+    """What one batch wrote: its part of the OD files, and of the jobs if asked for."""
 
     od: Piece
-    aux: Piece | None
-    jobs: Path | None
+    aux: Piece | None  # If the geography has external zones: the rows of workers who live in them
+    jobs: Path | None  # One row a job with its attributes
 
     @classmethod
     def of(cls, folder: Path, *, aux: bool, jobs: bool) -> Part:
@@ -104,19 +95,7 @@ def write_public(
     folder: Path,
     key: Ed25519PrivateKey | None,
 ) -> None:
-    """Join the parts and write everything but what is there already, then seal it.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    certificate : Certificate
-    parts : sequence of sequence of Part
-        For each implicate, in order; their files are left where they are.
-    folder : Path
-        The public folder, holding ``plan/`` and, where there are polygons, names or a forecast, these.
-    key : Ed25519PrivateKey or None
-        Signs the release; its public half is put beside it.
-    """
+    """Join the parts and write everything but what is there already, then seal it."""
     names = file_names(plan.config)
     for below, of_implicate in zip(plan.implicates.folders, parts, strict=True):
         (folder / below).mkdir(exist_ok=True)
@@ -187,15 +166,7 @@ def expected_files(config: PublicConfig) -> list[str]:
 
 
 def version_name(subject: Subject, sums: str) -> str:
-    """Return the name of a version, unless its publisher gives it another: it changes with the content.
-
-    Parameters
-    ----------
-    subject : Subject
-        Of the certificate.
-    sums : str
-        SHA-256 of SHA256SUMS, and so of all content.
-    """
+    """Return the name of a version, unless its publisher gives it another: it changes with the content."""
     return f"{subject.year}-{subject.job_type}-{sums[:12]}"
 
 

@@ -15,20 +15,7 @@ from pipelines.views.release import Release
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
-    """Return what is expected of a release, a table for each of its tables, with sizes of numbers as rows.
-
-    Parameters
-    ----------
-    expected : ExpectedAccuracy or None
-        None where nothing was forecast.
-    read : str
-        What was read of homes (`read_in_words`).
-
-    Returns
-    -------
-    str
-        HTML, paragraphs and tables.
-    """
+    """Return what is expected of a release, a table for each of its tables, with sizes of numbers as rows."""
     page = _environment().get_template("accuracy.html")
     return page.render(
         expected=expected,

@@ -18,19 +18,7 @@ def with_coarser(
 ) -> dict[str, gpd.GeoDataFrame]:
     """Return the shapes of levels: their own, else put together from the next finer level that has any.
 
-    Parameters
-    ----------
-    release : Release
-    own : mapping of str to GeoDataFrame
-        By level, those that have shapes: ``unit`` (int, no two alike, 0 or more) and geometry.
-    levels : collection of str
-        Levels that are asked for.
-
-    Returns
-    -------
-    dict of str to GeoDataFrame
-        In the same form, by level, finest first; levels that have no shapes, nor have their parts, are left
-        out.
+    In the same form, by level, finest first; levels that have no shapes, nor have their parts, are left out.
     """
     geography = release.geography
     found: dict[str, gpd.GeoDataFrame] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import BaseModel
 
-from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
 from pipelines.views.release import Release
 from synth.posterior.intervals import intervals
@@ -29,40 +29,16 @@ class LargestCommute(Counted):
 
 
 class KeyFigures(BaseModel):
-    """Key figures.
+    """Key figures."""
 
-    Attributes
-    ----------
-    level : str
-        Of the areas: the coarsest that has several with names, unless flows between them are noise.
-    jobs : int
-        All.
-    crossing : Counted
-        Those with home and workplace in different areas.
-    largest : LargestCommute or None
-        The largest flow between two areas of the region; None if there is none.
-    """
-
-    level: str
-    jobs: int
-    crossing: Counted
-    largest: LargestCommute | None
+    level: str  # Of the areas: the coarsest that has several with names, unless flows between them are noise
+    jobs: int  # All
+    crossing: Counted  # Those with home and workplace in different areas
+    largest: LargestCommute | None  # The largest flow between two areas of the region; None if there is none
 
 
 def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFigures | None:
-    """Compute the key figures.
-
-    Parameters
-    ----------
-    release : Release
-    draws : PosteriorDraws, optional
-        Of the release.
-
-    Returns
-    -------
-    KeyFigures or None
-        None where no level has several areas, flows between which are more than noise.
-    """
+    """Compute the key figures."""
     level = _level(release)
     if level is None:
         return None

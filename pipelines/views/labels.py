@@ -63,17 +63,8 @@ def named_area(release: Release, level: str, unit: int) -> str:
 def level_words(level: str) -> dict[str, str | list[int]]:
     """Return what a page calls the units of a level.
 
-    Parameters
-    ----------
-    level : str
-        Name of a level or of non-nesting areas; those of LODES crosswalks are known, another name stands for
-        itself.
-
-    Returns
-    -------
-    dict
-        ``one`` and ``many``; ``groups``, the lengths of the parts of a code that are set apart from each
-        other, empty where that is not known.
+    ``one`` and ``many``; ``groups``, the lengths of the parts of a code that are set apart from each other,
+    empty where that is not known.
     """
     names = list(_LODES)
     if level in _AREAS:
@@ -90,20 +81,9 @@ def level_words(level: str) -> dict[str, str | list[int]]:
 def unit_names(release: Release, level: str, units: NDArray[np.integer] | None = None) -> NDArray[np.object_]:
     """Return the names of units of a level: those that the release has, those of states and external zones.
 
-    Parameters
-    ----------
-    release : Release
-    level : str
-        Of ``release.kinds_of_areas``.
-    units : ndarray of int, shape (n,), optional
-        By default all units of the level.
-
-    Returns
-    -------
-    ndarray of str objects, shape (n,)
-        "" where there is none. Names that say in brackets which county a unit is in, as those of LODES do,
-        have the whole name of it: "118 (Providence, RI)" is not in the city, but somewhere in the county.
-        Where blocks are in no area of a kind that cuts across levels, that is said.
+    "" where there is none. Names that say in brackets which county a unit is in, as those of LODES do, have
+    the whole name of it: "118 (Providence, RI)" is not in the city, but somewhere in the county. Where blocks
+    are in no area of a kind that cuts across levels, that is said.
     """
     geography = release.geography
     units = np.arange(geography.n_units(level)) if units is None else units
@@ -152,18 +132,10 @@ def _with_whole_county(name: str, county: str) -> str:
 
 @dataclass(frozen=True)
 class ExternalZone:
-    """An external zone, as readers know it.
+    """An external zone, as readers know it."""
 
-    Attributes
-    ----------
-    name : str
-        The state's name where the region has states, else the code.
-    code : str
-        As the configuration has it.
-    """
-
-    name: str
-    code: str
+    name: str  # The state's name where the region has states, else the code
+    code: str  # As the configuration has it
 
 
 def external_zones(release: Release) -> dict[int, ExternalZone]:

@@ -894,13 +894,7 @@ def with_codes(
 def with_units(
     flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
 ) -> pd.DataFrame:
-    """Return flows between areas with their numbers in place of codes; numbers stay as they are.
-
-    Raises
-    ------
-    PublicReleaseError
-        If a code is of no unit of the level.
-    """
+    """Return flows between areas with their numbers in place of codes; numbers stay as they are."""
     numbered = {}
     for side, level in (("work", work_level), ("home", home_level)):
         if not pd.api.types.is_integer_dtype(flows[side]):
@@ -971,23 +965,7 @@ def blame_release(path: Path) -> AbstractContextManager[None]:
 
 
 def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
-    """Refuse to write into a public folder, whose files are sealed by its checksums.
-
-    Parameters
-    ----------
-    target : Path
-        The file or folder to be written.
-    folder : Path
-        The public folder.
-    new : bool
-        Whether nothing may be at the target.
-
-    Raises
-    ------
-    PublicReleaseError
-        If the target is the public folder or lies in it; if a file has the name of a folder above it; with
-        `new`, if it is there.
-    """
+    """Refuse to write into a public folder, whose files are sealed by its checksums."""
     if target.resolve().is_relative_to(folder.resolve()):
         raise PublicReleaseError(
             f"{target}: a file more in the public folder would make it fail `verify`; choose another place"

@@ -13,20 +13,9 @@ from pipelines.views.release import PublicReleaseError
 def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
     """Add distance and directions to flows between places.
 
-    Parameters
-    ----------
-    flows : DataFrame
-        Columns ``home`` and ``work``: codes of the places, as `Release.flows` gives them, or positions
-        in the tables of places.
-    homes, works : DataFrame
-        Places of the two levels (`Release.places`).
-
-    Returns
-    -------
-    DataFrame
-        The flows with ``km`` (geodesic), and ``to_work`` and ``to_home``, the direction of the one as seen
-        from the other in degrees clockwise from north. All NaN for external zones, which have no
-        place; directions also where home and work are one place.
+    The flows with ``km`` (geodesic), and ``to_work`` and ``to_home``, the direction of the one as seen from
+    the other in degrees clockwise from north. All NaN for external zones, which have no place; directions
+    also where home and work are one place.
     """
     home, work = (
         places[["latitude", "longitude"]].to_numpy()[_positions(flows[side], places)].T

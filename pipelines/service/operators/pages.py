@@ -40,7 +40,7 @@ from pipelines.service.refusals import invalid, not_found
 from pipelines.service.rendering import render
 from pipelines.service.security import POLICY
 from pipelines.service.store import ServiceError
-from pipelines.views.maps import certificate_words
+from pipelines.views.maps.page import certificate_words
 
 T = TypeVar("T")
 router = APIRouter(prefix="/operator", include_in_schema=False, default_response_class=HTMLResponse)

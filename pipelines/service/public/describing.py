@@ -15,7 +15,7 @@ from pipelines.service.public.catalog import Version
 from pipelines.service.public.downloads import media_type
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.settings import ServiceSettings
-from pipelines.views.intervals import COVERAGE_WORDS
+from pipelines.views.intervals.reading import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural
 from pipelines.views.release import Release
 

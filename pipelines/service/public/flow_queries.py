@@ -23,7 +23,7 @@ from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
 from pipelines.views.area_names import LIKE, areas_like, areas_named, find_areas
-from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.release import PublicReleaseError, Release
 
 _OPEN = 8  # releases

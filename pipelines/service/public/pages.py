@@ -31,7 +31,7 @@ from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.describing import NO_LICENCE, column_meanings
 from pipelines.views.labels import job_type_words, plural, singular
-from pipelines.views.maps import certificate_words
+from pipelines.views.maps.page import certificate_words
 from pipelines.views.release import PublicReleaseError, Release
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.

@@ -38,19 +38,7 @@ STYLE: Any = {
 
 
 def draw(chart: Callable[[Axes, Comparison], bool], comparison: Comparison) -> str | None:
-    """Draw a chart.
-
-    Parameters
-    ----------
-    chart : callable
-        Of `CHARTS`.
-    comparison : Comparison
-
-    Returns
-    -------
-    str or None
-        Base64 of an SVG that names no program and no date; None where there is nothing to draw.
-    """
+    """Draw a chart."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=_SIZE, layout="constrained")
         if not chart(figure.add_subplot(), comparison):

@@ -30,20 +30,7 @@ _NEIGHBOURS = 10  # a place is in a dense area where this many others are near
 
 
 def add_distance(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
-    """Return the flows whose two places are known, with their distance.
-
-    Parameters
-    ----------
-    flows : DataFrame
-        Columns ``work``, ``home`` and ``S000``.
-    homes, works : DataFrame
-        Places of the two levels (`Release.places`).
-
-    Returns
-    -------
-    DataFrame
-        With ``km`` (float64).
-    """
+    """Return the flows whose two places are known, with their distance."""
     travel = add_travel(flows[["work", "home", "S000"]], homes, works)
     return travel.loc[travel["km"].notna(), ["work", "home", "S000", "km"]]
 
@@ -54,19 +41,7 @@ def mean_distance(flows: pd.DataFrame) -> float:
 
 
 def earth_movers_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return the earth mover's (Wasserstein-1) distance of the distributions of commute distances.
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Flows with ``km``.
-
-    Returns
-    -------
-    float
-        In kilometres: how much longer or shorter commutes must be made, on average over all jobs, to turn one
-        distribution into the other. NaN where a table is empty.
-    """
+    """Return the earth mover's (Wasserstein-1) distance of the distributions of commute distances."""
     from scipy.stats import wasserstein_distance  # takes its time
 
     if not (first["S000"].sum() and second["S000"].sum()):
@@ -77,17 +52,9 @@ def earth_movers_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
 def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
     """Compare the mean commute to each destination.
 
-    Parameters
-    ----------
-    truth, release : DataFrame
-        Flows with ``km``.
-
-    Returns
-    -------
-    DataFrame
-        A row for each destination that has commutes in both, in order: ``work``, ``jobs`` (of the truth),
-        ``true_km`` and ``released_km`` (means), ``absolute`` (km, their difference without sign) and
-        ``relative`` (that as a share of the true mean; NaN where it is 0).
+    A row for each destination that has commutes in both, in order: ``work``, ``jobs`` (of the truth),
+    ``true_km`` and ``released_km`` (means), ``absolute`` (km, their difference without sign) and ``relative``
+    (that as a share of the true mean; NaN where it is 0).
     """
     sums = [
         table.assign(total=table["S000"] * table["km"]).groupby("work")[["S000", "total"]].sum()
@@ -112,18 +79,8 @@ def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
 def errors_by_size(errors: pd.DataFrame, *, least: int = 5) -> pd.DataFrame:
     """Return quantiles of the relative error by size of the destination.
 
-    Parameters
-    ----------
-    errors : DataFrame
-        Some rows of `commute_errors`.
-    least : int
-        Classes with fewer destinations are left out.
-
-    Returns
-    -------
-    DataFrame
-        A row for each class of sizes, which double from class to class; the index is its middle in jobs
-        (geometric mean). Columns 0.25, 0.5, 0.75 and 0.9 are quantiles over its destinations.
+    A row for each class of sizes, which double from class to class; the index is its middle in jobs
+    (geometric mean). Columns 0.25, 0.5, 0.75 and 0.9 are quantiles over its destinations.
     """
     errors = errors[errors["relative"].notna()]
     middle = 2 ** (np.floor(np.log2(np.maximum(errors["jobs"], 1))) + 0.5)
@@ -133,19 +90,7 @@ def errors_by_size(errors: pd.DataFrame, *, least: int = 5) -> pd.DataFrame:
 
 
 def in_dense_area(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Say of each of some units whether the tenth nearest other place is closer than their median has it.
-
-    Parameters
-    ----------
-    places : DataFrame
-        Of all units of the level (`Release.places`).
-    units : ndarray of int, shape (n,)
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-        False for units without a place.
-    """
+    """Say of each of some units whether the tenth nearest other place is closer than their median has it."""
     spacing = _spacing(places, units)
     middle = np.nanmedian(spacing) if np.isfinite(spacing).any() else 0.0
     return spacing < middle
@@ -154,24 +99,13 @@ def in_dense_area(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[n
 def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
     """Summarise `commute_errors` by size and surroundings of the destination, short and long commutes apart.
 
-    Parameters
-    ----------
-    truth, release : DataFrame
-        Flows with ``km``.
-    works : DataFrame
-        Places of the destinations.
-
-    Returns
-    -------
-    DataFrame
-        A row for each group with destinations: ``group``; ``destinations`` with commutes in both tables, and
-        over these the medians of the errors (``absolute``, ``relative``) and the 90th percentile of the
-        relative one (``worst_tenth``); ``only_reference`` and ``only_release``, destinations with commutes in
-        one of the tables only, of which there are no such errors; and ``long_share``, by how much the share
-        of a destination's commutes above `SHORT_KM` is off, on average over jobs.
-
-        Sizes are in jobs of the truth, less than one being in the smallest. Dense are those `in_dense_area`.
-        Short and long compare only commutes up to, and above, `SHORT_KM`; they have no ``long_share`` (NaN).
+    A row for each group with destinations: ``group``; ``destinations`` with commutes in both tables, and over
+    these the medians of the errors (``absolute``, ``relative``) and the 90th percentile of the relative one
+    (``worst_tenth``); ``only_reference`` and ``only_release``, destinations with commutes in one of the
+    tables only, of which there are no such errors; and ``long_share``, by how much the share of a
+    destination's commutes above `SHORT_KM` is off, on average over jobs. Sizes are in jobs of the truth, less
+    than one being in the smallest. Dense are those `in_dense_area`. Short and long compare only commutes up
+    to, and above, `SHORT_KM`; they have no ``long_share`` (NaN).
     """
     errors, every = commute_errors(truth, release), _destinations(truth, release)
     size = np.clip(np.searchsorted(list(SIZES.values()), every["true"], side="right") - 1, 0, None)

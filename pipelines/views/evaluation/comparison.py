@@ -32,33 +32,19 @@ _SAME = 1e-9  # of shares that are equal but for rounding
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Two tables of flows between the same areas. Its repr shows nothing, because one may be confidential.
+    """Two tables of flows between the same areas. Its repr shows nothing, because one may be confidential."""
 
-    Attributes
-    ----------
-    name : str
-        What the release is compared with, for people.
-    reference, release : DataFrame
-        Tables of flows: ``work``, ``home`` (unit numbers) and ``S000`` (jobs), sorted. The reference
-        is scaled to the jobs of the release.
-    home_level, work_level : str
-        Levels of the two sides.
-    homes, works : DataFrame
-        Places of the two levels (`Release.places`).
-    geography : geo_data.Geography
-    notes : tuple of str
-        What a reader has to know about the reference.
-    """
-
-    name: str
+    name: str  # What the release is compared with, for people
+    # Tables of flows: ``work``, ``home`` (unit numbers) and ``S000`` (jobs), sorted. The reference is scaled
+    # to the jobs of the release.
     reference: pd.DataFrame
     release: pd.DataFrame
-    home_level: str
+    home_level: str  # Levels of the two sides
     work_level: str
-    homes: pd.DataFrame
+    homes: pd.DataFrame  # Places of the two levels (`Release.places`)
     works: pd.DataFrame
     geography: geo_data.Geography
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # What a reader has to know about the reference
 
     @cached_property
     def distances(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -71,27 +57,7 @@ class Comparison:
 
 
 def compare_with_truth(release: Release, truth: Path) -> Comparison:
-    """Read the confidential truth of a release.
-
-    Parameters
-    ----------
-    release : Release
-    truth : Path
-        The release's configuration (``.toml``), which says how its jobs are read, or, for a release without
-        external zones, a file of jobs in the form of a LODES origin-destination file.
-
-    Returns
-    -------
-    Comparison
-        **Confidential**, from block to block.
-
-    Raises
-    ------
-    geo_data.InputError
-        If the jobs are unusable, or not of the release's geography.
-    ConfigError
-        If the configuration is unusable.
-    """
+    """Read the confidential truth of a release."""
     source = true_jobs(release, truth)
     block = release.levels[-1]
     protected = release.certificate.presence is not None
@@ -151,25 +117,7 @@ def true_jobs(release: Release, truth: Path) -> geo_data.JobSource:
 def compare_with_public(release: Release, tables: Sequence[Path]) -> list[Comparison]:
     """Read public tables that a release can be compared with.
 
-    Parameters
-    ----------
-    release : Release
-    tables : sequence of Path
-        Each a configuration (``.toml``), whose auxiliary tables are read (and nothing else that it names), or
-        a published LODES origin-destination file, such as last year's, which is compared at the finest level
-        above the block.
-
-    Returns
-    -------
-    list of Comparison
-        One a table, at the levels that the table has; those of non-nesting areas are left out.
-
-    Raises
-    ------
-    geo_data.InputError
-        If a table is unusable, or seems to be of the confidential jobs of the release.
-    ConfigError
-        If a configuration is unusable, or has no auxiliary table.
+    One a table, at the levels that the table has; those of non-nesting areas are left out.
     """
     found: list[geo_data.Flows] = []
     nested = replace(release.geography, non_nesting_areas={})

@@ -16,10 +16,7 @@ def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np
     nothing about the data, and no chance, is in the choice. Units next to each other in a geography lie in
     the same larger area, so that ranges are regions.
 
-    Returns
-    -------
-    ndarray of int64, shape (queries, 4)
-        First and last home unit, first and last work unit; both ends belong to the range.
+    First and last home unit, first and last work unit; both ends belong to the range.
     """
     from scipy.stats import qmc  # takes its time
 

@@ -22,11 +22,8 @@ _PAIR = ["work", "home"]
 def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Put two tables of flows side by side.
 
-    Returns
-    -------
-    DataFrame
-        A row for each pair with jobs in either, sorted: ``work``, ``home``, and the jobs of the two tables,
-        ``first`` and ``second`` (float64, 0 where a table has no such pair).
+    A row for each pair with jobs in either, sorted: ``work``, ``home``, and the jobs of the two tables,
+    ``first`` and ``second`` (float64, 0 where a table has no such pair).
     """
     tables = [table[table["S000"] > 0] for table in (first, second)]
     work, home, jobs = (np.concatenate([table[name] for table in tables]) for name in (*_PAIR, "S000"))
@@ -46,19 +43,7 @@ def add_up(
 ) -> pd.DataFrame:
     """Add up flows to coarser levels.
 
-    Parameters
-    ----------
-    flows : DataFrame
-    geography : geo_data.Geography
-    levels : (str, str)
-        Levels of homes and workplaces in the table.
-    to : (str, str)
-        The same or coarser ones.
-
-    Returns
-    -------
-    DataFrame
-        A table of flows, sorted by work and then home.
+    A table of flows, sorted by work and then home.
     """
     sides = {
         side: geography.unit_of(coarse, geography.starts(fine)[flows[side]])
@@ -109,10 +94,7 @@ def top_flows_recall(truth: pd.DataFrame, release: pd.DataFrame, k: int) -> floa
 def lost_pairs(truth: pd.DataFrame, release: pd.DataFrame) -> tuple[float, float]:
     """Return what of the truth the release has no trace of. With the tables exchanged: what is spurious.
 
-    Returns
-    -------
-    (float, float)
-        Share of the truth's pairs that have no job in the release, and the share of its jobs in them.
+    Share of the truth's pairs that have no job in the release, and the share of its jobs in them.
     """
     both = pair_flows(truth, release)
     there = both["first"] > 0
@@ -126,13 +108,7 @@ def side_variation(first: pd.DataFrame, second: pd.DataFrame, side: str = "home"
 
 
 def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
-    """Return the mean absolute difference of the totals by home, or by work place.
-
-    Returns
-    -------
-    float
-        Jobs per unit, over the units with jobs in either table.
-    """
+    """Return the mean absolute difference of the totals by home, or by work place."""
     a, b = _sides(first, second, side)
     return float(np.abs(a - b).mean())
 
@@ -140,16 +116,8 @@ def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") ->
 def implicate_variance(implicates: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return how much the flows of several implicates of a release vary between them.
 
-    Returns
-    -------
-    DataFrame
-        A row for each pair with jobs in any, sorted: ``work``, ``home``, ``mean`` and ``variance`` (over
-        m - 1; the B of `combine`), float64.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two.
+    A row for each pair with jobs in any, sorted: ``work``, ``home``, ``mean`` and ``variance`` (over m - 1;
+    the B of `combine`), float64.
     """
     m = len(implicates)
     if m < 2:

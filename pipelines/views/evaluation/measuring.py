@@ -186,11 +186,8 @@ def compared_levels(comparison: Comparison) -> list[str]:
 def measure(comparison: Comparison) -> pd.DataFrame:
     """Measure how far a release is from what it is compared with.
 
-    Returns
-    -------
-    DataFrame
-        One row a number: ``measure`` (of `MEASURES`), ``level``, ``group`` (text) and ``value`` (float64).
-        Shares are between 0 and 1, distances in kilometres. As confidential as the comparison.
+    One row a number: ``measure`` (of `MEASURES`), ``level``, ``group`` (text) and ``value`` (float64). Shares
+    are between 0 and 1, distances in kilometres. As confidential as the comparison.
     """
     rows = [*_flow_rows(comparison), *_commute_rows(comparison), *_query_rows(comparison)]
     return measures_table(rows)
@@ -199,16 +196,7 @@ def measure(comparison: Comparison) -> pd.DataFrame:
 def measure_implicates(release: Release, levels: Sequence[str]) -> pd.DataFrame:
     """Measure how much the flows of a release vary between its implicates.
 
-    Parameters
-    ----------
-    release : Release
-    levels : sequence of str
-        Of its geography.
-
-    Returns
-    -------
-    DataFrame
-        As `measure`; empty for a release of one implicate. It is public.
+    As `measure`; empty for a release of one implicate. It is public.
     """
     rows: list[Row] = []
     numbers = range(1, release.implicates + 1)

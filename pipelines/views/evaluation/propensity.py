@@ -15,19 +15,13 @@ from pipelines.views.travel import add_travel
 
 @dataclass(frozen=True)
 class Propensity:
-    """How well released commutes can be told from true ones.
+    """How well released commutes can be told from true ones."""
 
-    Attributes
-    ----------
-    pmse : float
-        Mean squared difference of the propensity score from the share of released jobs: 0 where the model
-        sees no difference, at most a quarter.
-    ratio : float
-        The same divided by what is expected of a redraw of the true jobs, with replacement: 1 is as
-        close as that, 2 as close as another sample.
-    """
-
+    # Mean squared difference of the propensity score from the share of released jobs: 0 where the model sees
+    # no difference, at most a quarter
     pmse: float
+    # The same divided by what is expected of a redraw of the true jobs, with replacement: 1 is as close as
+    # that, 2 as close as another sample
     ratio: float
 
 
@@ -36,15 +30,6 @@ def propensity(
 ) -> Propensity:
     """Fit a logistic regression that tells released jobs from true ones, and return its mean squared error.
 
-    Parameters
-    ----------
-    truth, release : DataFrame
-        Tables of flows with jobs.
-    homes, works : DataFrame
-        Places of the two sides (`Release.places`).
-
-    Notes
-    -----
     pMSE = mean of (p_i - c)^2 over all jobs of both tables, c the share of released ones (Woo et al. 2009).
     Its expectation for jobs redrawn from the true ones is (k - 1) (1 - c)^2 c / N with k parameters and N
     jobs (Snoke et al. 2018). An urn without noise has twice that: it draws shares before it draws jobs.

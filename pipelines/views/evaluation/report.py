@@ -62,24 +62,7 @@ def report_html(
     *,
     confidential: bool,
 ) -> str:
-    """Write the report.
-
-    Parameters
-    ----------
-    release : Release
-    comparisons : sequence of Comparison
-    measures : sequence of DataFrame
-        The measures of each.
-    verdicts : sequence of Verdict
-        What they come to.
-    confidential : bool
-        Whether the truth is in it; every page says so.
-
-    Returns
-    -------
-    str
-        HTML without scripts and without references to anything outside it.
-    """
+    """Write the report."""
     certificate = release.certificate
     banner, banner_text, standing = _CONFIDENTIAL if confidential else _PUBLIC
     environment = jinja2.Environment(

@@ -27,36 +27,19 @@ _HEADLINES = (
 
 
 def is_inside(error: float, forecast: float) -> bool:
-    """Say whether an error is inside what was promised: at most 15 % or 0.005 above its forecast.
-
-    Parameters
-    ----------
-    error, forecast : float
-        Total variation distances, in [0, 1].
-    """
+    """Say whether an error is inside what was promised: at most 15 % or 0.005 above its forecast."""
     return error <= max((1 + _RELATIVE) * forecast, forecast + _ABSOLUTE)
 
 
 @dataclass(frozen=True)
 class TableVerdict:
-    """What became of one table, **confidential**.
+    """What became of one table, **confidential**."""
 
-    Attributes
-    ----------
-    table : str
-        Its name.
-    error : float or None
-        Share of jobs counted elsewhere than in truth; None where it is not measured.
-    forecast : float or None
-        The same as the accuracy sheet of the release expects it; None without one.
-    public_model, no_privacy : float or None
-        The same for homes drawn from the public model alone, and for the plan's pools or tables without
-        noise; None where they are not measured.
-    """
-
-    table: str
-    error: float | None
-    forecast: float | None
+    table: str  # Its name
+    error: float | None  # Share of jobs counted elsewhere than in truth; None where it is not measured
+    forecast: float | None  # The same as the accuracy sheet of the release expects it; None without one
+    # The same for homes drawn from the public model alone, and for the plan's pools or tables without noise;
+    # None where they are not measured
     public_model: float | None
     no_privacy: float | None
 
@@ -77,19 +60,11 @@ class TableVerdict:
 
 @dataclass(frozen=True)
 class Headline:
-    """One number that stands above all others. **Confidential** where the measures are.
-
-    Attributes
-    ----------
-    measure, level : str
-    within_jobs : int or None
-        Of a share of count queries: by how many jobs these are off at most.
-    value : float
-    """
+    """One number that stands above all others. **Confidential** where the measures are."""
 
     measure: str
     level: str
-    within_jobs: int | None
+    within_jobs: int | None  # Of a share of count queries: by how many jobs these are off at most
     value: float
 
     @property
@@ -100,16 +75,9 @@ class Headline:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a release officer has to know first. **Confidential** where a truth was compared with.
+    """What a release officer has to know first. **Confidential** where a truth was compared with."""
 
-    Attributes
-    ----------
-    tables : tuple of TableVerdict
-        None of a comparison with public tables.
-    headlines : tuple of Headline
-    """
-
-    tables: tuple[TableVerdict, ...]
+    tables: tuple[TableVerdict, ...]  # None of a comparison with public tables
     headlines: tuple[Headline, ...]
 
     @property
@@ -173,17 +141,7 @@ EXPLANATION = (
 
 
 def judge(measures: pd.DataFrame, expected: ExpectedAccuracy | None, jobs: float) -> Verdict:
-    """Sum up what was measured.
-
-    Parameters
-    ----------
-    measures : DataFrame
-        As `evaluate` returns them.
-    expected : ExpectedAccuracy or None
-        Of the release.
-    jobs : float
-        In the tables compared.
-    """
+    """Sum up what was measured."""
     rows = measures[["measure", "level", "group", "value"]].itertuples(index=False)
     values = {(m, level, group): x for m, level, group, x in rows}
     forecast = {one.table: one.loss for one in (expected.tables if expected else ()) if one.workload}

@@ -19,13 +19,9 @@ NO_LICENCE = "not stated in the release: ask who published it"
 def provenance(release: Release) -> dict[str, str]:
     """Return what belongs to every copy of the data.
 
-    Returns
-    -------
-    dict of str to str
-        ``title``, ``description`` (`one_sentence`), ``synthetic``, ``licence``, ``citation``, ``publisher``
-        and ``contact`` where the release names them, ``version``
-        (`Release.version`), ``created``, ``epsilon``, ``delta``, ``plan_sha256``,
-        ``certificate_sha256``, and, of several, which ``implicate``.
+    ``title``, ``description`` (`one_sentence`), ``synthetic``, ``licence``, ``citation``, ``publisher`` and
+    ``contact`` where the release names them, ``version`` (`Release.version`), ``created``, ``epsilon``,
+    ``delta``, ``plan_sha256``, ``certificate_sha256``, and, of several, which ``implicate``.
     """
     certificate, said = release.certificate, release.description
     about = {
@@ -58,14 +54,7 @@ def one_sentence(release: Release) -> str:
 
 
 def column_meanings(release: Release, levels: Mapping[str, str]) -> dict[str, str]:
-    """Return the meaning of every column that a table of an export, or an answer of the service, can have.
-
-    Parameters
-    ----------
-    release : Release
-    levels : mapping of str to str
-        The level of each side, ``home`` and ``work``; "area" for any.
-    """
+    """Return the meaning of every column that a table of an export, or an answer of the service, can have."""
     home, work = (f"{singular(levels[side])} where they {verb}" for side, verb in _SIDES.items())
     return {
         "zone": "number of the zone, by which zones and matrices are in order: its code, where those of all "
@@ -110,20 +99,6 @@ def describe_csv(
     """Write beside a CSV file what it is: CSV on the Web, and GDAL's types.
 
     The file itself has rows and nothing else, so that every reader reads it.
-
-    Parameters
-    ----------
-    path : Path
-        The file. Beside it come ``<name>-metadata.json`` (W3C, Metadata Vocabulary for Tabular Data) and,
-        of a file that is not compressed, ``<stem>.csvt``, by which GDAL and QGIS leave codes text.
-    head : DataFrame
-        Its columns; their types count, not the rows.
-    about : mapping of str to str
-        As of `provenance`.
-    meanings : mapping of str to str
-        Of every column.
-    *more : str
-        Further notes, such as on what the file lacks.
     """
     columns = [
         {"name": name, "titles": name, "dc:description": meanings[str(name)], "datatype": _datatype(column)}

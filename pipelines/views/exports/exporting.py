@@ -32,21 +32,12 @@ README = "README.txt"
 
 @dataclass(frozen=True)
 class Format:
-    """A format in which a release can be exported.
+    """A format in which a release can be exported."""
 
-    Attributes
-    ----------
-    meaning : str
-        What it is for, in a line.
-    tool : str
-        What opens it.
-    write : callable
-        Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me;
-        all functions ``write_...`` are of this kind.
-    """
-
-    meaning: str
-    tool: str
+    meaning: str  # What it is for, in a line
+    tool: str  # What opens it
+    # Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me;
+    # all functions ``write_...`` are of this kind
     write: Callable[[Source, Path], list[str]]
 
 

@@ -26,13 +26,11 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
 
     `side` is that of a tile, in cells.
 
-    Notes
-    -----
     Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``. A
     lookup has whole numbers (`Source.numbers`), because ActivitySim takes no text, nor two lookups that
     differ. Codes and names are in ``/zones``, of which the specification knows nothing, and its readers
-    neither. In the name of a matrix a slash, which would begin a group, is ``%2F``; a full stop at its
-    end, with which openmatrix lists neither it nor those after it, is ``%2E``.
+    neither. In the name of a matrix a slash, which would begin a group, is ``%2F``; a full stop at its end,
+    with which openmatrix lists neither it nor those after it, is ``%2E``.
 
     Matrices consist of tiles, and only those with flows are in the file: of the others HDF5 knows that they
     are 0. Columns of tiles are written one after another, as the flows come in the order of work zones.

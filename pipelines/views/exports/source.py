@@ -31,26 +31,14 @@ class ExportError(PublicReleaseError):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A release at a pair of levels; what several formats need is made once.
-
-    Attributes
-    ----------
-    release : Release
-    home_level, work_level : str
-        Of ``release.levels``.
-    folder : Path
-        For a file of flows while the exports are made.
-    batch_rows : int
-        Largest number of rows that a format has in memory at once.
-    draws : PosteriorDraws, optional
-        With them flows have two columns more for every count that they tell apart: its interval.
-    """
+    """A release at a pair of levels; what several formats need is made once."""
 
     release: Release
-    home_level: str
+    home_level: str  # Of ``release.levels``
     work_level: str
-    folder: Path
-    batch_rows: int = 100_000
+    folder: Path  # For a file of flows while the exports are made
+    batch_rows: int = 100_000  # Largest number of rows that a format has in memory at once
+    # With them flows have two columns more for every count that they tell apart: its interval
     draws: PosteriorDraws | None = None
 
     @property
@@ -76,11 +64,8 @@ class Source:
     def flows(self) -> Iterator[pd.DataFrame]:
         """Yield all flows of the pair of levels, external zones included, a batch at a time.
 
-        Yields
-        ------
-        DataFrame
-            At most `batch_rows` of what `Release.flows` returns for the levels and all counts, in its
-            order, with intervals where there are draws; at least one batch, which may be empty.
+        At most `batch_rows` of what `Release.flows` returns for the levels and all counts, in its order, with
+        intervals where there are draws; at least one batch, which may be empty.
         """
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
@@ -161,11 +146,8 @@ class Source:
     def points(self, level: str) -> pd.DataFrame:
         """Return a point for each unit of a level.
 
-        Returns
-        -------
-        DataFrame
-            A row for each unit, in order: ``code`` (text), ``name`` where the level has names ("" where a
-            unit has none), ``latitude`` and ``longitude`` in degrees WGS84, NaN for external zones.
+        A row for each unit, in order: ``code`` (text), ``name`` where the level has names ("" where a unit
+        has none), ``latitude`` and ``longitude`` in degrees WGS84, NaN for external zones.
         """
         points = self.release.places(level)
         west = points["longitude"] - 360 * np.sign(points["longitude"]) * (points["longitude"].abs() > 180)
@@ -189,10 +171,7 @@ class Source:
     def flow_tables(self) -> Iterator[pd.DataFrame]:
         """Yield the flows with codes instead of numbers.
 
-        Yields
-        ------
-        DataFrame
-            The rows of a batch of `flows`: ``work`` and ``home`` (text), and the counts (int64).
+        The rows of a batch of `flows`: ``work`` and ``home`` (text), and the counts (int64).
         """
         codes = self._codes
         for flows in self.flows():
@@ -201,13 +180,10 @@ class Source:
     def journeys(self) -> Iterator[pd.DataFrame]:
         """Yield the flows that can be drawn as lines: both ends have a place, and not the same.
 
-        Yields
-        ------
-        DataFrame
-            Rows of a batch of `flow_tables`, with ``work_name`` and ``home_name`` where there are names, and
-            ``home_longitude``, ``home_latitude``, ``work_longitude`` and ``work_latitude`` (degrees,
-            WGS84) of the zones' points before the counts. Where a region crosses 180 degrees, longitudes go
-            on beyond, so that lines do not go round the earth.
+        Rows of a batch of `flow_tables`, with ``work_name`` and ``home_name`` where there are names, and
+        ``home_longitude``, ``home_latitude``, ``work_longitude`` and ``work_latitude`` (degrees, WGS84) of
+        the zones' points before the counts. Where a region crosses 180 degrees, longitudes go on beyond, so
+        that lines do not go round the earth.
         """
         words = self._codes | {
             f"{side}_name": pd.Index(self._names[self.levels[side]], dtype="str")

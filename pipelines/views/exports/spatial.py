@@ -60,8 +60,6 @@ def _key_values(source: Source, columns: Iterable[str]) -> dict[str, str]:
 def write_geopackage(source: Source, folder: Path) -> list[str]:
     """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry.
 
-    Notes
-    -----
     Provenance is in ``gpkg_metadata``, the columns' meanings are in ``gpkg_data_columns``.
     """
     path = folder / source.name(source.flows_name, "gpkg")

@@ -28,20 +28,7 @@ _LEAST_KM = 3.0
 
 @dataclass(frozen=True, eq=False)
 class FigureSubject:
-    """The commutes of an area, ready to be drawn.
-
-    Parameters
-    ----------
-    release : Release
-    area : Area or None
-        None is the whole release.
-    of : {"workers", "residents"}
-    count : str
-        Of `Release.counts`.
-    asked : str or None
-        Level of the units on the maps; None chooses the finest that has polygons, or else the finest that is
-        not too fine for points, unless flows at it are noise.
-    """
+    """The commutes of an area, ready to be drawn."""
 
     release: Release
     area: Area | None

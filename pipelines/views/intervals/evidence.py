@@ -42,54 +42,16 @@ _WIDER = 1.5  # residents differ by attributes less evenly than proxy truth has 
 
 @dataclass(frozen=True, eq=False)
 class PlaceDraws:
-    """Posterior draws of the homes of some jobs.
+    """Posterior draws of the homes of some jobs."""
 
-    Attributes
-    ----------
-    rows : slice
-        The rows of `JobDraws` whose jobs these are.
-    homes : ndarray of int32, shape (n_draws, n_jobs)
-        Home unit, or block, of each job, row after row; where attributes are secret, in the copy that its
-        categories have (`synth.Policy`).
-    """
-
-    rows: slice
+    rows: slice  # The rows of `JobDraws` whose jobs these are
+    # Home unit, or block, of each job, row after row; where attributes are secret, in the copy that its
+    # categories have (`synth.Policy`)
     homes: Int32
 
 
 class JobDraws:
-    """Posterior draws of the home of every job of a release.
-
-    Parameters
-    ----------
-    release : Release
-        Nothing but its folder is read.
-    draws : int
-    key : synth.RunKey
-        The same key gives the same draws. It need not be secret: all is post-processing of public files.
-    done : callable
-        Told, before there are draws, how many turns of preparing them are done, and how many there are.
-
-    Attributes
-    ----------
-    plan : ReleasePlan
-    home_level : str
-        Level of the homes: the coarsest of which home areas of every table of the workload are sums, and not
-        coarser than the public model's. It is the block where a table is by home block, or by areas that cut
-        all units.
-    tables : tuple of Table
-        The tables of the workload.
-    work : ndarray of int32, shape (n_rows,)
-        Work block of each row of jobs.
-    attributes : dict of ndarray, shape (n_rows,) each
-        Codes of the public attributes that the workload or the plan looks at.
-    jobs : ndarray of int64, shape (n_rows,)
-
-    Raises
-    ------
-    PublicReleaseError
-        If the folder has no evidence of counts, or is damaged.
-    """
+    """Posterior draws of the home of every job of a release."""
 
     def __init__(
         self, release: Release, draws: int, key: synth.RunKey, done: Callable[[int, int], None]

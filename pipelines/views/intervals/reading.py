@@ -49,20 +49,11 @@ place of these the number of the area of each block, -1 for none."""
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Some cells of a table, and their count in every draw.
+    """Some cells of a table, and their count in every draw."""
 
-    Attributes
-    ----------
-    home, work : ndarray of int64, shape (n_cells,)
-        Numbers of their areas: of units of a level, or as in `PosteriorDraws.areas`.
-    categories : tuple of ndarray of int64, shape (n_cells,) each
-        By attribute of the table.
-    counts : ndarray of int64, shape (n_draws, n_cells)
-    """
-
-    home: Int64
+    home: Int64  # Numbers of their areas: of units of a level, or as in `PosteriorDraws.areas`
     work: Int64
-    categories: tuple[Int64, ...]
+    categories: tuple[Int64, ...]  # By attribute of the table
     counts: Int64
 
 
@@ -467,13 +458,7 @@ class PosteriorDraws:
 
 
 def content_hash(folder: Path) -> str:
-    """Return the hash of all content of a public folder: that of its SHA256SUMS, hexadecimal.
-
-    Raises
-    ------
-    PublicReleaseError
-        If it has none.
-    """
+    """Return the hash of all content of a public folder: that of its SHA256SUMS, hexadecimal."""
     try:
         return hashlib.sha256((folder / CHECKSUMS).read_bytes()).hexdigest()
     except OSError:

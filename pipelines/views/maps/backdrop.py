@@ -23,21 +23,12 @@ _SIMPLE = {"LinearRing": "LineString"}
 
 @dataclass(frozen=True)
 class Backdrop:
-    """Files of shapes that are drawn over the areas of a map, and choose nothing.
+    """Files of shapes that are drawn over the areas of a map, and choose nothing."""
 
-    Attributes
-    ----------
-    attribution : str
-        Who made them, as their licence asks to be named: stands on the map.
-    water : Path, optional
-        Polygons and lines: GeoPackage, FlatGeobuf, or whatever else GDAL reads, or GeoParquet.
-    roads : Path, optional
-        Lines.
-    """
-
-    attribution: str
+    attribution: str  # Who made them, as their licence asks to be named: stands on the map
+    # Polygons and lines: GeoPackage, FlatGeobuf, or whatever else GDAL reads, or GeoParquet
     water: Path | None = None
-    roads: Path | None = None
+    roads: Path | None = None  # Lines
 
 
 def backdrop_shapes(
@@ -45,24 +36,7 @@ def backdrop_shapes(
 ) -> dict[str, list[list[Any]]]:
     """Return what is drawn of the files, near the region and simplified.
 
-    Parameters
-    ----------
-    release : Release
-        Whose longitudes go on where 180 is crossed.
-    backdrop : Backdrop
-    bounds : tuple of float
-        West, south, east and north of the region, in degrees.
-
-    Returns
-    -------
-    dict of str to list
-        ``water`` and ``roads``, as far as there are files: GeoJSON geometries.
-
-    Raises
-    ------
-    InputError
-        If a file is not there or none of shapes, has no coordinate reference system, has no shape of the
-        kind near the region, or remains too detailed.
+    ``water`` and ``roads``, as far as there are files: GeoJSON geometries.
     """
     found = {}
     for kind, wanted in _KINDS.items():

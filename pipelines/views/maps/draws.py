@@ -11,31 +11,20 @@ from typing import Any
 import numpy as np
 
 from geo_data.od_files import count_columns
-from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 
 _LEAST_BYTES = 0.1  # that a count takes in a page: where not even these have room, a table is not finished
 
 
 @dataclass(frozen=True, eq=False)
 class DrawTable:
-    """A count of jobs by home, and by work unless they are counted wherever they are, in every draw.
+    """A count of jobs by home, and by work unless they are counted wherever they are, in every draw."""
 
-    Attributes
-    ----------
-    column : str
-        Of the release's counts.
-    home : str
-        Level of the homes.
-    work : str or None
-        Level of the workplaces.
-    arrays : dict of ndarray
-        ``rows``: cells of each work unit; ``home`` of each cell, rising in a work unit; ``counts``: of each
-        cell in all draws, cell after cell.
-    """
-
-    column: str
-    home: str
-    work: str | None
+    column: str  # Of the release's counts
+    home: str  # Level of the homes
+    work: str | None  # Level of the workplaces
+    # ``rows``: cells of each work unit; ``home`` of each cell, rising in a work unit; ``counts``: of each
+    # cell in all draws, cell after cell
     arrays: dict[str, np.ndarray]
 
     @cached_property
@@ -47,19 +36,8 @@ class DrawTable:
 def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> list[DrawTable]:
     """Return the tables that tell most in so many bytes.
 
-    Parameters
-    ----------
-    draws : PosteriorDraws
-    levels : sequence of str
-        Of the map, the coarsest first.
-    limit : int
-        Largest size of all in bytes.
-
-    Returns
-    -------
-    list of DrawTable
-        Residents, by each attribute too; flows of all jobs; flows of jobs by each attribute: each of these
-        by units of the finest level at which it has room.
+    Residents, by each attribute too; flows of all jobs; flows of jobs by each attribute: each of these by
+    units of the finest level at which it has room.
     """
     known = [level for level in levels if draws.has(level)]
     attributes = [(), *((name,) for name in draws.attributes)]

@@ -22,7 +22,7 @@ from pipelines.release.promises import odds_in_words, presence_in_words, short_b
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
-from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
 from pipelines.views.release import PublicReleaseError, Release, check_target
@@ -43,18 +43,11 @@ _BESIDE = (
 
 @dataclass(frozen=True)
 class SiteMap:
-    """The map of a release for a web server: a page, and what it fetches from beside it.
+    """The map of a release for a web server: a page, and what it fetches from beside it."""
 
-    Attributes
-    ----------
-    page : str
-        HTML. Without `parts` it is the map in one file.
-    parts : dict of str to bytes
-        By name, which is of the content: what is large and not shown at first, compressed once for all, and
-        the map in one file, to keep or to send. The page fetches them from the folder `PARTS` beside it.
-    """
-
-    page: str
+    page: str  # HTML. Without `parts` it is the map in one file.
+    # By name, which is of the content: what is large and not shown at first, compressed once for all, and the
+    # map in one file, to keep or to send. The page fetches them from the folder `PARTS` beside it.
     parts: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -214,19 +207,7 @@ def _policy(*scripts: str, fetches: bool) -> str:
 
 
 def certificate_words(certificate: Certificate, *, signed: bool) -> str:
-    """Return the certificate in plain words.
-
-    Parameters
-    ----------
-    certificate : Certificate
-    signed : bool
-        Whether the release is signed.
-
-    Returns
-    -------
-    str
-        HTML, paragraphs.
-    """
+    """Return the certificate in plain words."""
     run, user = certificate.run, certificate.user_level
 
     def paragraph(words: str) -> str:

@@ -14,7 +14,7 @@ from pyproj import CRS
 
 from geo_data.od_files import count_columns
 from pipelines.storage.checksums import sha256_of
-from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
@@ -34,32 +34,20 @@ _FOR_DRAWS = 1 / 4  # of the limit, that levels leave to draws; these take what 
 
 @dataclass(frozen=True)
 class Payload:
-    """What a page's program reads.
+    """What a page's program reads."""
 
-    Attributes
-    ----------
-    meta : dict
-        Levels, counts and names, small enough to be read as they stand; ``arrays`` says where each array
-        lies in `arrays`.
-    arrays : bytes
-        Little-endian arrays one after another, each beginning at a multiple of 4 bytes; gzip.
-    texts : bytes
-        JSON with the codes, the names (null where there is none) and the shapes of each level; gzip.
-    draws : bytes
-        Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where, and whether they are so large
-        that they are read ``later`` than the rest. Empty without them.
-    backdrop : bytes
-        JSON of water and roads; gzip. Empty without them.
-    whole : Payload or None
-        What takes the place of this, once a reader opens one of the levels ``meta["later"]`` or asks for what
-        only they tell; None where all is here.
-    """
-
+    # Levels, counts and names, small enough to be read as they stand; ``arrays`` says where each array lies
+    # in `arrays`
     meta: dict[str, Any]
-    arrays: bytes
+    arrays: bytes  # Little-endian arrays one after another, each beginning at a multiple of 4 bytes; gzip
+    # JSON with the codes, the names (null where there is none) and the shapes of each level; gzip
     texts: bytes
+    # Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where, and whether they are so large
+    # that they are read ``later`` than the rest. Empty without them.
     draws: bytes = b""
-    backdrop: bytes = b""
+    backdrop: bytes = b""  # JSON of water and roads; gzip. Empty without them.
+    # What takes the place of this, once a reader opens one of the levels ``meta["later"]`` or asks for what
+    # only they tell; None where all is here
     whole: Payload | None = None
 
     @property
@@ -75,28 +63,7 @@ def make_payload(
     draws: PosteriorDraws | None = None,
     backdrop: Backdrop | None = None,
 ) -> Payload:
-    """Pack a release for a map.
-
-    Parameters
-    ----------
-    release : Release
-    limit : int
-        Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
-    draws : PosteriorDraws, optional
-        Of the release: whatever is a sum of what they have room for has its interval.
-    backdrop : Backdrop, optional
-        Files of water and roads.
-
-    Returns
-    -------
-    Payload
-        ``meta["left_out"]`` names the levels that did not fit.
-
-    Raises
-    ------
-    InputError
-        As `backdrop_shapes`.
-    """
+    """Pack a release for a map."""
     behind = b""
     if backdrop is not None:
         behind = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))

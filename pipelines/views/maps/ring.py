@@ -18,22 +18,7 @@ _ROOMY = 16  # so many zones and fewer are never closer than this part of the ri
 def ring_places(
     latitude: Float64, longitude: Float64, weight: Float64, bounds: tuple[float, float, float, float]
 ) -> Float64:
-    """Place external zones around a region.
-
-    Parameters
-    ----------
-    latitude, longitude : ndarray of float64, shape (n,)
-        True places of the zones in degrees. If any is NaN, zones stand evenly in the order they have.
-    weight : ndarray of float64, shape (n,)
-        Positive: zones of a large weight come nearest to their directions.
-    bounds : tuple of float
-        West, south, east and north of the region.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, 2)
-        Longitude and latitude on the ring, no two the same; clockwise in the order of their directions.
-    """
+    """Place external zones around a region."""
     west, south, east, north = bounds
     middle = ((south + north) / 2, (west + east) / 2)
     squeeze = np.cos(np.radians(middle[0]))  # of a degree of longitude

@@ -23,19 +23,9 @@ _MOST_DRAWN = 3_000  # cells of a level; of more, points show more
 def level_shapes(release: Release, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
     """Return the shapes of the levels that have them, or whose parts have them.
 
-    Parameters
-    ----------
-    release : Release
-    levels : sequence of str
-        Levels of the map.
-
-    Returns
-    -------
-    dict of str to GeoDataFrame
-        By level, those without shapes left out: ``unit`` (int32) and geometry, EPSG:4326, simplified. The
-        shapes of a level that has none of its own are put together from those of the next finer level.
-        Longitudes go on where 180 is crossed (`Release.unbroken`). Empty if the release has no
-        polygons.
+    By level, those without shapes left out: ``unit`` (int32) and geometry, EPSG:4326, simplified. The shapes
+    of a level that has none of its own are put together from those of the next finer level. Longitudes go on
+    where 180 is crossed (`Release.unbroken`). Empty if the release has no polygons.
     """
     own = {level: release.polygons(level) for level in release.levels}
     simplified = {
@@ -51,20 +41,9 @@ def centroid_cells(
 ) -> dict[str, gpd.GeoDataFrame]:
     """Return cells around centroids, for a release without polygons.
 
-    Parameters
-    ----------
-    release : Release
-    levels : sequence of str
-        Levels of the map.
-    most_drawn : int
-        Levels of more areas are left out.
-
-    Returns
-    -------
-    dict of str to GeoDataFrame
-        As `level_shapes`, for levels of few enough areas. A place belongs to the area of the nearest
-        centroid (Voronoi), if that is not farther than the neighbourhood of centroids is wide; so these are
-        not the true borders.
+    As `level_shapes`, for levels of few enough areas. A place belongs to the area of the nearest centroid
+    (Voronoi), if that is not farther than the neighbourhood of centroids is wide; so these are not the true
+    borders.
     """
     n_units = {level: release.geography.n_units(level) for level in levels}
     small = [level for level in levels if n_units[level] <= _MOST_CELLS]

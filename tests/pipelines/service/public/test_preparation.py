@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.service.public import preparation
 from pipelines.service.public.preparation import Preparation, Prepared, prepare
-from pipelines.views.maps import Backdrop
+from pipelines.views.maps.backdrop import Backdrop
 
 from ..helpers import NAME, wait_for
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines.views import evaluation
-from pipelines.views.evaluation.count_queries import jobs_within
+from pipelines.views.count_queries import jobs_within
+from pipelines.views.evaluation.count_queries import count_queries, query_errors, share_within
 
 
 def table(generator: np.random.Generator) -> pd.DataFrame:
@@ -17,9 +17,9 @@ def table(generator: np.random.Generator) -> pd.DataFrame:
 
 
 def test_queries_are_ranges_that_fill_their_space() -> None:
-    queries = evaluation.count_queries(30, 20)
+    queries = count_queries(30, 20)
     assert queries.shape == (1000, 4)
-    assert np.array_equal(queries, evaluation.count_queries(30, 20))
+    assert np.array_equal(queries, count_queries(30, 20))
     assert (queries[:, 0] <= queries[:, 1]).all()
     assert (queries[:, 2] <= queries[:, 3]).all()
     assert queries.min() == 0
@@ -34,7 +34,7 @@ def test_queries_are_ranges_that_fill_their_space() -> None:
 def test_answers_against_a_slow_loop() -> None:
     generator = np.random.default_rng(4)
     truth, release = table(generator), table(generator)
-    queries = evaluation.count_queries(30, 20, 50)
+    queries = count_queries(30, 20, 50)
     slow = []
     for first, last, low, high in queries:
         counts = [
@@ -42,14 +42,14 @@ def test_answers_against_a_slow_loop() -> None:
             for rows in (truth, release)
         ]
         slow.append(abs(counts[0] - counts[1]))
-    assert evaluation.query_errors(truth, release, queries).tolist() == slow
+    assert query_errors(truth, release, queries).tolist() == slow
     assert max(slow) > 0
-    assert not evaluation.query_errors(truth, truth, queries).any()
+    assert not query_errors(truth, truth, queries).any()
 
 
 def test_share_within() -> None:
     errors = np.array([0.0, 5.0, 10.0, 10.1])
-    assert evaluation.share_within(errors, 100, 1) == 0.75
-    assert evaluation.share_within(errors, 100, 0.5) == 0.5
-    assert evaluation.share_within(errors, 100, 0.1) == 0.25
+    assert share_within(errors, 100, 1) == 0.75
+    assert share_within(errors, 100, 0.5) == 0.5
+    assert share_within(errors, 100, 0.1) == 0.25
     assert [jobs_within(476_789, rho) for rho in (0.1, 0.5, 1)] == [69, 345, 690]

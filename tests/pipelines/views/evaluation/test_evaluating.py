@@ -24,9 +24,9 @@ import pipelines
 from geo_data.pools import group_records
 from pipelines.cli.main import main
 from pipelines.storage.durable import whole_folder
-from pipelines.views import evaluation
 from pipelines.views.evaluation import evaluating
 from pipelines.views.evaluation.charts import CHARTS
+from pipelines.views.evaluation.measuring import MEASURES
 
 from .conftest import Evaluation, contents
 
@@ -35,7 +35,7 @@ LEVELS = ["cty", "trct", "bgrp", "tabblk2010"]
 
 def test_every_measure_is_documented() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    assert [name for name in evaluation.MEASURES if f"`{name}`" not in page] == []
+    assert [name for name in MEASURES if f"`{name}`" not in page] == []
 
 
 def value(measures: pd.DataFrame, name: str, level: str, group: str = "all") -> float:
@@ -49,7 +49,7 @@ def test_measures_of_the_small_release(
 ) -> None:
     measures = closed.measures
     assert list(measures.columns) == ["compared_with", "measure", "level", "group", "value"]
-    assert set(measures["measure"]) == set(evaluation.MEASURES) - {"implicate_deviation"}  # there is one
+    assert set(measures["measure"]) == set(MEASURES) - {"implicate_deviation"}  # there is one
     assert not measures.duplicated(["measure", "level", "group"]).any()
     # The measures that compare jobs one by one, on the same tables.
     geography, pools = small_release.plan.geography, small_release.plan.pools
@@ -197,7 +197,7 @@ def test_report_stands_alone(closed: Evaluation) -> None:
     assert not re.search(r"https?:|<script|<link|url\(", page)
     assert re.findall(r'(?:src|href)="(?!data:image/svg\+xml;base64,)', page) == []
     assert page.count("<figure>") == len(CHARTS)
-    for about in [evaluation.MEASURES[name] for name in set(evaluation.MEASURES) - {"implicate_deviation"}]:
+    for about in [MEASURES[name] for name in set(MEASURES) - {"implicate_deviation"}]:
         if not about.title.startswith(("Mean commute to", "Destinations")):
             assert html.escape(about.title, quote=False).replace("'", "&#39;") in page
     assert "nan" not in page.split("<figure>")[0]

@@ -15,7 +15,7 @@ import shapely
 
 from pipelines import Release, open_release
 from pipelines.release.polygons import polygon_file
-from pipelines.views.exports import Source
+from pipelines.views.exports.source import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
 

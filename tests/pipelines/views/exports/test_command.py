@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from pipelines.cli.main import main
-from pipelines.views.exports import FORMATS
+from pipelines.views.exports.exporting import FORMATS
 
 
 def export(*arguments: str) -> Result:

@@ -17,7 +17,8 @@ import pytest
 from pmtiles.reader import MmapSource, Reader
 
 import pipelines
-from pipelines.views.exports import FORMATS, Source
+from pipelines.views.exports.exporting import FORMATS
+from pipelines.views.exports.source import Source
 from pipelines.views.release import PublicReleaseError, open_release
 
 Exporter = Callable[..., tuple[Path, Source]]

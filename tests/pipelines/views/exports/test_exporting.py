@@ -17,7 +17,8 @@ import pipelines
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.views import release as opened
-from pipelines.views.exports import FORMATS, ExportError, Format, Source
+from pipelines.views.exports.exporting import FORMATS, Format
+from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.release import PublicReleaseError, Release, open_release
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "exports.md"

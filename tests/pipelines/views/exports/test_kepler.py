@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import shapely
 
-from pipelines.views.exports import Source
+from pipelines.views.exports.source import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
 

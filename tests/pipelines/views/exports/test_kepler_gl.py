@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.views.exports import Source
+from pipelines.views.exports.source import Source
 
 pytestmark = pytest.mark.deep
 

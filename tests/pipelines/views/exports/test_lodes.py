@@ -20,8 +20,8 @@ import pytest
 
 import pipelines
 from geo_data.lodes import LODES_COLUMNS
-from pipelines.views.exports import Source
 from pipelines.views.exports.lodes import _remarks, write_lodes
+from pipelines.views.exports.source import Source
 from pipelines.views.release import open_release
 
 Exporter = Callable[..., tuple[Path, Source]]
@@ -130,7 +130,7 @@ def test_without_lodes_categories(british: Callable[..., pipelines.ReleaseConfig
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from pipelines.views.exports import export
+from pipelines.views.exports.exporting import export
 export(Path(sys.argv[1]), sys.argv[3:], Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 
 from pipelines import open_release
-from pipelines.views.exports import Source, matrices
+from pipelines.views.exports import matrices
 from pipelines.views.exports.matrices import write_omx
+from pipelines.views.exports.source import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
 

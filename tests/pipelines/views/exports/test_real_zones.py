@@ -15,7 +15,7 @@ from pmtiles.reader import MmapSource, all_tiles
 
 import pipelines
 from pipelines.release.polygons import polygon_file
-from pipelines.views.exports import FORMATS
+from pipelines.views.exports.exporting import FORMATS
 
 CONFIG = Path(__file__).resolve().parents[4] / "examples" / "leeds.toml"
 COMMUTES = "geo_code_to_geo_code_JT01_2011"

@@ -25,8 +25,8 @@ from pmtiles.reader import MemorySource, MmapSource, Reader, all_tiles
 from pmtiles.tile import Compression, TileType
 
 from pipelines import open_release
-from pipelines.views.exports import Source
 from pipelines.views.exports.kepler import write_kepler
+from pipelines.views.exports.source import Source
 from pipelines.views.exports.spatial import write_flatgeobuf, write_geojson
 from pipelines.views.exports.tables import write_flowmap
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pipelines import open_release
-from pipelines.views.exports import Source
+from pipelines.views.exports.source import Source
 from pipelines.views.exports.tables import write_csv, write_zone_table
 
 pytestmark = pytest.mark.quick

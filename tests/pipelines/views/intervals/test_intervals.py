@@ -19,8 +19,8 @@ from geo_data.od_files import count_columns
 from helpers import load, seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
-from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.intervals.evidence import _drawn
+from pipelines.views.intervals.reading import COVERAGE_WORDS
 
 from ...running.helpers import GEOMETRIC
 

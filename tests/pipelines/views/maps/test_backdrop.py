@@ -15,8 +15,7 @@ from PIL import Image
 
 import geo_data
 from pipelines.cli.main import main
-from pipelines.views.maps import Backdrop
-from pipelines.views.maps.backdrop import backdrop_shapes
+from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.release import Release
 
 from .map_reader import Reader

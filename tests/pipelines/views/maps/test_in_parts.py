@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from pipelines import PosteriorDraws
-from pipelines.views.maps import PARTS, payload
+from pipelines.views.maps import payload
+from pipelines.views.maps.page import PARTS
 from pipelines.views.release import Release
 
 from .map_reader import Reader

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines import PublicReleaseError
 from pipelines.release.promises import odds_in_words
-from pipelines.views.maps import build_map
+from pipelines.views.maps.page import build_map
 from pipelines.views.release import Release, open_release
 
 NAMESPACE = re.compile(r"https?://www\.w3\.org/(2000/svg|1999/xhtml|1999/xlink|XML/1998/namespace)\b")
