@@ -120,7 +120,7 @@ reference: $(STAMP)  ## Write docs/configuration.md from the program
 		> docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
-	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \
+	@$(BIN)/python -c "import json; from pipelines.release.certificate import certificate_schema; print(json.dumps(certificate_schema(), indent=1))" \
 		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from conftest import Measure, Planned
 
-import pipelines
 from pipelines.planning.assembling import assemble
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import choose
 
 TABLE = "Planner: Rhode Island"
@@ -16,7 +16,7 @@ def bench_reading(rhode_island: Planned, measure: Measure) -> None:
     measure(
         TABLE,
         "reading geography, work blocks, weights and tables, fitting the public model",
-        lambda: pipelines.read_public_inputs(config),
+        lambda: read_public_inputs(config),
         rounds=3,
         jobs=f"{rhode_island.plan.numeric.pools.n_records:,}",
     )

@@ -19,7 +19,7 @@ import geo_data
 import pipelines
 import synth
 from geo_data.pools import group_records
-from pipelines.planning.public_inputs import PublicInputs, job_source
+from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
 from synth.dirichlet.urn import Urns
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
@@ -49,7 +49,7 @@ class Planned:
 def rhode_island() -> Planned:
     config = pipelines.load_config(CONFIG)
     try:
-        inputs = pipelines.read_public_inputs(config)
+        inputs = read_public_inputs(config)
     except geo_data.InputError as error:
         pytest.skip(f"the data of Rhode Island are not here: {error}")
     plan = pipelines.make_plan(config, inputs)

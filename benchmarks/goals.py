@@ -19,7 +19,7 @@ from study_page import Results, goal_table
 from utility_study import CSV, EPSILONS, study
 from workload import configuration
 
-import pipelines
+from pipelines.planning.simulation import simulate_utility
 
 DEFAULT = ("geometric", "dirichlet")  # for the default workload
 
@@ -32,7 +32,7 @@ def forecasts(subject: Subject, results: Results) -> list[list[str]]:
             plan = GOALS[name].draft(subject, epsilon).plan if name in GOALS else subject.plan(epsilon, name)
             assert plan is not None
             click.echo(f"epsilon {epsilon}, {name}: {plan_in_words(plan)}", err=True)
-            for one in pipelines.simulate_utility(plan, subject.inputs.model).workload:
+            for one in simulate_utility(plan, subject.inputs.model).workload:
                 found = results.mean(name, epsilon, one.table.name)
                 apart = one.loss / found - 1
                 cells = [one.table.name, f"{one.loss:.4f}", f"{found:.4f}", f"{apart:+.1%}"]

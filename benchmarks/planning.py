@@ -24,9 +24,17 @@ from study_methods import draw
 import geo_data
 import pipelines
 from geo_data.pools import group_records
-from pipelines.planning.public_inputs import job_source
+from pipelines.planning.public_inputs import job_source, read_public_inputs
 from pipelines.planning.simulation import simulate_utility
-from pipelines.plans.utility import commutes, count_variation, destination_commute_error, mean_km
+from pipelines.plans.utility import (
+    commutes,
+    count_variation,
+    destination_commute_error,
+    mean_commute,
+    mean_km,
+    total_variation,
+)
+from pipelines.running.run import certify
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -82,9 +90,9 @@ def changed(text: str, epsilon: str, plan: str = "") -> str:
 def show(name: str, text: str) -> None:
     """Print the row of a plan."""
     config = pipelines.parse_config(text, EXAMPLES, name)
-    inputs = pipelines.read_public_inputs(config)
+    inputs = read_public_inputs(config)
     plan = pipelines.make_plan(config, inputs)
-    guarantee = pipelines.certify(plan)
+    guarantee = certify(plan)
     work, homes = truth(config, plan)
     drawn = draw(plan, homes)
     cells = np.average(plan.numeric.k, weights=plan.pools.n)
@@ -123,10 +131,10 @@ def compared(
 ) -> str:
     """Return the measures, and the simulated utility of two of them, as cells of the table."""
     geography, expected = plan.geography, simulate_utility(plan, model)
-    means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
+    means = [mean_commute(geography, work, h) for h in (homes, drawn)]
     km = [commutes(geography, work, h) for h in (homes, drawn)]
     return (
-        f"{pipelines.total_variation(geography, 'trct', work, homes, drawn):.4f} | "
+        f"{total_variation(geography, 'trct', work, homes, drawn):.4f} | "
         f"{expected.total_variation:.4f} | "
         f"{means[1] / means[0] - 1:+.2%} | {expected.mean_commute_error:+.2%} | "
         f"{destination_commute_error(work, *km):.3f}"
@@ -140,7 +148,7 @@ def with_areas(text: str, name: str, folder: Path) -> str:
     pairs within counties only, of areas by where most of them lies, and nothing outside of any place.
     """
     config = pipelines.parse_config(text, EXAMPLES, "areas")
-    inputs = pipelines.read_public_inputs(config)
+    inputs = read_public_inputs(config)
     geography = inputs.geography
     blocks = np.arange(geography.n_blocks)
     tract, area, county = (geography.unit_of(level, blocks) for level in ("trct", name, "cty"))
@@ -184,7 +192,7 @@ flow = "jobs"
 def model_alone(name: str, text: str) -> float:
     """Print how far the public model is from the truth, as expected flows, without any draw."""
     config = pipelines.parse_config(text, EXAMPLES, "model")
-    inputs = pipelines.read_public_inputs(config)
+    inputs = read_public_inputs(config)
     records = job_source(config, inputs.geography).records()
     model = inputs.model
     pair = model.units(records.work).astype(np.int64) * model.n_units + model.units(records.home)

@@ -28,7 +28,9 @@ import synth
 from geo_data.distance import distance_km
 from geo_data.pools import group_records
 from pipelines.planning.public_inputs import job_source
+from pipelines.plans.utility import mean_commute, total_variation
 from pipelines.release.layout import file_names
+from pipelines.running.run import certify
 from synth.dirichlet import calibration, mechanism
 
 ROOT = Path(__file__).parent.parent
@@ -92,7 +94,7 @@ def compare(public: Path, figure: Path | None) -> list[list[str]]:
     """Return rows of what the release costs and how far it is from the truth."""
     config = pipelines.load_config(CONFIG)
     plan = pipelines.load_plan(public / "plan")
-    guarantee = pipelines.certify(plan)
+    guarantee = certify(plan)
     geography, slots = plan.geography, plan.pools.slots
     truth = job_source(config, geography).records(plan.attributes)
     homes = group_records(plan.pools, plan.geography, truth)
@@ -105,9 +107,9 @@ def compare(public: Path, figure: Path | None) -> list[list[str]]:
         ["expected share of noise", f"{share:.2%}"],
     ]
     for level in geography.levels[1:]:
-        distance = pipelines.total_variation(geography, level, slots.work, homes, synthetic)
+        distance = total_variation(geography, level, slots.work, homes, synthetic)
         rows.append([f"total variation of flows, {level} to {level}", f"{distance:.4f}"])
-    means = [pipelines.mean_commute(geography, slots.work, h) for h in (homes, synthetic)]
+    means = [mean_commute(geography, slots.work, h) for h in (homes, synthetic)]
     rows.append(
         [
             "mean commute of those who live in the state",

@@ -20,7 +20,7 @@ import pipelines
 import synth
 from geo_data.pools import order_records
 from pipelines.config.sections import PlanSettings, WorkloadTable
-from pipelines.planning.public_inputs import PublicInputs, job_source
+from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
 from pipelines.planning.simulation import draw_public_model, draw_synthetic, draw_without_noise
 from pipelines.planning.sweep import changed
 from pipelines.plans.workload import CountedJobs, Workload, resolve_workload
@@ -43,7 +43,7 @@ class Subject:
     @classmethod
     def of(cls, config: pipelines.ReleaseConfig) -> Subject:
         """Read the public inputs of a configuration."""
-        return cls(config, pipelines.read_public_inputs(config))
+        return cls(config, read_public_inputs(config))
 
     @cached_property
     def records(self) -> geo_data.JobRecords:

@@ -19,8 +19,9 @@ from study_methods import Subject, draw, plan_in_words
 
 import pipelines
 import synth
-from pipelines import ReleasePlan, SimulatedUtility
+from pipelines import ReleasePlan
 from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.plans.workload import CountedJobs
 
 Losses = NDArray[np.float64]
@@ -46,7 +47,7 @@ def configuration() -> ReleaseConfig:
 def tried(subject: Subject, epsilon: str, mechanism: str) -> tuple[ReleasePlan, SimulatedUtility, Losses]:
     """Return the planner's plan, what it is expected to lose in each table, and what a draw of it loses."""
     plan = subject.plan(epsilon, mechanism)
-    expected = pipelines.simulate_utility(plan, subject.inputs.model)
+    expected = simulate_utility(plan, subject.inputs.model)
     true, slots = subject.true_jobs(plan), plan.pools.slots
     drawn = CountedJobs(slots.work, draw(plan, true.home), slots.attributes)
     return plan, expected, subject.workload.losses(true, drawn)

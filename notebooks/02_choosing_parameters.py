@@ -26,6 +26,8 @@ from matplotlib.ticker import PercentFormatter
 import pipelines
 import synth
 from pipelines import Sweep
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.simulation import simulate_utility
 from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
@@ -210,7 +212,7 @@ print(recommended)
 loaded = pipelines.parse_config(
     (folder / "recommended.toml").read_text(encoding="utf-8"), source.parent, "recommended.toml"
 )
-inputs = pipelines.read_public_inputs(loaded)
+inputs = read_public_inputs(loaded)
 (fixed,) = Sweep(**FIXED).configurations(decided)
 plans = {
     "fixed, T = 1": pipelines.make_plan(fixed, inputs),
@@ -218,12 +220,12 @@ plans = {
 }
 trials = pd.DataFrame(
     [
-        {"plan": name, **pipelines.simulate_utility(plan, inputs.model, seed=seed).as_dict()}
+        {"plan": name, **simulate_utility(plan, inputs.model, seed=seed).as_dict()}
         for name, plan in plans.items()
         for seed in (10, 11, 12)
     ]
 )
-guarantee = pipelines.certify(plans["recommended"])
+guarantee = plans["recommended"].certify()
 print(f"certified: epsilon {float(guarantee.epsilon):.6g}, delta {float(guarantee.delta):.2g}")
 trials.groupby("plan")[["total_variation", "block_variation", "destination_error"]].agg(
     ["mean", "std"]

@@ -22,6 +22,7 @@ import tomlkit
 from matplotlib.ticker import PercentFormatter
 
 import pipelines
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.comparison import compare_with_truth
 from pipelines.views.evaluation.flow_measures import implicate_variance
@@ -178,7 +179,7 @@ plt.show()
 # draw does, and must not be combined by the rule. This figure needs no confidential data.
 
 # %%
-inputs = pipelines.read_public_inputs(config)
+inputs = read_public_inputs(config)
 numbers = (1, 2, 3, 5, 10)
 figure, axis = plt.subplots(figsize=(5, 3.2))
 sources = [("independent-runs", "independent runs", "o")]

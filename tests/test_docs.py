@@ -118,7 +118,7 @@ def test_what_the_site_and_packages_need_is_locked_apart_from_what_tests_need() 
 
 # What users call first has an example.
 WITH_EXAMPLE = {
-    *("load_config", "load_plan", "run", "certify", "verify", "open_release", "Release.flows"),
+    *("load_config", "load_plan", "run", "verify", "open_release", "Release.flows"),
     *("combine", "exact", "decimal_up", "compose", "Guarantee"),
     "read_crosswalk",
 }

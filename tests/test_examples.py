@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import pipelines
-from pipelines.planning.public_inputs import check_pool_by
+from pipelines.planning.public_inputs import PublicInputs, check_pool_by, read_public_inputs
+from pipelines.running.run import certify
 from pipelines.schedule.calendar import read_calendar
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,13 +80,13 @@ def test_what_an_example_of_a_release_comments_out_can_be_used() -> None:
     """With the example's own data, as far as their headers go."""
     tried = 0
     for path in RELEASES:
-        read: dict[str, pipelines.PublicInputs] = {}
+        read: dict[str, PublicInputs] = {}
         for keys, text in variants(path.read_text(encoding="utf-8")):
             config = pipelines.parse_config(text, EXAMPLES, f"{path.name} with {', '.join(keys)}")
             settings = tomllib.loads(text)
             del settings["plan"]
             if config.geography.file.exists():
-                inputs = read.get(str(settings)) or pipelines.read_public_inputs(config)
+                inputs = read.get(str(settings)) or read_public_inputs(config)
                 read[str(settings)] = inputs
                 check_pool_by(config, inputs.slots)
                 tried += 1
@@ -98,7 +99,7 @@ def test_what_an_example_of_a_release_comments_out_can_be_planned(shared_data: P
     for path in RELEASES:
         for keys, text in variants(path.read_text(encoding="utf-8")):
             config = pipelines.parse_config(text, EXAMPLES, f"{path.name} with {', '.join(keys)}")
-            assert pipelines.certify(pipelines.make_plan(config)).epsilon <= config.privacy.epsilon
+            assert certify(pipelines.make_plan(config)).epsilon <= config.privacy.epsilon
 
 
 def test_what_an_example_of_a_calendar_comments_out_can_be_used(tmp_path: Path) -> None:

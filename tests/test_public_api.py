@@ -19,6 +19,18 @@ import geo_data
 import pipelines
 import synth
 from geo_data.polygons import Polygons
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.simulation import simulate_utility
+from pipelines.planning.sweep import every_mechanism
+from pipelines.plans.form import plan_hash
+from pipelines.plans.storage import save_plan
+from pipelines.plans.utility import mean_commute, total_variation
+from pipelines.publishing.publishing import Published
+from pipelines.release.signing import is_signed
+from pipelines.running.demo import demo_truth
+from pipelines.running.payment import debits_of
+from pipelines.running.run import certify
+from pipelines.running.unfinished import UnfinishedRun, unfinished_runs, wipe_run
 from pipelines.views.travel import add_travel
 
 pytestmark = pytest.mark.quick
@@ -47,11 +59,11 @@ def test_a_path_may_be_text_or_stand_for_one(
     release = pipelines.open_release("public")
     assert release.public == Path("public")
     assert [one.name for one in pipelines.verify("public")] == [one.name for one in pipelines.verify(public)]
-    assert not pipelines.is_signed("public")
+    assert not is_signed("public")
     plan = pipelines.load_plan("public/plan")
-    assert pipelines.save_plan(plan, "plan") == pipelines.plan_hash("plan") == release.certificate.plan_sha256
+    assert save_plan(plan, "plan") == plan_hash("plan") == release.certificate.plan_sha256
     assert [path.parent for path in pipelines.generate_keys("keys")] == [Path("keys")] * 2
-    assert pipelines.unfinished_runs(".") == []
+    assert unfinished_runs(".") == []
     made = pipelines.open_release("public").export("csv", "exports")["csv"]
     assert {path.parent for path in made} == {Path("exports/csv")}
     release.figure("homes.png", kind="distance")
@@ -64,9 +76,9 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
         lambda: pipelines.open_release(3),
         lambda: pipelines.load_config(3),
         lambda: pipelines.load_plan(b"bytes"),
-        lambda: pipelines.plan_hash(None),
+        lambda: plan_hash(None),
         lambda: list(pipelines.verify(small_release)),
-        lambda: pipelines.debits_of(7),
+        lambda: debits_of(7),
         lambda: small_release.evaluate_public([3]),
         lambda: pipelines.published(3),
         lambda: small_release.map(3),
@@ -102,18 +114,18 @@ def test_an_object_of_another_kind_is_told_what_was_expected(
             lambda: pipelines.make_plan(config, plan),
             "inputs: PublicInputs is expected, as read_public_inputs",
         ),
-        (lambda: pipelines.mean_commute(plan, [0], [0]), "geography: Geography is expected"),
-        (lambda: pipelines.total_variation(None, "st", [0], [0], [0]), "geography: Geography is expected"),
-        (lambda: pipelines.demo_truth(plan), "release: Release is expected, as demo"),
+        (lambda: mean_commute(plan, [0], [0]), "geography: Geography is expected"),
+        (lambda: total_variation(None, "st", [0], [0], [0]), "geography: Geography is expected"),
+        (lambda: demo_truth(plan), "release: Release is expected, as demo"),
         (lambda: pipelines.run(config, plan=plan), "plan: a path is expected"),
-        (lambda: pipelines.read_public_inputs({}), "config: ReleaseConfig is expected"),
+        (lambda: read_public_inputs({}), "config: ReleaseConfig is expected"),
         (lambda: pipelines.tune(config, {}), "sweep: Sweep is expected"),
-        (lambda: pipelines.certify(config), "plan: ReleasePlan is expected"),
-        (lambda: pipelines.simulate_utility(plan, None), "PublicModel is expected, .* not None"),
+        (lambda: certify(config), "plan: ReleasePlan is expected"),
+        (lambda: simulate_utility(plan, None), "PublicModel is expected, .* not None"),
         (lambda: pipelines.Sweep(epsilon=4.0), r'epsilon: texts are expected, such as \("2", "4"\)'),
-        (lambda: pipelines.every_mechanism({}), "config: ReleaseConfig is expected"),
+        (lambda: every_mechanism({}), "config: ReleaseConfig is expected"),
         (lambda: pipelines.recommend({}, config), "results: DataFrame is expected, as tune"),
-        (lambda: pipelines.wipe_run("out"), "run: UnfinishedRun is expected"),
+        (lambda: wipe_run("out"), "run: UnfinishedRun is expected"),
         (lambda: pipelines.parse_config(3, ".", "x"), "text: text is expected"),
         (lambda: geo_data.LodesJobs("od.csv", None), "geography: Geography is expected, as read_crosswalk"),
         (lambda: geo_data.uniform_weights(3), "geography: Geography is expected"),
@@ -133,8 +145,8 @@ def test_lists_stand_for_arrays(small_release: pipelines.Release) -> None:
     with pytest.raises(ValueError, match="stratum: numbers from 0 to 255"):
         synth.Domains(5, [0, 1], [0], [256])
     geography = small_release.plan.geography
-    assert pipelines.mean_commute(geography, [0, 1], [1, 0]) > 0
-    assert pipelines.total_variation(geography, geography.block_level, [0, 1], [1, 0], (0, 0)) == 0.5
+    assert mean_commute(geography, [0, 1], [1, 0]) > 0
+    assert total_variation(geography, geography.block_level, [0, 1], [1, 0], (0, 0)) == 0.5
     assert pipelines.Sweep(epsilon="8.6", delta=["0", "1e-5"]).epsilon == ("8.6",)
 
 
@@ -168,8 +180,8 @@ def test_what_is_printed_of_an_object_is_short(
     small_config: Callable[..., pipelines.ReleaseConfig], small_release: pipelines.Release
 ) -> None:
     plan, config = small_release.plan, small_config()
-    inputs = pipelines.read_public_inputs(config)
-    utility = pipelines.simulate_utility(plan, inputs.model)
+    inputs = read_public_inputs(config)
+    utility = simulate_utility(plan, inputs.model)
     guarantee = replace(plan.certify(), epsilon=THIRD, delta=THIRD / 10**9)
     presence = synth.Presence(THIRD, THIRD, THIRD, THIRD)
     release = pipelines.open_release(small_release.public)
@@ -195,8 +207,8 @@ def test_what_is_printed_of_an_object_is_short(
         *(synth.Attackers("one co-worker", belief) for belief in (None, THIRD)),
         synth.RecordRange(THIRD, 1 + THIRD),
         pipelines.combine(np.array([3.0, 4.0]), np.array([1.0, 2.0]), "partially"),
-        pipelines.Published("ri", "v1", "/data/ri/v1", "complete", "2026", "0" * 64, None, ()),
-        pipelines.UnfinishedRun(
+        Published("ri", "v1", "/data/ri/v1", "complete", "2026", "0" * 64, None, ()),
+        UnfinishedRun(
             *(small_release.out, Path("/x"), None, True, ("plan",), False, "", "", datetime.now(UTC), "")
         ),
         Polygons(pd.DataFrame(), ("one is missing",)),

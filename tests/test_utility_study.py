@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import pipelines
 import synth
+from pipelines.running.run import certify
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -85,7 +86,7 @@ def draw_some(study: SimpleNamespace, subject: object, path: Path) -> None:
 
 def test_promises_are_certified_at_the_epsilon_of_the_study(study: SimpleNamespace, subject: object) -> None:
     for method in ("geometric", "dirichlet", "geometric_before", "dirichlet_before", "onthemap"):
-        guarantee = pipelines.certify(study.methods.METHODS[method].make(subject, "8.6").plan)
+        guarantee = certify(study.methods.METHODS[method].make(subject, "8.6").plan)
         assert guarantee.epsilon <= Fraction("8.6")
         assert guarantee.delta == 0 if method.startswith("geometric") else 0 < guarantee.delta <= 1e-5
 

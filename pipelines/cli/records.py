@@ -30,14 +30,16 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
 
     Nothing is ever overwritten. Running it again completes an interrupted publication.
     """
+    from pipelines.release.signing import UNSIGNED, is_signed
+
     try:
         done = pipelines.publish(out, destination, version=version, key=key)
     except KeyboardInterrupt:
         say("What was published so far is not complete. The same command completes it.")
         raise
     click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
-    if not pipelines.is_signed(out / "public"):
-        click.echo(f"WARNING: {pipelines.UNSIGNED}", err=True)
+    if not is_signed(out / "public"):
+        click.echo(f"WARNING: {UNSIGNED}", err=True)
 
 
 @click.command()
@@ -192,7 +194,9 @@ def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ..
 
     And that releases have been paid for in it.
     """
-    chain = pipelines.Ledger(file).verify([*pipelines.debits_of(releases), *witness])
+    from pipelines.running.payment import debits_of
+
+    chain = pipelines.Ledger(file).verify([*debits_of(releases), *witness])
     click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, counter, kept_for_resume, say
 from pipelines.storage.errors import private_message
 from synth.errors import ShownError
+
+if TYPE_CHECKING:
+    from pipelines.running.unfinished import UnfinishedRun
 
 _CONFIG = click.argument("config", type=FILE)
 _OUT = click.option("--out", type=PATH, help="Output folder, instead of the configuration's.")
@@ -25,10 +29,11 @@ def demo(out: Path | None) -> None:
     looked at; an earlier demo is replaced. Ends with a map of the release.
     """
     from pipelines.cli.summary import comparison, release_summary
+    from pipelines.running.demo import demo_truth
 
     release = pipelines.demo(out, report=say)
     click.echo(release_summary(release))
-    click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
+    click.echo(comparison(release.plan, release.public, demo_truth(release)))
     try:
         click.echo(f"Map         {release.map()} (open it in a browser)")
     except FileNotFoundError as error:  # set up without npm: everything else is there
@@ -96,9 +101,11 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     CONFIG says. Without any, every mechanism is tried, with the strata that suit it and without. Writes the
     measures (tune.parquet) and a figure of what privacy costs (frontier.png).
     """
+    from pipelines.planning.sweep import every_mechanism
+
     loaded = pipelines.load_config(config)
     target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
-    sweep = pipelines.Sweep(**values) if any(values.values()) else pipelines.every_mechanism(loaded)
+    sweep = pipelines.Sweep(**values) if any(values.values()) else every_mechanism(loaded)
     shown = sys.stderr.isatty()
     results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=shown, out=target)
     click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
@@ -179,8 +186,9 @@ def runs(place: Path, wipe: bool) -> None:
     typed: what it has spent stays spent.
     """
     from pipelines.cli.summary import unfinished_summary
+    from pipelines.running.unfinished import unfinished_runs, wipe_run
 
-    found = pipelines.unfinished_runs(place)
+    found = unfinished_runs(place)
     for run in found:
         click.echo(unfinished_summary(run))
     if not found:
@@ -191,7 +199,7 @@ def runs(place: Path, wipe: bool) -> None:
             say(f"{run.folder} is left alone.")
         elif _given_up(run):
             try:
-                pipelines.wipe_run(run)
+                wipe_run(run)
             except (ShownError, OSError) as error:  # the others are removed all the same
                 failed.append(private_message(error))
             else:
@@ -200,7 +208,7 @@ def runs(place: Path, wipe: bool) -> None:
         raise click.ClickException("\n".join(failed))
 
 
-def _given_up(run: pipelines.UnfinishedRun) -> bool:
+def _given_up(run: UnfinishedRun) -> bool:
     """Ask what has to be asked before a run is removed."""
     name = run.out.name
     if not run.paid:
@@ -221,13 +229,15 @@ def verify(public: Path, key: Path | None) -> None:
     Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
     the plan. Prints each check and ends with an error at the first that fails.
     """
+    from pipelines.release.signing import is_signed
+
     pipelines.verify(
         public,
         key,
         on_check=lambda check: click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}"),
     )
     click.echo(
-        f"{public} passes every check{'' if pipelines.is_signed(public) else '; nobody has signed it'}."
+        f"{public} passes every check{'' if is_signed(public) else '; nobody has signed it'}."
     )
 
 

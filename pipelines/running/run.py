@@ -68,14 +68,6 @@ def certify(plan: ReleasePlan) -> synth.Guarantee:
     ------
     ValueError
         If the certified totals exceed the requested ones.
-
-    Examples
-    --------
-    >>> import pipelines
-    >>> plan = pipelines.load_plan("out/demo/public/plan")
-    >>> guarantee = pipelines.certify(plan)
-    >>> guarantee.epsilon <= plan.numeric.epsilon
-    True
     """
     expect(plan, ReleasePlan, "plan", "make_plan")
     guarantee = plan.certify()

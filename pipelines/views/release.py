@@ -499,16 +499,22 @@ class Release:
         Returns
         -------
         GeoDataFrame
-            `areas` with geometry, EPSG:4326: the polygon where the release has polygons of the level, else
-            the point; None for external zones.
+            `areas` with geometry, EPSG:4326: the polygon where the release has polygons of the level or of
+            its parts, else the point; None for external zones and areas without a shape.
         """
-        areas = self.areas(level)
-        polygons = self.polygons(self.usual_level() if level is None else level)
-        if polygons is None:
+        from pipelines.views.dissolving import with_coarser
+
+        level = self.usual_level() if level is None else level
+        areas, polygons = self.areas(level), {}
+        for finer in self.levels[self.levels.index(level) :] if level in self.levels else ():
+            if (shapes := self.polygons(finer)) is not None:
+                polygons[finer] = shapes[shapes["unit"] >= 0]
+        whole = with_coarser(self, polygons, [level])
+        if level in whole:
+            geometry = whole[level].set_index("unit").geometry.reindex(areas.index)
+        else:
             geometry = gpd.GeoSeries.from_xy(areas["longitude"], areas["latitude"])
             geometry[areas["latitude"].isna()] = None
-        else:
-            geometry = polygons.set_index("unit").geometry.reindex(areas.index)
         return gpd.GeoDataFrame(areas, geometry=np.asarray(geometry.array), crs="EPSG:4326")
 
     @cached_property

@@ -34,30 +34,31 @@ README = "README.txt"
 class Format:
     """A format in which a release can be exported."""
 
-    meaning: str  # What it is for, in a line
-    tool: str  # What opens it
+    meaning: str  # what it is for, in a line
+    tool: str  # what opens it
     # Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me;
     # all functions ``write_...`` are of this kind
     write: Callable[[Source, Path], list[str]]
+    blocks: bool = False  # whether it has blocks, and no other level
+    intervals: bool = True  # whether it has a place for them
+    degrees: bool = True  # whether coordinates, if any, are degrees
+    count: str | None = None  # what it calls the one count that it has
 
 
-_WRITERS: dict[str, Callable[[Source, Path], list[str]]] = {
-    "lodes": write_lodes,
-    "csv": write_csv,
-    "geoparquet": write_geoparquet,
-    "geopackage": write_geopackage,
-    "flatgeobuf": write_flatgeobuf,
-    "geojson": write_geojson,
-    "pmtiles": write_pmtiles,
-    "omx": write_omx,
-    "flowmap": write_flowmap,
-    "kepler": write_kepler,
+_WORDS = choices.FORMATS
+FORMATS = {
+    "lodes": Format(*_WORDS["lodes"], write_lodes, blocks=True, intervals=False),
+    "csv": Format(*_WORDS["csv"], write_csv),
+    "geoparquet": Format(*_WORDS["geoparquet"], write_geoparquet),
+    "geopackage": Format(*_WORDS["geopackage"], write_geopackage),
+    "flatgeobuf": Format(*_WORDS["flatgeobuf"], write_flatgeobuf),
+    "geojson": Format(*_WORDS["geojson"], write_geojson),
+    "pmtiles": Format(*_WORDS["pmtiles"], write_pmtiles, intervals=False, degrees=False),
+    "omx": Format(*_WORDS["omx"], write_omx, intervals=False),
+    "flowmap": Format(*_WORDS["flowmap"], write_flowmap, intervals=False, count="count"),
+    "kepler": Format(*_WORDS["kepler"], write_kepler),
 }
-
-FORMATS = {name: Format(*words, _WRITERS[name]) for name, words in choices.FORMATS.items()}
-"""The formats by name; a new one is an entry above and in `pipelines.views.choices`."""
-
-_WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
+"""The formats by name; a new one is an entry here and in `pipelines.views.choices`, which has its words."""
 
 
 def export(
@@ -73,17 +74,21 @@ def export(
     names = texts_of(formats, "formats")
     to = release.out / "exports" if to is None else path_of(to, "to")
     names = tuple(dict.fromkeys(names))
-    if names == ("lodes",) and (home_level or work_level):
-        raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
-    if draws is not None and (without := [name for name in names if name in _WITHOUT_INTERVALS]):
-        having = ", ".join(name for name in FORMATS if name not in _WITHOUT_INTERVALS)
+    _check_names(release, names, to)
+    if (home_level or work_level) and all(FORMATS[name].blocks for name in names):
+        raise ExportError(
+            f"{names[0]}: the format has blocks, and no other level; leave out the levels, or choose csv"
+        )
+    without = [name for name in names if not FORMATS[name].intervals]
+    if draws is not None and without:
+        having = ", ".join(name for name, form in FORMATS.items() if form.intervals)
         raise ExportError(
             f"{without[0]}: the format has no place for intervals. Fix: export it without them, or choose of "
             f"those that have one: {having}"
         )
     home_level = home_level or work_level or release.usual_level()
     work_level = work_level or home_level
-    _check(release, (home_level, work_level), names, to)
+    _check_levels(release, (home_level, work_level))
     if draws is not None and release.levels.index(home_level) > release.levels.index(draws.home_level):
         raise ExportError(
             f"{draws.path}: there are no intervals of homes by {home_level}. Fix: export homes by "
@@ -91,24 +96,22 @@ def export(
         )
     to.mkdir(parents=True, exist_ok=True)
     with private_folder(to) as scratch, ExitStack() as parts:
-        asked = Source(release, home_level, work_level, scratch, draws=draws)
+        block = release.geography.block_level
+        zones = Source(release, home_level, work_level, scratch, draws=draws)
+        blocks = replace(zones, home_level=block, work_level=block)
         for name in names:
-            block = release.geography.block_level
-            source = replace(asked, home_level=block, work_level=block) if name == "lodes" else asked
+            source = blocks if FORMATS[name].blocks else zones
             part = parts.enter_context(whole_folder(to / name, mode=None))
             remarks = FORMATS[name].write(source, part)
             (part / README).write_text(_readme(source, name, part, remarks), encoding="utf-8")
     return {name: sorted((to / name).iterdir()) for name in names}
 
 
-def _check(release: Release, levels: Sequence[str], names: Sequence[str], to: Path) -> None:
+def _check_names(release: Release, names: Sequence[str], to: Path) -> None:
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
         wrong = f"there is no format {unknown[0]!r}" if unknown else "no format is named"
         raise ExportError(f"{wrong}; there are: {', '.join(FORMATS)}")
-    if missing := [level for level in levels if level not in release.levels]:
-        cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
-        raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
     check_target(to, release.public)
     refuse_no_folder(to, ExportError)
     present = [to / name for name in names if os.path.lexists(to / name)]
@@ -117,6 +120,12 @@ def _check(release: Release, levels: Sequence[str], names: Sequence[str], to: Pa
             f"{present[0]}: {what_is_at(present[0])} is there already. Fix: move it away, or export to "
             "another folder"
         )
+
+
+def _check_levels(release: Release, levels: Sequence[str]) -> None:
+    if missing := [level for level in levels if level not in release.levels]:
+        cut = ", whose areas cut across the levels" if missing[0] in release.kinds_of_areas else ""
+        raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
 
 
 _INTERVAL_WORDS = (
@@ -130,15 +139,15 @@ _INTERVAL_WORDS = (
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
     release, counts, about = source.release, source.release.counts, source.about
-    certificate = release.certificate
+    certificate, form = release.certificate, FORMATS[name]
     status = "; ".join(certificate.not_for_release_because)
     # What is said of coordinates would not be true of tiles, whose own remark says it.
-    degrees = "" if name == "pmtiles" else " Coordinates, if any, are degrees, WGS84 (EPSG:4326)."
-    levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
-    if name == "flowmap":  # which has one count
-        counts = {"count": counts["S000"]}
+    degrees = " Coordinates, if any, are degrees, WGS84 (EPSG:4326)." if form.degrees else ""
+    levels = "" if form.blocks else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
+    if form.count is not None:
+        counts = {form.count: counts["S000"]}
     lines = [
-        f"{certificate.release.name}: {FORMATS[name].meaning}",
+        f"{certificate.release.name}: {form.meaning}",
         "",
         f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
         *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),

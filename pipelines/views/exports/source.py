@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.views.accuracy import noise_warning
-from pipelines.views.dissolving import with_coarser
 from pipelines.views.exports.describing import column_meanings, interval_columns, provenance
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import unit_names
@@ -124,24 +123,13 @@ class Source:
         return {level: zones[zones.geometry.notna()] for level, zones in self.zones.items()}
 
     def _zones(self, level: str) -> gpd.GeoDataFrame:
-        points = self.points(level)
-        columns = {name: points[name] for name in ("code", "name") if name in points}
+        named = ["name"] if level in self._names else []
+        zones = self.release.shapes(level)[["code", *named, "geometry"]]
         for side, side_level in self.levels.items():
             if level == side_level:
-                totals = pd.DataFrame(self.totals[side], points.index, self.counts)
-                columns |= {f"{side}_{name}": totals[name] for name in self.counts}
-        if level in self._shapes:
-            geometry = self._shapes[level].set_index("unit").geometry.reindex(points.index)
-        else:
-            geometry = gpd.GeoSeries.from_xy(points["longitude"], points["latitude"])
-            geometry[points["latitude"].isna()] = None
-        return gpd.GeoDataFrame(columns, geometry=geometry.array, crs="EPSG:4326")
-
-    @cached_property
-    def _shapes(self) -> dict[str, gpd.GeoDataFrame]:
-        own = {level: self.release.polygons(level) for level in self.release.levels}
-        present = {level: shapes[shapes["unit"] >= 0] for level, shapes in own.items() if shapes is not None}
-        return with_coarser(self.release, present, set(self.levels.values()))
+                for i, count in enumerate(self.counts):
+                    zones.insert(zones.shape[1] - 1, f"{side}_{count}", self.totals[side][:, i])
+        return zones
 
     def points(self, level: str) -> pd.DataFrame:
         """Return a point for each unit of a level.
@@ -149,12 +137,8 @@ class Source:
         A row for each unit, in order: ``code`` (text), ``name`` where the level has names ("" where a unit
         has none), ``latitude`` and ``longitude`` in degrees WGS84, NaN for external zones.
         """
-        points = self.release.places(level)
-        west = points["longitude"] - 360 * np.sign(points["longitude"]) * (points["longitude"].abs() > 180)
-        points = points.assign(longitude=west)
-        if level in self._names:
-            points.insert(1, "name", self._names[level])
-        return points
+        named = ["name"] if level in self._names else []
+        return self.release.areas(level)[["code", *named, "latitude", "longitude"]]
 
     def numbers(self, level: str) -> NDArray[np.int32]:
         """Return a number for each unit of a level: its code, where all are plain numbers; else from 1."""

@@ -27,6 +27,7 @@ from pipelines.cli.common import counter
 from pipelines.cli.main import main
 from pipelines.planning.counting import About
 from pipelines.release import certificate
+from pipelines.release.signing import UNSIGNED
 from pipelines.running import batches
 from pipelines.running import run as releasing
 
@@ -263,7 +264,7 @@ def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean
     assert {line.split()[0] for line in lines[:-1]} == {"ok"}
     assert lines[-2] == "ok  for release: yes"
     assert lines[-1] == f"{public} passes every check; nobody has signed it."
-    assert pipelines.UNSIGNED in lines[1], "what that means"
+    assert UNSIGNED in lines[1], "what that means"
     alone = odsynth("verify", public)
     assert (alone.stdout, alone.stderr) == (checked.stdout, ""), "no library tells what is left at its end"
 

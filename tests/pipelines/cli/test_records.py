@@ -16,6 +16,7 @@ import pytest
 
 import pipelines
 from pipelines.cli.main import main
+from pipelines.release.signing import UNSIGNED
 
 pytestmark = pytest.mark.quick
 
@@ -123,7 +124,7 @@ def test_publishing_warns_of_a_release_that_nobody_signed(
     """And refuses it where a signer is expected."""
     done = invoke("publish", small_release.out, tmp_path / "published")
     assert done.exit_code == 0, done.output
-    assert f"WARNING: {pipelines.UNSIGNED}" in done.stderr
+    assert f"WARNING: {UNSIGNED}" in done.stderr
     _, key = pipelines.generate_keys(tmp_path / "keys")
     refused = invoke("publish", small_release.out, tmp_path / "elsewhere", "--key", key)
     assert refused.exit_code == 1

@@ -18,6 +18,7 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan, batches
+from pipelines.plans.utility import total_variation
 from synth.geometric.measured import count_cells
 
 pytestmark = pytest.mark.quick
@@ -128,5 +129,5 @@ def test_less_epsilon_loses_more_and_a_key_gives_the_same_homes(
         found = drawn(plan, homes, 7)
         assert np.array_equal(found, drawn(plan, homes, 7))
         assert not np.array_equal(found, drawn(plan, homes, 8))
-        losses.append(pipelines.total_variation(plan.geography, "trct", work, homes, found))
+        losses.append(total_variation(plan.geography, "trct", work, homes, found))
     assert 0 <= losses[1] < losses[0] < 1

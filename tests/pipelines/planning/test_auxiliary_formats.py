@@ -13,8 +13,9 @@ import pytest
 import geo_data
 import pipelines
 from helpers import with_values
-from pipelines import make_plan, read_public_inputs
+from pipelines import make_plan
 from pipelines.config.loading import check_config
+from pipelines.planning.public_inputs import read_public_inputs
 
 Configs = Callable[..., pipelines.ReleaseConfig]
 Tables = list[dict[str, object]]

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import pipelines
-from pipelines import ReleaseConfig, make_plan, read_public_inputs
+from pipelines import ReleaseConfig, make_plan
 from pipelines.config.toml import ConfigError
 from pipelines.planning import search
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import choose
 from pipelines.planning.trials import Sample, draw_sample, expected_loss
 from pipelines.plans.measured import TableChoice

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import geo_data
-from pipelines import ConfigError, ReleaseConfig, Sweep, read_public_inputs, tune
+from pipelines import ConfigError, ReleaseConfig, Sweep, tune
 from pipelines.planning import public_inputs
 from pipelines.planning.guards import refuse_other_names, refuse_other_states
+from pipelines.planning.public_inputs import read_public_inputs
 
 pytestmark = pytest.mark.quick
 

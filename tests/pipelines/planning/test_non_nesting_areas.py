@@ -21,9 +21,11 @@ import pipelines
 from helpers import edit_json
 from pipelines.planning import public_inputs
 from pipelines.planning.auxiliary_tables import read_auxiliary
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.plans.form import PLAN_FILES
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.names import check_names, read_names, write_names
+from pipelines.running.run import certify
 from pipelines.storage.checksums import sha256_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,7 +55,7 @@ def config(
 
 
 def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseConfig]) -> None:
-    inputs, plain = (pipelines.read_public_inputs(config(places)) for places in (True, False))
+    inputs, plain = (read_public_inputs(config(places)) for places in (True, False))
     model, everywhere = inputs.model, np.arange(inputs.model.n_units)
     assert model.level == plain.model.level
     assert [table.origin_level for table in model.tables] == ["cty", "trct", "stplc", "stplc"]
@@ -161,5 +163,5 @@ def test_places_bring_the_model_of_rhode_island_nearer_to_the_truth(
     assert loss("all", planning["with_areas"](text, "stplc", tmp_path)) < 0.207
     config = pipelines.parse_config(places, ROOT / "examples", "places.toml")
     plan = pipelines.make_plan(config)
-    assert pipelines.certify(plan).epsilon <= config.privacy.epsilon
+    assert certify(plan).epsilon <= config.privacy.epsilon
     assert isinstance(plan.geography, geo_data.Geography)

@@ -20,17 +20,20 @@ import pipelines
 import synth
 from geo_data.pools import Pooling, build_pools
 from geo_data.proxy_truth import attribute_concentrations
-from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
+from pipelines import ReleaseConfig, make_plan
 from pipelines.planning import search, side_by_side, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.counting import About
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, choose
+from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, tune
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
 from pipelines.plans.plan import Choices
 from pipelines.plans.workload import resolve_workload
 from pipelines.running.report import run_cost
+from pipelines.running.run import certify
 
 Configs = Callable[..., ReleaseConfig]
 FREE = {"plan.split_threshold": None, "plan.pool_below": None}
@@ -616,7 +619,7 @@ def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean
     silent = ONTHEMAP | {"privacy.delta": None}
     config = config_of(None, silent)
     assert (config.privacy.epsilon, config.privacy.delta) == (Fraction("7.88"), Fraction("1e-5"))
-    guarantee = pipelines.certify(pipelines.run(config).plan)
+    guarantee = certify(pipelines.run(config).plan)
     assert guarantee.epsilon <= config.privacy.epsilon
     assert Fraction("0.0378") in guarantee.classes[0].retention
     assert any(row.pruning_loss > 0 for row in guarantee.classes)

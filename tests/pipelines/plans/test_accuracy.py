@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import synth
-from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning.simulation import draw_public_model, draw_synthetic
+from pipelines import ReleaseConfig, make_plan
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.simulation import draw_public_model, draw_synthetic, simulate_utility
 from pipelines.plans.accuracy import ExpectedAccuracy, carries, is_noise
 
 Configs = Callable[..., ReleaseConfig]

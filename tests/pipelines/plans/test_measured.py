@@ -19,6 +19,7 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan
+from pipelines.plans.storage import save_plan
 
 TENTH = Fraction(1, 10)
 
@@ -112,17 +113,17 @@ def test_a_plan_with_several_tables_is_certified_as_their_sum(plan: ReleasePlan)
 
 
 def test_it_is_stored_and_read_back(plan: ReleasePlan, tmp_path: Path) -> None:
-    digest = pipelines.save_plan(plan, tmp_path / "plan")
+    digest = save_plan(plan, tmp_path / "plan")
     loaded = pipelines.load_plan(tmp_path / "plan")
     assert loaded.choices.tables == TABLES
     assert loaded.certify() == plan.certify()
     for one, other in zip(loaded.secondary, plan.secondary, strict=True):
         assert np.array_equal(one.table.n, other.table.n)
-    assert pipelines.save_plan(loaded, tmp_path / "again") == digest
+    assert save_plan(loaded, tmp_path / "again") == digest
 
 
 def test_what_a_stored_plan_says_of_its_tables_must_be_so(plan: ReleasePlan, tmp_path: Path) -> None:
-    pipelines.save_plan(plan, tmp_path / "plan")
+    save_plan(plan, tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
     genuine = path.read_text()
 

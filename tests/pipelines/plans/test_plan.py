@@ -18,11 +18,12 @@ import pytest
 import geo_data
 from geo_data.geography import ordered_geography
 from helpers import edit_json
-from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
+from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan
 from pipelines.planning.public_inputs import job_source
 from pipelines.plans import plan
-from pipelines.plans.form import PLAN_FORMAT
+from pipelines.plans.form import PLAN_FORMAT, plan_hash
 from pipelines.plans.plan import partition_name
+from pipelines.plans.storage import save_plan
 from pipelines.release.guide import pools_in_words
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of

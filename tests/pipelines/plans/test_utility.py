@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 import geo_data
-from pipelines import mean_commute, total_variation
-from pipelines.plans.utility import commutes
+from pipelines.plans.utility import commutes, mean_commute, total_variation
 
 pytestmark = pytest.mark.quick
 

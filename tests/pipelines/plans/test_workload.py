@@ -16,10 +16,11 @@ import pytest
 import geo_data
 from geo_data.category_counts import inside_share
 from geo_data.geography import Partition
-from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
+from pipelines import ReleaseConfig, make_plan
 from pipelines.planning.assembling import assemble
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import choose
-from pipelines.planning.simulation import draw_public_model, draw_without_noise
+from pipelines.planning.simulation import draw_public_model, draw_without_noise, simulate_utility
 from pipelines.planning.trials import draw_sample, expected_loss
 from pipelines.plans.accuracy import carries
 from pipelines.plans.measured import TableChoice

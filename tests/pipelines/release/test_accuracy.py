@@ -12,7 +12,8 @@ import pytest
 
 import pipelines
 from helpers import copies, edit_json, refused, seal_again
-from pipelines import read_public_inputs, simulate_utility
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.simulation import simulate_utility
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
 
 Table = dict[str, Any]

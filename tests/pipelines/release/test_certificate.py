@@ -20,26 +20,21 @@ from flint import arb
 import pipelines
 import synth
 from helpers import with_values
-from pipelines import (
-    Certificate,
-    Release,
-    ReleaseConfig,
-    ReleasePlan,
-    certificate_schema,
-    certify,
-    make_plan,
-)
+from pipelines import Certificate, Release, ReleaseConfig, ReleasePlan, make_plan
+from pipelines.plans.form import plan_hash
 from pipelines.release import certificate as certificate_form
 from pipelines.release.certificate import (
     EpsilonDelta,
     Requested,
     UserLevel,
+    certificate_schema,
     guarantee_fields,
     make_certificate,
 )
 from pipelines.release.promises import odds_in_words
 from pipelines.release.provenance import SourceState
 from pipelines.running.payment import cost_of
+from pipelines.running.run import certify
 from synth.rationals import decimal_up
 from synth.tails import rigorous
 
@@ -302,7 +297,7 @@ def test_what_it_says_in_words(small_release: Release) -> None:
     assert any("workplace totals" in line for line in definition.assumed_public)
     assert any("other releases" in line for line in definition.not_covered)
     assert certificate.software.dependencies.keys() >= {"python", "numpy", "python-flint", "cryptography"}
-    assert certificate.plan_sha256 == pipelines.plan_hash(small_release.public / "plan")
+    assert certificate.plan_sha256 == plan_hash(small_release.public / "plan")
     assert certificate.arithmetic.precision_bits == synth.PRECISION_BITS
 
 

@@ -18,6 +18,7 @@ import pipelines
 import synth
 from helpers import refused, seal_again
 from pipelines import ConfigError, Release, VerificationError, run, verify
+from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.polygons import polygon_file, write_polygons
 from pipelines.running import run as runs
@@ -110,7 +111,7 @@ def test_notes_are_published_with_the_plan(
     path = tmp_path / "five.geojson"
     gpd.read_file(small_region["tracts"]).iloc[1:].to_file(path)
     config = small_config({"geography.polygons.0.file": path})
-    assert "five.geojson: 1 of 6 units of trct have no shape" in pipelines.read_public_inputs(config).notes
+    assert "five.geojson: 1 of 6 units of trct have no shape" in read_public_inputs(config).notes
 
 
 def test_they_are_checked_before_anything_confidential_is_read(
@@ -125,7 +126,7 @@ def test_they_are_checked_before_anything_confidential_is_read(
         run(config)
     assert not list(config.release.out.parent.iterdir())
     with pytest.raises(geo_data.InputError, match="6 rows have trct codes that lost"):
-        pipelines.read_public_inputs(config)  # so that `odsynth plan` says it too
+        read_public_inputs(config)  # so that `odsynth plan` says it too
 
 
 # --- verification

@@ -38,10 +38,10 @@ from pipelines import (
     ReleasePlan,
     VerificationError,
     load_plan,
-    plan_hash,
     run,
     verify,
 )
+from pipelines.plans.form import plan_hash
 from pipelines.release import byte_check, data_check, verification
 from pipelines.release.certificate import guarantee_fields
 from pipelines.release.layout import seal

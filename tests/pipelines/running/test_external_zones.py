@@ -16,7 +16,8 @@ from geo_data.external_zones import US_STATES
 from geo_data.lodes import LODES_COLUMNS
 from geo_data.od_files import write_od_csv
 from helpers import alone, refused, seal_again
-from pipelines import ConfigError, Release, make_plan, plan_hash, run, verify
+from pipelines import ConfigError, Release, make_plan, run, verify
+from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.layout import file_names
 from pipelines.running.report import plan_summary

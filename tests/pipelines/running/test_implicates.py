@@ -16,20 +16,11 @@ from hypothesis import strategies as st
 import pipelines
 import synth
 from helpers import refused, seal_again
-from pipelines import (
-    ConfigError,
-    Ledger,
-    PublicReleaseError,
-    certify,
-    make_plan,
-    open_release,
-    resume,
-    run,
-    verify,
-)
+from pipelines import ConfigError, Ledger, PublicReleaseError, make_plan, open_release, resume, run, verify
 from pipelines.config.implicates import Implicates
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import plan_summary
+from pipelines.running.run import certify
 
 from .helpers import GEOMETRIC, Configs, Table, data_of, seeded
 

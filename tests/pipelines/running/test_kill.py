@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from helpers import KILLED, LOADED, released_files
-from pipelines import Ledger, debits_of
+from pipelines import Ledger
 from pipelines.release.layout import public_files
 from pipelines.running.folder import RunFolder
+from pipelines.running.payment import debits_of
 
 pytestmark = pytest.mark.slow
 

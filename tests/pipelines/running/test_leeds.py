@@ -10,8 +10,9 @@ import pytest
 
 import pipelines
 from geo_data.pools import group_records
-from pipelines import Release, mean_commute, run, total_variation, verify
+from pipelines import Release, run, verify
 from pipelines.planning.public_inputs import job_source
+from pipelines.plans.utility import mean_commute, total_variation
 
 CONFIG = Path(__file__).resolve().parents[3] / "examples" / "leeds.toml"
 

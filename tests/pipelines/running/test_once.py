@@ -17,7 +17,8 @@ import geo_data
 import pipelines
 import synth
 from geo_data import tables
-from pipelines import ReleasePlan, plan_hash, resume, run
+from pipelines import ReleasePlan, resume, run
+from pipelines.plans.form import plan_hash
 from pipelines.running import run as releasing
 
 from .helpers import Configs, Table, interrupted

@@ -13,18 +13,7 @@ from typing import Any
 import pytest
 
 import synth
-from pipelines import (
-    ConfigError,
-    Ledger,
-    LedgerError,
-    Release,
-    debits_of,
-    plan,
-    resume,
-    run,
-    unfinished_runs,
-    wipe_run,
-)
+from pipelines import ConfigError, Ledger, LedgerError, Release, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.budgets import Budget
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
@@ -32,7 +21,8 @@ from pipelines.release.signing import SigningError
 from pipelines.running import batches as drawing
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.running.payment import cost_of, left_in, most_cost_of, read_ledger
+from pipelines.running.payment import cost_of, debits_of, left_in, most_cost_of, read_ledger
+from pipelines.running.unfinished import unfinished_runs, wipe_run
 
 from .helpers import Configs, everything, failing, interrupted, left_over
 from .test_policy import NOISE

@@ -18,10 +18,13 @@ import geo_data
 import helpers
 import pipelines
 from helpers import edit_json
-from pipelines import ConfigError, ReleaseConfig, plan_hash, resume, run
+from pipelines import ConfigError, ReleaseConfig, resume, run
 from pipelines.cli.main import main
 from pipelines.ledger.ledger import Ledger
-from pipelines.plans.form import PLAN_FILES
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.simulation import simulate_utility
+from pipelines.plans.form import PLAN_FILES, plan_hash
+from pipelines.plans.storage import save_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing
@@ -35,15 +38,15 @@ from .helpers import GEOMETRIC, TABLES, Configs, Table, everything, interrupted,
 
 def reviewed(config: ReleaseConfig) -> Path:
     """Return the folder of `odsynth plan`, without what people look at."""
-    inputs = pipelines.read_public_inputs(config)
+    inputs = read_public_inputs(config)
     release = pipelines.make_plan(config, inputs)
     folder = config.release.out.with_name("release-plan")
     folder.mkdir()
     write_names(inputs.names, release.geography, folder)
     numbers = {
-        "plan_sha256": pipelines.save_plan(release, folder / "plan"),
+        "plan_sha256": save_plan(release, folder / "plan"),
         "names_sha256": sha256_of(folder / NAME_FILE) if inputs.names else None,
-        "accuracy": pipelines.simulate_utility(release, inputs.model).accuracy.as_dict(),
+        "accuracy": simulate_utility(release, inputs.model).accuracy.as_dict(),
     }
     (folder / "forecast.json").write_text(json.dumps(numbers))
     return folder

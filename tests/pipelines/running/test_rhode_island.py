@@ -13,10 +13,11 @@ import geo_data
 import pipelines
 from geo_data.pools import group_records
 from helpers import with_values
-from pipelines import Release, mean_commute, run, total_variation, verify
+from pipelines import Release, run, verify
 from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
-from pipelines.plans.utility import commutes, destination_commute_error
+from pipelines.plans.storage import save_plan
+from pipelines.plans.utility import commutes, destination_commute_error, mean_commute, total_variation
 
 pytestmark = pytest.mark.slow
 
@@ -135,4 +136,4 @@ def test_the_crosswalks_two_faulty_rows_are_reported(release: Release) -> None:
 
 def test_the_stored_plan_is_the_plan(release: Release, tmp_path: Path) -> None:
     loaded = pipelines.load_plan(release.public / "plan")
-    assert pipelines.save_plan(loaded, tmp_path / "again") == release.certificate.plan_sha256
+    assert save_plan(loaded, tmp_path / "again") == release.certificate.plan_sha256

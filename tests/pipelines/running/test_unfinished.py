@@ -15,11 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from helpers import KILLED, LOADED
-from pipelines import ConfigError, Ledger, resume, run, unfinished_runs, wipe_run
+from pipelines import ConfigError, Ledger, resume, run
 from pipelines.cli.main import main
 from pipelines.release import certificate
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
+from pipelines.running.unfinished import unfinished_runs, wipe_run
 from pipelines.storage.durable import hold_lock
 
 from .helpers import Configs, interrupted, left_over

@@ -18,6 +18,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 import pipelines
+from pipelines.publishing.publishing import Published
 from pipelines.service import create_app
 from pipelines.service.operators.models import PlanEntry
 from pipelines.service.queue.claims import fail, finish, note
@@ -302,13 +303,13 @@ def test_four_eyes(app: FastAPI, people: People, small_release: Release) -> None
 
 
 @pytest.fixture
-def published(app: FastAPI, small_release: pipelines.Release) -> Iterator[pipelines.Published]:
+def published(app: FastAPI, small_release: pipelines.Release) -> Iterator[Published]:
     place = app.state.settings.releases
     yield pipelines.publish(small_release.out, place, version="v1")
     shutil.rmtree(place)
 
 
-def test_errata_and_withdrawal(app: FastAPI, people: People, published: pipelines.Published) -> None:
+def test_errata_and_withdrawal(app: FastAPI, people: People, published: Published) -> None:
     bob, address = people["bob"], f"{API}/releases/{published.name}/v1"
     noted = bob.post(f"{address}/errata", json={"text": "Block 7 is in the wrong county."})
     assert noted.status_code == 200
@@ -326,7 +327,7 @@ def test_errata_and_withdrawal(app: FastAPI, people: People, published: pipeline
 
 
 def test_a_withdrawn_release_is_said_of_its_run(
-    app: FastAPI, people: People, small_release: Release, published: pipelines.Published
+    app: FastAPI, people: People, small_release: Release, published: Published
 ) -> None:
     run = finished(app, people["ann"], small_release)
     with app.state.store.write() as connection:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pipelines
+from pipelines.plans.form import plan_hash
 from pipelines.service.queue.plans import check_plan, keep_plan
 
 
@@ -24,7 +25,7 @@ def test_what_changed_since_the_review_is_refused_by_its_name(
     steps: list[str] = []
     reviewed = json.loads(json.dumps(keep_plan(config, folder, steps.append)))
     assert len(steps) == 3
-    assert reviewed["plan_sha256"] == pipelines.plan_hash(folder / "plan")
+    assert reviewed["plan_sha256"] == plan_hash(folder / "plan")
     assert reviewed["report"] in (folder / "plan.txt").read_text()
     keys = {
         "geography.file": "crosswalk",

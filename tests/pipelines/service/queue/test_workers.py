@@ -24,6 +24,7 @@ from sqlalchemy import select
 
 import pipelines
 from pipelines.running.folder import RunFolder
+from pipelines.running.payment import debits_of
 from pipelines.service.operators import api
 from pipelines.service.operators.models import ComparisonAsked, RowAsked
 from pipelines.service.queue import runs as life
@@ -195,7 +196,7 @@ def test_killed_at_any_point_with_or_without_the_service(world: World, store: St
     assert (account.debits, account.unfinished) == (1, 0)
     kinds = [entry.kind for entry in pipelines.Ledger(world.ledger).entries()]
     assert kinds.count("debit") == kinds.count("finished") == 1
-    pipelines.Ledger(world.ledger).verify(witness=pipelines.debits_of([out]))
+    pipelines.Ledger(world.ledger).verify(witness=debits_of([out]))
     list(pipelines.verify(out / "public"))
     events = words(store, run).replace(" step", "")
     assert events == "queued begun interrupted resumed resumed resumed finished"

@@ -23,6 +23,7 @@ import geo_data
 import pipelines
 from geo_data.pools import group_records
 from pipelines.cli.main import main
+from pipelines.plans.utility import mean_commute, total_variation
 from pipelines.storage.durable import whole_folder
 from pipelines.views.evaluation import evaluating
 from pipelines.views.evaluation.charts import CHARTS
@@ -59,16 +60,16 @@ def test_measures_of_the_small_release(
     )
     work = pools.slots.work
     for level in LEVELS:
-        expected = pipelines.total_variation(geography, level, work, true, synthetic)
+        expected = total_variation(geography, level, work, true, synthetic)
         assert value(measures, "total_variation", level) == pytest.approx(expected)
         assert value(measures, "common_part", level) == pytest.approx(1 - expected)
         assert value(measures, "workplace_variation", level) == 0
     block = "tabblk2010"
     assert value(measures, "mean_commute_reference", block) == pytest.approx(
-        pipelines.mean_commute(geography, work, true)
+        mean_commute(geography, work, true)
     )
     assert value(measures, "mean_commute_release", block) == pytest.approx(
-        pipelines.mean_commute(geography, work, synthetic)
+        mean_commute(geography, work, synthetic)
     )
     assert value(measures, "destinations", block) == np.unique(work).size
     # The tables that the release is for, each beside two baselines.

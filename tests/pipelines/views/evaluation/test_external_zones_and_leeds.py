@@ -11,6 +11,7 @@ import pytest
 import geo_data
 import pipelines
 import synth
+from pipelines.plans.utility import mean_commute
 
 LEEDS = Path(__file__).resolve().parents[4] / "examples" / "leeds.toml"
 
@@ -33,7 +34,7 @@ def test_workers_from_external_zones_are_counted(
     flows = public.unit_flows(block, block)
     homes, work = (np.repeat(flows[side], flows["S000"]).to_numpy() for side in ("home", "work"))
     assert geography.is_external(homes).any()
-    expected = pipelines.mean_commute(geography, work, homes)
+    expected = mean_commute(geography, work, homes)
     assert only(measures, "mean_commute_release", block) == pytest.approx(expected)
     zoned_release.evaluate_public([zoned_config], tmp_path / "open")
     page = (tmp_path / "open" / "report.html").read_text(encoding="utf-8")

@@ -81,7 +81,7 @@ def test_what_is_not_there_is_refused(public: Path, tmp_path: Path) -> None:
         (["csv", "shapefile"], {}, "there is no format 'shapefile'; there are: lodes, csv"),
         ([], {}, "no format is named"),
         (["csv"], {"work_level": "ward"}, "there is no level 'ward'; there are: st, cty, trct"),
-        (["lodes"], {"home_level": "cty"}, "LODES has blocks, and no other level"),
+        (["lodes"], {"home_level": "cty"}, "lodes: the format has blocks, and no other level"),
     ):
         with pytest.raises(ExportError, match=words):
             open_release(public).export(formats, tmp_path / "new", **levels)

@@ -19,6 +19,7 @@ from geo_data.od_files import count_columns
 from helpers import load, seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
+from pipelines.views.exports.source import ExportError
 from pipelines.views.intervals.evidence import _drawn
 from pipelines.views.intervals.reading import COVERAGE_WORDS
 
@@ -302,12 +303,10 @@ def test_exports_have_the_intervals_of_their_flows(
     packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
     assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
     assert COVERAGE_WORDS[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
-    with pytest.raises(
-        pipelines.ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"
-    ):
+    with pytest.raises(ExportError, match=r"omx: the format has no place for intervals.* csv, geoparq"):
         pipelines.open_release(public).export(["csv", "omx"], tmp_path / "mixed", intervals=draws)
     assert not (tmp_path / "mixed").exists()
-    with pytest.raises(pipelines.ExportError, match="no intervals of homes by tabblk2010"):
+    with pytest.raises(ExportError, match="no intervals of homes by tabblk2010"):
         pipelines.open_release(public).export(
             ["csv"], tmp_path / "fine", home_level="tabblk2010", intervals=draws
         )
