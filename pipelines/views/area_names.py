@@ -20,11 +20,11 @@ LIKE = 5
 @lru_cache(maxsize=_KEPT)
 def _names(release: Release, level: str) -> dict[str, list[int]]:
     """Units of each name, without case."""
-    found: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for unit, name in enumerate(unit_names(release, level)):
         if name:
-            found.setdefault(name.casefold(), []).append(unit)
-    return found
+            by_name.setdefault(name.casefold(), []).append(unit)
+    return by_name
 
 
 def areas_named(release: Release, level: str, text: str) -> list[int]:
@@ -49,7 +49,7 @@ def areas_like(release: Release, words: str, kinds: Sequence[str]) -> str:
     words = words.strip().casefold()
     if len(words) < _LEAST_WORD:
         return ""
-    found = [
+    matches = [
         (not name.startswith(words), rank, unit)
         for rank, level in enumerate(kinds)
         for name, units in _names(release, level).items()
@@ -57,8 +57,8 @@ def areas_like(release: Release, words: str, kinds: Sequence[str]) -> str:
         for unit in units
     ]
     best = []
-    for _, rank, unit in nsmallest(LIKE, found):
+    for _, rank, unit in nsmallest(LIKE, matches):
         level = kinds[rank]
         (name,) = unit_names(release, level, np.array([unit]))
         best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
-    return ", ".join(best) + (", and others" if len(found) > LIKE else "")
+    return ", ".join(best) + (", and others" if len(matches) > LIKE else "")

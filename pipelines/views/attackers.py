@@ -87,7 +87,7 @@ def _draw(report: AttackersReport, path: Path) -> None:
 
     n = report.plan.numeric.pools.n
     sizes = np.unique(n)
-    found = report.odds(n == size for size in sizes)
+    changes_by_size = report.odds(n == size for size in sizes)
     fig = Figure(figsize=(8, 4.8), layout="constrained")
     axis = fig.subplots()
     shown = [i for i, one in enumerate(report.attackers) if one.stubbornness is None]
@@ -96,7 +96,7 @@ def _draw(report: AttackersReport, path: Path) -> None:
         one = report.attackers[i]
         axis.plot(
             sizes,
-            [float(changes[i].odds) for changes in found],
+            [float(changes[i].odds) for changes in changes_by_size],
             "o-" if one.stubbornness is None else "--",
             color=f"C{number}",
             ms=max(2, 5 - number),  # lines may lie on one another

@@ -14,23 +14,23 @@ _GRID = (
 
 
 def with_coarser(
-    release: Release, own: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
+    release: Release, polygons: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
 ) -> dict[str, gpd.GeoDataFrame]:
     """Return the shapes of levels: their own, else put together from the next finer level that has any.
 
     In the same form, by level, finest first; levels that have no shapes, nor have their parts, are left out.
     """
     geography = release.geography
-    found: dict[str, gpd.GeoDataFrame] = {}
+    dissolved: dict[str, gpd.GeoDataFrame] = {}
     latest: tuple[str, gpd.GeoDataFrame] | None = None
     for level in reversed(release.levels):
-        if level in own:
-            latest = level, own[level]
+        if level in polygons:
+            latest = level, polygons[level]
         elif latest is not None:
             finer, shapes = latest
             unit = geography.unit_of(level, geography.starts(finer)[shapes["unit"]])
             together = shapes.assign(unit=unit).dissolve("unit", grid_size=_GRID)
             latest = level, together.reset_index()[["unit", "geometry"]]
         if latest is not None and level in levels:
-            found[level] = latest[1]
-    return found
+            dissolved[level] = latest[1]
+    return dissolved

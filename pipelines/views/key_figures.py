@@ -46,8 +46,8 @@ def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFig
     home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
     external = release.geography.is_external(release.geography.starts(level))
     among = np.flatnonzero((home != work) & ~external[home])
-    at = among[jobs[among].argmax()] if among.size else None
-    pair = None if at is None else (int(home[at]), int(work[at]))
+    largest_flow = among[jobs[among].argmax()] if among.size else None
+    pair = None if largest_flow is None else (int(home[largest_flow]), int(work[largest_flow]))
     bounds: list[Bounds] = [(None, None), (None, None)]
     if draws is not None and draws.has(level):
         bounds = _bounds(draws, level, pair)
@@ -56,7 +56,7 @@ def key_figures(release: Release, draws: PosteriorDraws | None = None) -> KeyFig
     if pair is not None:
         ends = (named_area(release, level, unit) for unit in pair)
         names = dict(zip(("home", "work"), ends, strict=True))
-        largest = LargestCommute(jobs=int(jobs[at]), low=least, high=most, **names)
+        largest = LargestCommute(jobs=int(jobs[largest_flow]), low=least, high=most, **names)
     crossing = Counted(jobs=int(jobs[home != work].sum()), low=low, high=high)
     return KeyFigures(level=level, jobs=int(jobs.sum()), crossing=crossing, largest=largest)
 
@@ -74,10 +74,10 @@ def _level(release: Release) -> str | None:
 
 def _bounds(draws: PosteriorDraws, level: str, pair: tuple[int, int] | None) -> list[Bounds]:
     """Intervals of all who cross a border, and of a pair of home and work area."""
-    crossing, one = np.zeros(draws.draws, np.int64), np.zeros(draws.draws, np.int64)
+    crossing, largest = np.zeros(draws.draws, np.int64), np.zeros(draws.draws, np.int64)
     for cells in draws.cells(level, level):
         crossing += cells.counts[:, cells.home != cells.work].sum(axis=1)
         if pair is not None:
-            own = (cells.home == pair[0]) & (cells.work == pair[1])
-            one += cells.counts[:, own].sum(axis=1)
-    return [(int(low), int(high)) for low, high in (intervals(each) for each in (crossing, one))]
+            between = (cells.home == pair[0]) & (cells.work == pair[1])
+            largest += cells.counts[:, between].sum(axis=1)
+    return [(int(low), int(high)) for low, high in (intervals(counts) for counts in (crossing, largest))]

@@ -95,11 +95,11 @@ def unit_names(release: Release, level: str, units: NDArray[np.integer] | None =
         names = np.where(names == "", np.array(states, object), names)
     elif "cty" in geography.levels[: release.levels.index(level)] and names.any():
         counties = release.names["cty"][geography.unit_of("cty", geography.starts(level)[units])]
-        for at in np.flatnonzero((names != "") & (counties != "")):
-            names[at] = _with_whole_county(names[at], counties[at])
+        for i in np.flatnonzero((names != "") & (counties != "")):
+            names[i] = _with_whole_county(names[i], counties[i])
     zones = {block: zone.name for block, zone in external_zones(release).items() if zone.name != zone.code}
-    for at in np.flatnonzero(geography.is_external(geography.starts(level)[units])):
-        names[at] = zones.get(int(geography.starts(level)[units[at]]), names[at])
+    for i in np.flatnonzero(geography.is_external(geography.starts(level)[units])):
+        names[i] = zones.get(int(geography.starts(level)[units[i]]), names[i])
     return names
 
 
@@ -112,13 +112,13 @@ def _names_across(
     of_zone = dict(zip(units_of_zones.tolist(), zones.values(), strict=True))
     codes = release.geography.codes(level)[units]
     names = names.copy()
-    for at in np.flatnonzero(names == ""):
-        if codes[at] == "":  # which codes of this kind do not tell apart
-            names[at] = "outside the region"
-        elif (zone := of_zone.get(int(units[at]))) is not None:
-            names[at] = zone.name if zone.name != zone.code else ""
-        elif not codes[at].strip("9"):
-            names[at] = f"in no {singular(level)}"
+    for i in np.flatnonzero(names == ""):
+        if codes[i] == "":  # which codes of this kind do not tell apart
+            names[i] = "outside the region"
+        elif (zone := of_zone.get(int(units[i]))) is not None:
+            names[i] = zone.name if zone.name != zone.code else ""
+        elif not codes[i].strip("9"):
+            names[i] = f"in no {singular(level)}"
     return names
 
 

@@ -53,12 +53,12 @@ def _distances(ax: Axes, comparison: Comparison) -> bool:
     tables = comparison.distances
     if not all(table["S000"].sum() for table in tables):
         return False
-    every = np.concatenate([table["km"] for table in tables])
+    km = np.concatenate([table["km"] for table in tables])
     weight = np.concatenate([table["S000"] for table in tables])
-    order = np.argsort(every)
+    order = np.argsort(km)
     running = np.cumsum(weight[order])
-    far = every[order][np.searchsorted(running, 0.99 * running[-1])]
-    bins = np.linspace(0, max(far, 1), 41)
+    longest = km[order][np.searchsorted(running, 0.99 * running[-1])]
+    bins = np.linspace(0, max(longest, 1), 41)
     for table, name, colour, style in (
         (tables[0], "compared with", _REFERENCE, "--"),
         (tables[1], "release", _RELEASE, "-"),
@@ -141,10 +141,10 @@ def _queries(ax: Axes, comparison: Comparison) -> bool:
     ax.step(errors, np.arange(1, errors.size + 1) / errors.size, where="post", color=_RELEASE)
     end = max(errors[-1], max(RHO) * np.sqrt(jobs)) * 1.08
     for rho in RHO:
-        at = rho * np.sqrt(jobs)
-        ax.axvline(at, color=_REFERENCE, linewidth=0.8, linestyle=":")
-        if rho == max(RHO) or at > end / 20:  # else the words lie on each other
-            ax.text(at, 0.02, rf" $\rho$ = {rho:g}", color=_REFERENCE, fontsize=8)
+        allowed = rho * np.sqrt(jobs)
+        ax.axvline(allowed, color=_REFERENCE, linewidth=0.8, linestyle=":")
+        if rho == max(RHO) or allowed > end / 20:  # else the words lie on each other
+            ax.text(allowed, 0.02, rf" $\rho$ = {rho:g}", color=_REFERENCE, fontsize=8)
     ax.set(
         xlabel="difference of the answers, jobs",
         ylabel="count queries with at most this difference",

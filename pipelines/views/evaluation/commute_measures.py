@@ -85,8 +85,8 @@ def errors_by_size(errors: pd.DataFrame, *, least: int = 5) -> pd.DataFrame:
     errors = errors[errors["relative"].notna()]
     middle = 2 ** (np.floor(np.log2(np.maximum(errors["jobs"], 1))) + 0.5)
     groups = errors["relative"].groupby(middle)
-    found = pd.DataFrame({share: groups.quantile(share) for share in (0.25, 0.5, 0.75, 0.9)})
-    return found[groups.size() >= least]
+    quantiles = pd.DataFrame({share: groups.quantile(share) for share in (0.25, 0.5, 0.75, 0.9)})
+    return quantiles[groups.size() >= least]
 
 
 def in_dense_area(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -107,17 +107,17 @@ def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame
     than one being in the smallest. Dense are those `in_dense_area`. Short and long compare only commutes up
     to, and above, `SHORT_KM`; they have no ``long_share`` (NaN).
     """
-    errors, every = commute_errors(truth, release), _destinations(truth, release)
-    size = np.clip(np.searchsorted(list(SIZES.values()), every["true"], side="right") - 1, 0, None)
-    dense = in_dense_area(works, every.index.to_numpy())
+    errors, destinations = commute_errors(truth, release), _destinations(truth, release)
+    size = np.clip(np.searchsorted(list(SIZES.values()), destinations["true"], side="right") - 1, 0, None)
+    dense = in_dense_area(works, destinations.index.to_numpy())
     members = {
-        "all": np.ones(len(every), np.bool_),
+        "all": np.ones(len(destinations), np.bool_),
         **{name: size == i for i, name in enumerate(SIZES)},
         "dense areas": dense,
         "sparse areas": ~dense,
     }
     rows = [
-        _summary(name, errors[errors["work"].isin(every.index[member])], every[member])
+        _summary(name, errors[errors["work"].isin(destinations.index[member])], destinations[member])
         for name, member in members.items()
     ]
     for name, short in (
@@ -139,9 +139,9 @@ def _destinations(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(jobs, axis=1).fillna(0.0).sort_index()
 
 
-def _summary(name: str, errors: pd.DataFrame, every: pd.DataFrame) -> dict[str, str | float]:
-    first, second = every["true"] > 0, every["released"] > 0
-    both = every[first & second]
+def _summary(name: str, errors: pd.DataFrame, destinations: pd.DataFrame) -> dict[str, str | float]:
+    first, second = destinations["true"] > 0, destinations["released"] > 0
+    both = destinations[first & second]
     off = (both["released_far"] / both["released"] - both["true_far"] / both["true"]).abs()
     return {
         "group": name,
@@ -158,10 +158,10 @@ def _summary(name: str, errors: pd.DataFrame, every: pd.DataFrame) -> dict[str, 
 def _spacing(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.float64]:
     """Return the distance of the tenth nearest other place, on the unit sphere's chord."""
     points = unit_vectors(places["latitude"], places["longitude"])
-    known: NDArray[np.bool_] = np.isfinite(points[:, 0])
-    k = min(_NEIGHBOURS + 1, int(known.sum()))
+    placed: NDArray[np.bool_] = np.isfinite(points[:, 0])
+    k = min(_NEIGHBOURS + 1, int(placed.sum()))
     spacing = np.full(len(units), np.nan)
-    here = known[units]
+    here = placed[units]
     if here.any():
-        spacing[here] = cKDTree(points[known]).query(points[units[here]], [k])[0][:, 0]
+        spacing[here] = cKDTree(points[placed]).query(points[units[here]], [k])[0][:, 0]
     return spacing

@@ -30,7 +30,7 @@ def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     width = home.max(initial=0) + 1
     pairs, row = np.unique(work.astype(np.int64) * width + home, return_inverse=True)
     rows = np.split(np.arange(len(jobs)), [len(tables[0])])
-    counts = [np.bincount(row[own], jobs[own], pairs.size) for own in rows]
+    counts = [np.bincount(row[counted], jobs[counted], pairs.size) for counted in rows]
     sides = {"work": (pairs // width).astype(work.dtype), "home": (pairs % width).astype(home.dtype)}
     return pd.DataFrame({**sides, "first": counts[0], "second": counts[1]})
 
@@ -97,9 +97,9 @@ def lost_pairs(truth: pd.DataFrame, release: pd.DataFrame) -> tuple[float, float
     Share of the truth's pairs that have no job in the release, and the share of its jobs in them.
     """
     both = pair_flows(truth, release)
-    there = both["first"] > 0
-    lost = there & (both["second"] == 0)
-    return float(lost.sum() / there.sum()), float(both["first"][lost].sum() / both["first"].sum())
+    present = both["first"] > 0
+    lost = present & (both["second"] == 0)
+    return float(lost.sum() / present.sum()), float(both["first"][lost].sum() / both["first"].sum())
 
 
 def side_variation(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:

@@ -124,12 +124,12 @@ def _part(comparison: Comparison, measures: pd.DataFrame, verdict: Verdict) -> d
     }
 
 
-def _card(found: Headline) -> dict[str, str]:
+def _card(headline: Headline) -> dict[str, str]:
     """Show a headline figure with the level that it is of."""
     return {
-        "title": found.title,
-        "value": number_words(found.measure, found.value),
-        "meaning": f"{level_name(found.level)}: {MEASURES[found.measure].meaning}",
+        "title": headline.title,
+        "value": number_words(headline.measure, headline.value),
+        "meaning": f"{level_name(headline.level)}: {MEASURES[headline.measure].meaning}",
     }
 
 

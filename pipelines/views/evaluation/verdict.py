@@ -123,9 +123,9 @@ class Verdict:
             ]
             lines.append("  ".join([f"{titles[one.table]:{wide}}", *cells, one.words]))
         lines += ["", EXPLANATION, ""]
-        for found in self.headlines:
-            value = number_words(found.measure, found.value)
-            lines.append(f"{level_name(found.level)}: {found.title}: {value}")
+        for headline in self.headlines:
+            value = number_words(headline.measure, headline.value)
+            lines.append(f"{level_name(headline.level)}: {headline.title}: {value}")
         return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,7 @@ def workload_losses(release: Release, source: geo_data.JobSource) -> list[Row]:
     plan = release.plan
     slots = plan.pools.slots
     workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, plan.policy.secret)
-    read, at = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
+    read, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes
     if plan.numeric.record_range is None and _has(source, slots, pooled_by):
@@ -54,13 +54,13 @@ def workload_losses(release: Release, source: geo_data.JobSource) -> list[Row]:
             continue
         if not len(true) or not {*table.attributes} <= {*true.attributes}:
             records = read(public)
-            true = at(records.work, records.home, records.attributes)
+            true = counted(records.work, records.home, records.attributes)
         if not len(true):
             rows.append(("workload_loss", table.name, "all", math.nan))
             continue
         one = Workload((table,), plan.geography, plan.level)
         compared = {"loss": _released(release, table)}
-        compared |= {kind: at(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
+        compared |= {kind: counted(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
         for kind, jobs in compared.items():
             rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
     return sorted(rows, key=lambda row: workload.names.index(row[1]))
@@ -70,8 +70,8 @@ def _has(source: geo_data.JobSource, slots: geo_data.Slots, names: tuple[str, ..
     """Say whether the truth has some attributes of one job together, in the categories of the release."""
     if not isinstance(source, geo_data.LodesJobs):
         return True
-    known = [geo_data.LODES_CATEGORIES.get(name) == slots.categories[name] for name in names]
-    return len(known) < 2 and all(known)
+    same = [geo_data.LODES_CATEGORIES.get(name) == slots.categories[name] for name in names]
+    return len(same) < 2 and all(same)
 
 
 def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:

@@ -23,14 +23,14 @@ def provenance(release: Release) -> dict[str, str]:
     ``contact`` where the release names them, ``version`` (`Release.version`), ``created``, ``epsilon``,
     ``delta``, ``plan_sha256``, ``certificate_sha256``, and, of several, which ``implicate``.
     """
-    certificate, said = release.certificate, release.description
+    certificate, description = release.certificate, release.description
     about = {
         "title": certificate.release.name,
         "description": one_sentence(release),
         "synthetic": "yes: no row is a real person",
         "licence": release.licence or NO_LICENCE,
-        "citation": said.citation,
-        **{key: text for key in ("publisher", "contact") if (text := getattr(said, key))},
+        "citation": description.citation,
+        **{key: text for key in ("publisher", "contact") if (text := getattr(description, key))},
         "version": release.version,
         "created": certificate.created,
         "epsilon": certificate.run.epsilon,

@@ -125,7 +125,7 @@ def _remarks(source: Source, columns: Mapping[str, str]) -> list[str]:
         remarks.append(
             "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."
         )
-    known = {"S000", *itertools.chain(*geo_data.LODES_CATEGORIES.values())}
-    if others := [name for name in source.counts if name not in known]:
+    standard = {"S000", *itertools.chain(*geo_data.LODES_CATEGORIES.values())}
+    if others := [name for name in source.counts if name not in standard]:
         remarks.append(f"The OD files have counts that LODES does not have: {', '.join(others)}.")
     return remarks

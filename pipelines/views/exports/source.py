@@ -98,13 +98,13 @@ class Source:
 
     def _with_intervals(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for flows in batches:
-            found: dict[str, NDArray[np.int64]] = {}
+            columns: dict[str, NDArray[np.int64]] = {}
             if self.draws is not None:
                 levels = self.home_level, self.work_level
                 ends = self.draws.between_counts(flows, *levels, self.with_interval)
                 for name, both in ends.items():
-                    found |= zip(interval_columns(name), both, strict=True)
-            yield flows.assign(**found)
+                    columns |= zip(interval_columns(name), both, strict=True)
+            yield flows.assign(**columns)
 
     @cached_property
     def zones(self) -> dict[str, gpd.GeoDataFrame]:

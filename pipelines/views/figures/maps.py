@@ -60,9 +60,9 @@ def draw_flows(axis: Axes, subject: FigureSubject) -> None:
     _draw_land(axis, subject)
     pairs, places = subject.pairs, subject.places
     inside = pairs["home"] == pairs["work"]
-    known = np.isfinite(np.hstack([places[pairs["home"]], places[pairs["work"]]])).all(axis=1)
-    every = pairs[np.asarray(known) & ~inside]
-    flows = every.nlargest(_MOST_FLOWS, "jobs", keep="first")
+    placed = np.isfinite(np.hstack([places[pairs["home"]], places[pairs["work"]]])).all(axis=1)
+    between = pairs[np.asarray(placed) & ~inside]
+    flows = between.nlargest(_MOST_FLOWS, "jobs", keep="first")
     near = "work" if subject.of == "workers" else "home"
     star = flows[near].nunique() == 1  # then the direction needs no arrows
     most = flows["jobs"].max() if len(flows) else 1
@@ -94,7 +94,7 @@ def draw_flows(axis: Axes, subject: FigureSubject) -> None:
     remarks = [f"{share:.0%} of the workers"]
     if within >= 0.005:  # what is rounded to 0 % need not be said
         remarks.append(f"{within:.0%} live and work in one {singular(subject.level)}")
-    largest = "All" if len(flows) == len(every) else f"The {len(flows)} largest"
+    largest = "All" if len(flows) == len(between) else f"The {len(flows)} largest"
     _finish(axis, subject, f"{largest} flows between {plural(subject.level)}", *remarks)
 
 

@@ -130,9 +130,9 @@ class FigureSubject:
             ):
                 continue
             first = geography.starts(level)[polygons["unit"]]
-            own = polygons[geography.unit_of(self.area.level, first) == self.area.unit]
-            if len(own):
-                return gpd.GeoSeries([own.to_crs(self.crs).union_all()], crs=self.crs)
+            inside = polygons[geography.unit_of(self.area.level, first) == self.area.unit]
+            if len(inside):
+                return gpd.GeoSeries([inside.to_crs(self.crs).union_all()], crs=self.crs)
         return None
 
     @cached_property
@@ -175,8 +175,8 @@ class FigureSubject:
     @property
     def measured(self) -> str:
         """Whose commutes have a distance: all workers, or those who do not live in external zones."""
-        known = self.flows["jobs"][self.flows["km"].notna()].sum()
-        return "workers" if known == self.total else f"the {known / self.total:.1%} who live in the region"
+        placed = self.flows["jobs"][self.flows["km"].notna()].sum()
+        return "workers" if placed == self.total else f"the {placed / self.total:.1%} who live in the region"
 
     @property
     def place(self) -> str:
@@ -223,8 +223,8 @@ class FigureSubject:
         """Places of the other ends that have one, in metres, and the jobs at each."""
         jobs = self.flows.groupby(self.far)["jobs"].sum()
         points = self._metres(self._blocks.iloc[jobs.index.to_numpy()])
-        known = np.isfinite(points).all(axis=1)
-        return points[known], jobs.to_numpy()[known]
+        placed = np.isfinite(points).all(axis=1)
+        return points[placed], jobs.to_numpy()[placed]
 
     def _metres(self, places: pd.DataFrame) -> NDArray[np.float64]:
         points = gpd.GeoSeries.from_xy(places["longitude"], places["latitude"], crs="EPSG:4326").to_crs(

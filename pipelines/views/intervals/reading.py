@@ -81,17 +81,17 @@ class PosteriorDraws:
         self.release, self.path = release, path
         with _blame(path):
             schema = pq.read_schema(path)
-            said = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
-            if said.get("format") != DRAWS_FORMAT:
+            about = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
+            if about.get("format") != DRAWS_FORMAT:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
-        if said["release"] != content_hash(release.public):
+        if about["release"] != content_hash(release.public):
             raise PublicReleaseError(
                 f"{path}: the draws are of another release. Fix: write those of this one with odsynth "
                 "intervals"
             )
-        self.home_level, self.draws = str(said["home_level"]), int(said["draws"])
-        self.attributes = tuple(name for name in release.categories if name in said["attributes"])
-        self.secret = tuple(str(name) for name in said.get("secret", ()))
+        self.home_level, self.draws = str(about["home_level"]), int(about["draws"])
+        self.attributes = tuple(name for name in release.categories if name in about["attributes"])
+        self.secret = tuple(str(name) for name in about.get("secret", ()))
         if self.home_level not in release.levels:
             raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
 

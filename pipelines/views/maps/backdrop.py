@@ -38,12 +38,12 @@ def backdrop_shapes(
 
     ``water`` and ``roads``, as far as there are files: GeoJSON geometries.
     """
-    found = {}
+    shapes = {}
     for kind, wanted in _KINDS.items():
         path = getattr(backdrop, kind)
         if path is not None:
-            found[kind] = _shapes(release, path, kind, wanted, bounds)
-    return found
+            shapes[kind] = _shapes(release, path, kind, wanted, bounds)
+    return shapes
 
 
 def _shapes(

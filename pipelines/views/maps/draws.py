@@ -39,24 +39,24 @@ def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> lis
     Residents, by each attribute too; flows of all jobs; flows of jobs by each attribute: each of these by
     units of the finest level at which it has room.
     """
-    known = [level for level in levels if draws.has(level)]
+    covered = [level for level in levels if draws.has(level)]
     attributes = [(), *((name,) for name in draws.attributes)]
     tables: list[DrawTable] = []
-    for flows, asked in ((False, attributes), (True, attributes[:1]), (True, attributes[1:])):
-        for level in reversed(known):
+    for flows, wanted in ((False, attributes), (True, attributes[:1]), (True, attributes[1:])):
+        for level in reversed(covered):
             left = limit - sum(table.size for table in tables)
-            found = list(_within(draws, level, level if flows else None, asked, left))
-            if len(found) == len(asked):
-                tables += [table for part in found for table in part]
+            made = list(_within(draws, level, level if flows else None, wanted, left))
+            if len(made) == len(wanted):
+                tables += [table for part in made for table in part]
                 break
     return tables
 
 
 def _within(
-    draws: PosteriorDraws, home: str, work: str | None, asked: Sequence[tuple[str, ...]], limit: int
+    draws: PosteriorDraws, home: str, work: str | None, attributes: Sequence[tuple[str, ...]], limit: int
 ) -> Iterator[list[DrawTable]]:
     """Yield the tables by each attribute as long as they have room."""
-    for by in asked:
+    for by in attributes:
         made = _tables(draws, home, work, by, limit)
         if made is None or (limit := limit - sum(table.size for table in made)) < 0:
             return
@@ -82,12 +82,12 @@ def _tables(
     counts = np.concatenate([part[3] for part in parts])
     tables = []
     for number, column in enumerate(columns):
-        own = np.flatnonzero(code == number)
-        own = own[np.lexsort([homes[own], works[own]])]
+        chosen = np.flatnonzero(code == number)
+        chosen = chosen[np.lexsort([homes[chosen], works[chosen]])]
         arrays = {
-            "rows": np.bincount(works[own], minlength=n_works),
-            "home": homes[own],
-            "counts": counts[own].ravel(),
+            "rows": np.bincount(works[chosen], minlength=n_works),
+            "home": homes[chosen],
+            "counts": counts[chosen].ravel(),
         }
         tables.append(DrawTable(column, home, work, {k: smallest(v) for k, v in arrays.items()}))
     return tables

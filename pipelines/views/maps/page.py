@@ -117,10 +117,10 @@ def _payload(release: Release, draws: PosteriorDraws | None, backdrop: Backdrop 
 
 def _large(payload: Payload) -> dict[str, bytes]:
     """What a page does not show at first, where it is large: by the id of its element."""
-    found = {"draws": payload.draws} if payload.meta.get("draws", {}).get("later") else {}
+    parts = {"draws": payload.draws} if payload.meta.get("draws", {}).get("later") else {}
     if payload.whole is not None:
-        found |= {"whole-arrays": payload.whole.arrays, "whole-texts": payload.whole.texts}
-    return found
+        parts |= {"whole-arrays": payload.whole.arrays, "whole-texts": payload.whole.texts}
+    return parts
 
 
 def _page(

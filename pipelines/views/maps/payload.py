@@ -211,10 +211,10 @@ def _zones(
     release: Release, flows: pd.DataFrame, finest: str, shapes: gpd.GeoDataFrame | None
 ) -> list[dict[str, Any]]:
     """Say of each external zone which unit it is, what it is called and where it is drawn."""
-    geography, known = release.geography, external_zones(release)
-    if not known:
+    geography, zones = release.geography, external_zones(release)
+    if not zones:
         return []
-    units = geography.unit_of(finest, list(known))
+    units = geography.unit_of(finest, list(zones))
     jobs = np.bincount(flows["home"], flows["S000"], geography.n_units(finest))[units]
     if shapes is None:
         shapes = gpd.GeoSeries.from_xy(release.unbroken(geography.longitude), geography.latitude)
@@ -226,7 +226,7 @@ def _zones(
     )
     return [
         {"unit": int(unit), "name": zone.name, "code": zone.code, "longitude": x, "latitude": y}
-        for unit, zone, (x, y) in zip(units, known.values(), places.tolist(), strict=True)
+        for unit, zone, (x, y) in zip(units, zones.values(), places.tolist(), strict=True)
     ]
 
 

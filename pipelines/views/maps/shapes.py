@@ -27,10 +27,10 @@ def level_shapes(release: Release, levels: Sequence[str]) -> dict[str, gpd.GeoDa
     of a level that has none of its own are put together from those of the next finer level. Longitudes go on
     where 180 is crossed (`Release.unbroken`). Empty if the release has no polygons.
     """
-    own = {level: release.polygons(level) for level in release.levels}
+    polygons = {level: release.polygons(level) for level in release.levels}
     simplified = {
         level: _simplified(_unbroken(release, shapes[shapes["unit"] >= 0]))
-        for level, shapes in own.items()
+        for level, shapes in polygons.items()
         if shapes is not None
     }
     return with_coarser(release, simplified, levels)

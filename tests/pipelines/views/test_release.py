@@ -393,6 +393,23 @@ def test_tables_are_those_of_the_release(small_release: Release) -> None:
     assert shapes.crs == "EPSG:4326"
 
 
+def test_the_public_folder_stays_as_it_was_checked(public_copy: Path, tmp_path: Path) -> None:
+    link, release = tmp_path / "link", open_release(public_copy)
+    link.symlink_to(public_copy, target_is_directory=True)
+    before = sorted(public_copy.rglob("*"))
+    writers: tuple[Callable[[Path], object], ...] = (
+        lambda to: release.map(to / "map.html"),
+        lambda to: release.figure(to / "figure.svg"),
+        lambda to: release.export("csv", to / "exports"),
+        lambda to: release.write_intervals(to / "intervals"),
+    )
+    places = (public_copy, link, public_copy / "geo", public_copy / "new" / ".." / "plan")
+    for write, place in itertools.product(writers, places):
+        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+            write(place)
+    assert sorted(public_copy.rglob("*")) == before
+
+
 def test_flows_of_an_area_are_its_part_of_all_flows(release: Release) -> None:
     block = release.levels[-1]
     flows = release.unit_flows(block, block, ["SE01"])

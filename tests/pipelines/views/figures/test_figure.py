@@ -167,29 +167,3 @@ def test_the_command_says_what_is_wrong(small_release: Release, tmp_path: Path) 
         assert words in result.output
         assert len(result.output.splitlines()) == 1
         assert not list(tmp_path.iterdir())
-
-
-def test_the_command_wants_a_public_folder(small_release: Release, tmp_path: Path) -> None:
-    result = call(small_release.out, "--to", tmp_path / "figure.png")
-    assert result.exit_code == 1
-    assert "Give the public folder of a release (OUT/public)" in result.output
-
-
-def test_only_public_files_are_needed(small_release: Release, tmp_path: Path) -> None:
-    public = Path(shutil.copytree(small_release.public, tmp_path / "downloaded"))
-    result = call(public, "--to", tmp_path / "figure.png", "--kind", "choropleth")
-    assert result.exit_code == 0, result.output
-    assert np.isfinite(ink(tmp_path / "figure.png"))
-
-
-def test_the_public_folder_stays_as_it_was_checked(public_copy: Path, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(public_copy, target_is_directory=True)
-    before = sorted(public_copy.rglob("*"))
-    for folder, name in itertools.product((public_copy, link), ("figure.svg", "geo/figure.png")):
-        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
-            open_release(public_copy).figure(folder / name)
-        done = call(folder, "--to", public_copy / name)
-        assert done.exit_code == 1
-        assert "would make it fail `verify`" in done.output
-    assert sorted(public_copy.rglob("*")) == before

@@ -41,12 +41,6 @@ def test_a_name_that_browsers_show_as_text(mapped: Release, tmp_path: Path) -> N
     assert not any(tmp_path.iterdir())
 
 
-def test_not_a_public_folder(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["map", str(tmp_path)])
-    assert result.exit_code == 1
-    assert "Give the public folder of a release (OUT/public)" in result.output
-
-
 def test_a_map_is_replaced_when_the_new_one_is_complete(
     mapped: Release, library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

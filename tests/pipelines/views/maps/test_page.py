@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import PublicReleaseError
 from pipelines.release.promises import odds_in_words
 from pipelines.views.maps.page import build_map
 from pipelines.views.release import Release, open_release
@@ -88,12 +87,3 @@ def test_a_name_is_no_markup(mapped: Release, library: Path, tmp_path: Path) -> 
     text = build_map(open_release(folder))
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;$finest" in text
-
-
-def test_the_public_folder_stays_as_it_was_checked(mapped: Release, tmp_path: Path) -> None:
-    folder = shutil.copytree(mapped.public, tmp_path / "public")
-    before = sorted(folder.rglob("*"))
-    for where in (".", "geo", "new/../plan"):
-        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
-            open_release(folder).map(folder / where / "map.html")
-    assert sorted(folder.rglob("*")) == before
