@@ -236,9 +236,7 @@ def verify(public: Path, key: Path | None) -> None:
         key,
         on_check=lambda check: click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}"),
     )
-    click.echo(
-        f"{public} passes every check{'' if is_signed(public) else '; nobody has signed it'}."
-    )
+    click.echo(f"{public} passes every check{'' if is_signed(public) else '; nobody has signed it'}.")
 
 
 @click.command()
