@@ -108,8 +108,8 @@ def _downloaded(
     url: str, folder: Path, name: str, expected: str | None = None, *, is_table: bool, progress: bool = False
 ) -> Iterator[Path]:
     """Download into a folder of its own, in which a killed download leaves what it had."""
-    own = folder.resolve() / ".partial"
-    shutil.rmtree(own, ignore_errors=True)
+    partial = folder.resolve() / ".partial"
+    shutil.rmtree(partial, ignore_errors=True)
     pooch.get_logger().setLevel("WARNING")  # otherwise it logs the whole address
 
     def attempt(address: str, output: str, caller: object) -> None:
@@ -135,9 +135,9 @@ def _downloaded(
             )(address, output, caller)
 
     try:
-        yield Path(_try(url, pooch.Pooch(own, "", {name: None}, {name: url}, TRIES - 1), name, attempt))
+        yield Path(_try(url, pooch.Pooch(partial, "", {name: None}, {name: url}, TRIES - 1), name, attempt))
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _try(url: str, files: Any, name: str, attempt: Callable[..., None]) -> str:
@@ -197,11 +197,11 @@ class _Progress:
 
     def update(self, size: int) -> None:
         self.done += size
-        now = time.monotonic()
-        if now - self.begun > TIMEOUT and self.done < SLOWEST * (now - self.begun):
+        moment = time.monotonic()
+        if moment - self.begun > TIMEOUT and self.done < SLOWEST * (moment - self.begun):
             raise _PassingError(f"less than {SLOWEST:,} bytes came in a second")
-        if self.visible and now - self.told > 1:
-            self.told = now
+        if self.visible and moment - self.told > 1:
+            self.told = moment
             of = f" of {self.total / 1e6:,.1f}" if self.total else ""
             print(f"{self.name}: {self.done / 1e6:,.1f}{of} MB", file=sys.stderr)
 

@@ -31,15 +31,15 @@ def pull(
     x: Float64,
     y: Float64,
     z: Float64,
-    own: Float64,
+    self_pull: Float64,
     units: Int64,
     weight: Float64,
     table: Float64,
 ) -> Float64:
     """Return w(u) times what `table` (`by_chord`) says of u and d, for every unit u, rows adding to 1.
 
-    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `own` says what each d is to itself. A
-    unit without a place is as far as the farthest that has one.
+    d are the `units`; `x`, `y`, `z` are places on the unit sphere, and `self_pull` says what each d is to
+    itself. A unit without a place is as far as the farthest that has one.
     """
     n = x.size
     result = np.empty((units.size, n))
@@ -51,36 +51,38 @@ def pull(
     fourth = n // 4
     # Loops over plain arrays without a branch, of which the compiler makes vectors.
     for row in range(units.size):
-        d, mine = units[row], result[row]
+        d, shares_of_d = units[row], result[row]
         x_d, y_d, z_d = x[d], y[d], z[d]
         for u in range(n):
             square = 2.0 - 2.0 * (x_d * x[u] + y_d * y[u] + z_d * z[u])
             chord[u] = square if square > 2.0**-52 else 2.0**-52  # also of NaN
         for u in range(n):
-            at = (bits[u] >> rest) - first
+            point = (bits[u] >> rest) - first
             between = np.int64(bits[u] & below) * 2.0**-_REST
-            mine[u] = (table[at] + between * (table[at + np.uint64(1)] - table[at])) * weight[u]
-        mine[d] = own[row] * weight[d]
+            shares_of_d[u] = (table[point] + between * (table[point + np.uint64(1)] - table[point])) * weight[
+                u
+            ]
+        shares_of_d[d] = self_pull[row] * weight[d]
         if not whole:
             least = np.inf
             for u in range(n):
                 if placed[u] and placed[d]:
-                    least = min(least, mine[u] / weight[u])
+                    least = min(least, shares_of_d[u] / weight[u])
             for u in range(n):
                 if not (placed[u] and placed[d]):
-                    mine[u] = weight[u] if least == np.inf else least * weight[u]
+                    shares_of_d[u] = weight[u] if least == np.inf else least * weight[u]
         # In four sums, none of which waits for another.
         total, second, third, last = 0.0, 0.0, 0.0, 0.0
         for u in range(fourth):
-            total += mine[u]
-            second += mine[fourth + u]
-            third += mine[2 * fourth + u]
-            last += mine[3 * fourth + u]
+            total += shares_of_d[u]
+            second += shares_of_d[fourth + u]
+            third += shares_of_d[2 * fourth + u]
+            last += shares_of_d[3 * fourth + u]
         for u in range(4 * fourth, n):
-            total += mine[u]
+            total += shares_of_d[u]
         part = 1.0 / (total + second + third + last)
         for u in range(n):
-            mine[u] *= part
+            shares_of_d[u] *= part
     return result
 
 
@@ -105,10 +107,10 @@ def rounded(shares: Float64, scale: float) -> tuple[Int64, NDArray[np.int32], ND
     """
     count = np.zeros(shares.shape[0], np.int64)
     for i in range(shares.shape[0]):
-        row, found = shares[i], 0
+        row, n_kept = shares[i], 0
         for u in range(row.size):
-            found += row[u] * scale + 0.5 >= 1.0
-        count[i] = found
+            n_kept += row[u] * scale + 0.5 >= 1.0
+        count[i] = n_kept
     unit, share = np.empty(count.sum(), np.int32), np.empty(count.sum(), np.int32)
     k = 0
     for i in range(shares.shape[0]):
@@ -147,7 +149,7 @@ def retarget(
     mass, total, part = np.empty(n_parents), np.empty(n_parents), np.empty(n_parents)
     for i in range(rows.size):
         first, stop = indptr[rows[i]], indptr[rows[i] + 1]
-        k, seen, here, asked = first, 0.0, 0.0, 0.0
+        k, seen, covered, sampled = first, 0.0, 0.0, 0.0
         for p in range(n_parents):
             mass[p], total[p], part[p] = 0.0, 0.0, 0.0
             while k < stop and indices[k] < ends[p]:
@@ -158,32 +160,32 @@ def retarget(
             if total[p] > 0.0:
                 for o in range(parent_starts[p], ends[p]):
                     mass[p] += shares[i, o]
-                here += mass[p]
-                asked += part[p]
+                covered += mass[p]
+                sampled += part[p]
         # What the table speaks about becomes as many times what it was, and all else. The share of all else
         # is added up: few digits of 1 - here are right where a table speaks about nearly everything.
         spoken, silent, elsewhere = 1.0, 1.0, 0.0
-        if same_jobs and seen > 0.0 and here > 0.0:
+        if same_jobs and seen > 0.0 and covered > 0.0:
             for p in range(n_parents):
                 if total[p] == 0.0:
                     for o in range(parent_starts[p], ends[p]):
                         elsewhere += shares[i, o]
             if elsewhere > 1e-9:
                 unseen, among = max(jobs[i] - seen, 0.0), max(jobs[i], seen) + kappa
-                spoken = (seen / here + kappa) / among
+                spoken = (seen / covered + kappa) / among
                 silent = (unseen / elsewhere + kappa) / among
         k = first
         for p in range(n_parents):
-            times, found = silent, 0.0
+            times, posterior = silent, 0.0
             if total[p] > 0.0:
-                share = spoken * (here * part[p] + between * mass[p]) / (asked + between)
-                found = share / (total[p] + kappa)
-                times = found * kappa / mass[p]
+                share = spoken * (covered * part[p] + between * mass[p]) / (sampled + between)
+                posterior = share / (total[p] + kappa)
+                times = posterior * kappa / mass[p]
             if times != 1.0:
                 for o in range(parent_starts[p], ends[p]):
                     shares[i, o] *= times
             while k < stop and indices[k] < ends[p]:
-                shares[i, indices[k]] += found * sample[k]
+                shares[i, indices[k]] += posterior * sample[k]
                 k += 1
 
 
@@ -205,12 +207,12 @@ def running(measures: Float64) -> Float64:
     # Two rows side by side, as each sum waits for the one before it; the last of an odd number beside itself.
     for i in range(0, g, 2):
         j = min(i + 1, g - 1)
-        one, other = 0.0, 0.0
+        first_sum, second_sum = 0.0, 0.0
         for u in range(n):
-            result[i, u], result[j, u] = one, other
-            one += measures[i, u]
-            other += measures[j, u]
-        result[i, n], result[j, n] = one, other
+            result[i, u], result[j, u] = first_sum, second_sum
+            first_sum += measures[i, u]
+            second_sum += measures[j, u]
+        result[i, n], result[j, n] = first_sum, second_sum
     return result
 
 
@@ -267,10 +269,10 @@ def _cut(
     """
     count = 0
     # Depth first, which is the order of the blocks: the siblings here[t]:stop[t] are to be done at depth t.
-    here, stop = np.zeros(deepest + 1, np.int64), np.ones(deepest + 1, np.int64)
+    position, stop = np.zeros(deepest + 1, np.int64), np.ones(deepest + 1, np.int64)
     depth = 0
     while depth >= 0:
-        node, past = depth_offset[depth] + here[depth], depth_offset[depth] + stop[depth]
+        node, past = depth_offset[depth] + position[depth], depth_offset[depth] + stop[depth]
         before = sums[unit[node]] + measure[unit[node]] * part[node]
         first, length, total = node, 0, 0.0
         while node < past:
@@ -303,13 +305,13 @@ def _cut(
                 for j in range(1, length):
                     cells[count] = starts[first + j]
                     count += middle[j] != middle[j - 1]
-        here[depth] = node - depth_offset[depth]
+        position[depth] = node - depth_offset[depth]
         if node == past:
             depth -= 1
         elif depth < deepest:
-            here[depth] += 1
+            position[depth] += 1
             depth += 1
-            here[depth], stop[depth] = children[node], children[node + 1]
+            position[depth], stop[depth] = children[node], children[node + 1]
     return count
 
 
@@ -340,34 +342,34 @@ def cuts(
     """
     n_blocks, blocks = starts[-1], depth_offset[-2]
     counts, middle = np.zeros(row.size, np.int64), np.empty(longest)
-    cells, doubled, found = np.empty(2 * n_blocks, np.int32), np.empty(2 * n_blocks, np.uint8), 0
+    cells, doubled, filled = np.empty(2 * n_blocks, np.int32), np.empty(2 * n_blocks, np.uint8), 0
     sums = running(shares)
     for i in range(row.size):
-        if cells.size - found <= n_blocks:  # there may be as many as blocks
+        if cells.size - filled <= n_blocks:  # there may be as many as blocks
             cells, doubled = np.append(cells, cells), np.append(doubled, doubled)
         if i > 0 and row[i] == row[i - 1] and least[i] == least[i - 1] and run[i] == run[i - 1]:
             count = counts[i] = counts[i - 1]
-            cells[found : found + count] = cells[found - count : found]
-            doubled[found : found + count] = doubled[found - count : found]
-            found += count
+            cells[filled : filled + count] = cells[filled - count : filled]
+            doubled[filled : filled + count] = doubled[filled - count : filled]
+            filled += count
             continue
-        own, before = shares[row[i]], sums[row[i]]
+        measure, sums_before = shares[row[i]], sums[row[i]]
         counts[i] = count = _cut(
             starts,
             children,
             depth_offset,
             unit,
             part,
-            own,
-            before,
+            measure,
+            sums_before,
             least[i],
             run[i],
             deepest,
             middle,
-            cells[found:],
+            cells[filled:],
         )
-        doubled[found : found + count] = doublings(
-            cells[found : found + count], n_blocks, unit[blocks:], part[blocks:], own, before, most
+        doubled[filled : filled + count] = doublings(
+            cells[filled : filled + count], n_blocks, unit[blocks:], part[blocks:], measure, sums_before, most
         )
-        found += count
-    return counts, cells[:found].copy(), doubled[:found].copy()
+        filled += count
+    return counts, cells[:filled].copy(), doubled[:filled].copy()

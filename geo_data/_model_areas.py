@@ -120,12 +120,12 @@ class AreaTable:
 
     def reached(self, destinations: Int) -> NDArray[np.bool_]:
         """Say of each destination whether the table has a flow to an area of it."""
-        return np.asarray(self.destination[destinations] @ self._told() > 0)
+        return np.asarray(self.destination[destinations] @ self._has_flow() > 0)
 
     def flows(self, destinations: Int) -> tuple[sparse.csr_matrix, Float64, Float64]:
         """Return the jobs of destinations in each row that they reach, and `flow` and `sample` there."""
         jobs = self.destination[destinations].multiply(self.jobs[destinations][:, None]).T.tocsr()
-        rows = np.flatnonzero((np.diff(jobs.indptr) > 0) & self._told())
+        rows = np.flatnonzero((np.diff(jobs.indptr) > 0) & self._has_flow())
         return jobs[rows], self.flow[rows].toarray(), self.sample[rows].toarray()
 
     def inside(self, flow: Float64) -> NDArray[np.bool_]:
@@ -148,9 +148,9 @@ class AreaTable:
         columns = self.destination.tocsc()
 
         def look(area: int) -> Row:
-            at = slice(columns.indptr[area], columns.indptr[area + 1])
-            units = columns.indices[at]
-            jobs = columns.data[at] * self.jobs[units]
+            block = slice(columns.indptr[area], columns.indptr[area + 1])
+            units = columns.indices[block]
+            jobs = columns.data[block] * self.jobs[units]
             classes = self._classes(area)
             adding, mean, found = classes.matrix, np.zeros(self.parent.size), []
             for part in np.array_split(np.arange(units.size), -(-units.size // at_a_time(self.jobs.size))):
@@ -173,17 +173,17 @@ class AreaTable:
                 between=moments(parts, np.full(parts.size, parts.sum()), share / share.sum()),
             )
 
-        told = np.flatnonzero(self._told() & (np.diff(columns.indptr) > 0))
+        has_flow = np.flatnonzero(self._has_flow() & (np.diff(columns.indptr) > 0))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(look, told.tolist()))
+            return list(pool.map(look, has_flow.tolist()))
 
     def fitted(self, rows: list[Row]) -> AreaTable:
         """Return the table with the factors that give its destination areas their targets."""
 
         def fit(row: Row) -> Float64:
             classes, weight = self._classes(row.area), row.jobs / row.jobs.sum()
-            now = weight @ row.shares
-            target = now.copy()
+            current = weight @ row.shares
+            target = current.copy()
             _kernels.retarget(
                 target[None],
                 classes.starts,
@@ -198,8 +198,8 @@ class AreaTable:
                 self.between,
                 self.same_jobs,
             )
-            some = now > 0  # there may be no others, and no rest
-            factor = np.ones(now.size)
+            some = current > 0  # there may be no others, and no rest
+            factor = np.ones(current.size)
             factor[some] = proportional_fit(row.shares[:, some], weight, target[some])
             return factor
 
@@ -220,13 +220,17 @@ class AreaTable:
         shares *= change
         return shares
 
-    def _told(self) -> NDArray[np.bool_]:
+    def _has_flow(self) -> NDArray[np.bool_]:
         """Say of each destination area whether the table has a flow to it."""
         return np.asarray(self.flow.sum(axis=1)).ravel() > 0
 
     def _classes(self, area: int) -> _Classes:
-        at = slice(self.flow.indptr[area], self.flow.indptr[area + 1])
-        origin, flow, sample = self.flow.indices[at], self.flow.data[at], self.sample.data[at]
+        entries_of_area = slice(self.flow.indptr[area], self.flow.indptr[area + 1])
+        origin, flow, sample = (
+            self.flow.indices[entries_of_area],
+            self.flow.data[entries_of_area],
+            self.sample.data[entries_of_area],
+        )
         covered = np.unique(self.parent[origin[flow > 0]])
         kept = np.isin(self.parent[origin], covered)
         position = np.searchsorted(covered, self.parent[origin[kept]])

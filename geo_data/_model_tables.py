@@ -113,14 +113,14 @@ class ModelTable:
         if self.factor is None and self.origin_starts.size == shares.shape[1]:  # nothing to spread
             self._retarget(shares, rows, jobs[rows])
             return shares
-        now = self.by_origin(shares)
+        current = self.by_origin(shares)
         if self.factor is not None:
             factor = self.factor[rows]
-            factor /= (now * factor).sum(axis=1, keepdims=True)
+            factor /= (current * factor).sum(axis=1, keepdims=True)
         else:
-            target = now.copy()
+            target = current.copy()
             self._retarget(target, rows, jobs[rows])
-            factor = target / now
+            factor = target / current
         _kernels.scale(shares, self.origin_starts, factor)
         return shares
 
@@ -137,11 +137,11 @@ class ModelTable:
         def fit(row: int) -> None:
             members = np.arange(first[row], first[row + 1])
             parts = np.array_split(members, -(-members.size // at_a_time(weight.size)))
-            now = np.concatenate([self.by_origin(shares(part)) for part in parts])
-            mine = weight[members] / weight[members].sum()
-            target = mine[None] @ now
+            current = np.concatenate([self.by_origin(shares(part)) for part in parts])
+            weights_of_row = weight[members] / weight[members].sum()
+            target = weights_of_row[None] @ current
             self._retarget(target, np.array([row]), jobs[members].sum(keepdims=True))
-            factor[row] = proportional_fit(now, mine, target[0])
+            factor[row] = proportional_fit(current, weights_of_row, target[0])
 
         # Rows of the table on all processors: the destinations of one share no factor with those of another.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -172,9 +172,9 @@ def matrices(
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix, Float64]:
     """Return `flow`, `sample` and `worth` of a table (see `ModelTable`), from the parent of each origin."""
     shape = (geography.n_units(table.destination_level), geography.n_units(table.origin_level))
-    at = (table.destination, table.origin)
-    flow = sparse.csr_matrix((table.flow, at), shape=shape)
-    squares = sparse.csr_matrix((table.variance, at), shape=shape)
+    cells = (table.destination, table.origin)
+    flow = sparse.csr_matrix((table.flow, cells), shape=shape)
+    squares = sparse.csr_matrix((table.variance, cells), shape=shape)
     flow.sort_indices()  # so that both have the same entries in the same order
     squares.sort_indices()
     row = np.repeat(np.arange(shape[0]), np.diff(flow.indptr))
@@ -189,15 +189,15 @@ def moments(drawn: Float64, m: Float64, p: Float64) -> Float64:
     return np.array([(m * p * (1.0 - p)).sum(), (m**2 * p * (1.0 - p)).sum(), ((drawn - m * p) ** 2).sum()])
 
 
-def proportional_fit(now: Float64, weight: Float64, target: Float64) -> Float64:
+def proportional_fit(current: Float64, weight: Float64, target: Float64) -> Float64:
     """Return the factor of each origin that gives destinations together their target.
 
-    `now` has the shares of o origins of each of k destinations, whose weights add to 1.
+    `current` has the shares of o origins of each of k destinations, whose weights add to 1.
     """
     factor = np.ones(target.size)
     for _ in range(_ROUNDS):
         # The shares of a destination add to 1 again: a number of each row, so that no share is written.
-        step = target / (factor * ((weight / (now @ factor)) @ now))
+        step = target / (factor * ((weight / (current @ factor)) @ current))
         if np.abs(step - 1.0).max() < _REACHED:
             break
         factor *= step
@@ -221,7 +221,7 @@ def in_batches(work: Callable[[slice], T], n: int, n_units: int) -> list[T]:
     Results are in order. The work is numpy and compiled code, which lets threads run side by side.
     """
     size = at_a_time(n_units)
-    batches = [slice(at, min(at + size, n)) for at in range(0, n, size)]
+    batches = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     if n <= TRIAL:
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

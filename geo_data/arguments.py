@@ -69,8 +69,8 @@ def expect(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, ma
     """
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
-        wanted = " or ".join(one.__name__ for one in kinds)
-        raise TypeError(f"{name}: {wanted} is expected, as {made_by} returns it, not {_called(value)}")
+        expected = " or ".join(expected_type.__name__ for expected_type in kinds)
+        raise TypeError(f"{name}: {expected} is expected, as {made_by} returns it, not {_called(value)}")
 
 
 def _called(value: object) -> str:

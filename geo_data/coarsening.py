@@ -227,10 +227,16 @@ def coarsen(
     most = _DOUBLINGS if larger_priors and isinstance(rule, _BySize) else 0
     retention += (Fraction(1),) * most
     multiple += tuple(2 ** (i + 1) for i in range(most))
-    same = rule.cuts if isinstance(rule, _SameCells) and len(grid) == 1 else None
-    any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
-    each = np.maximum(n // policy.copies, 1)
-    octave = np.floor(np.log2(each)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
+    fixed_cells = rule.cuts if isinstance(rule, _SameCells) and len(grid) == 1 else None
+    any_unit = fixed_cells is not None and bool(
+        np.isin(model.geography.starts(model.level), fixed_cells).all()
+    )
+    jobs_of_copy = np.maximum(n // policy.copies, 1)
+    octave = (
+        np.floor(np.log2(jobs_of_copy)).astype(np.int64)
+        if fixed_cells is None
+        else np.zeros(n.size, np.int64)
+    )
     key, parts = unit_of_pool.astype(np.int64) * 64 + octave, policy.n_parts
     keys, domain = np.unique(key * parts + (0 if part is None else part), return_inverse=True)
     of_part, keys = keys % parts, keys // parts
@@ -257,34 +263,34 @@ def coarsen(
             sizes, place = np.unique(size[domains], return_inverse=True)
             least, run = np.array([rule.limits(s) for s in sizes.tolist()])[place].T
             limits = shares, of_row, least, run, most
-            counts, found, doubled = (
+            counts, cells_found, doubled = (
                 tree.cuts_once(needed[rows], *limits) if needed.size <= TRIAL else tree.cuts(*limits)
             )
             if len(grid) == 1 and copies == 1:
-                return counts, found, doubled, listed
+                return counts, cells_found, doubled, listed
             ends_of = np.cumsum(counts)[:-1]
-            at_once = zip(np.split(found, ends_of), np.split(doubled, ends_of), strict=True)
+            at_once = zip(np.split(cells_found, ends_of), np.split(doubled, ends_of), strict=True)
         cuts: list[NDArray[np.int32]] = []
         strata: list[NDArray[np.uint8]] = []
         measures = [Measure(of_units) for of_units in shares]
-        for r, one, s, p in zip(
+        for r, destination, s, p in zip(
             of_row.tolist(), unit[domains], size[domains].tolist(), of_part[domains].tolist(), strict=True
         ):
-            own = measures[r]
+            measure = measures[r]
             if parts > 1:
-                own = _of_part(tree, own, int(policy.parts[p]), int(ends[p]))
+                measure = _of_part(tree, measure, int(policy.parts[p]), int(ends[p]))
             if at_once is not None:
                 cells, doublings = next(at_once)
             else:
-                cells = policy.within(rule(tree, int(one), own, float(s)), p)
+                cells = policy.within(rule(tree, int(destination), measure, float(s)), p)
                 doublings = np.zeros(cells.size, np.uint8)
                 if most:
-                    doublings = tree.doublings(own, cells, int(ends[p]), most)
+                    doublings = tree.doublings(measure, cells, int(ends[p]), most)
             cuts.append(cells)
             stratum = doublings
             if len(grid) > 1:
                 bounds = np.append(cells, ends[p]).astype(np.int64)
-                expected = s * np.diff(tree.up_to(own, bounds))
+                expected = s * np.diff(tree.up_to(measure, bounds))
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 stratum = np.minimum(at_least, len(grid) - 1).astype(np.uint8)

@@ -49,11 +49,11 @@ class CodeIndex:
         if self._of_numbers and not (code.isascii() and code.isdecimal() and len(code) == self.longest):
             return -1
         try:
-            found = self._index.get_loc(int(code) if self._of_numbers else code)
+            position = self._index.get_loc(int(code) if self._of_numbers else code)
         except KeyError:
             return -1
-        assert isinstance(found, int)  # codes are unique
-        return found
+        assert isinstance(position, int)  # codes are unique
+        return position
 
 
 def has_repeats(codes: pa.Array) -> bool:

@@ -118,24 +118,24 @@ def read_crosswalk(
     groupings = groupings or {}
     written = [level for level in levels if level not in groupings]
     columns: dict[str, Kind] = dict.fromkeys((block, *written, *non_nesting_areas), "code")
-    asked: dict[str, Kind] = dict.fromkeys((names or {}).values(), "name")
-    usual: dict[str, Kind] = {}
+    required: dict[str, Kind] = dict.fromkeys((names or {}).values(), "name")
+    conventional: dict[str, Kind] = {}
     if names is None:
-        own = (block, *written, *non_nesting_areas)
-        names = {level: f"{level}name" for level in own if f"{level}name" not in used}
-        usual = dict.fromkeys(names.values(), "name")
+        coded = (block, *written, *non_nesting_areas)
+        names = {level: f"{level}name" for level in coded if f"{level}name" not in used}
+        conventional = dict.fromkeys(names.values(), "name")
     if polygons:
-        frame = read_centroids(path, list(columns), latitude, longitude, list(asked), list(usual))
+        frame = read_centroids(path, list(columns), latitude, longitude, list(required), list(conventional))
     else:
         # Of thousands no degree is.
         places: dict[str, Kind] = {latitude: "decimal", longitude: "decimal"}
-        frame = read_table(path, TableSchema({**columns, **places, **asked}, optional=usual))
+        frame = read_table(path, TableSchema({**columns, **places, **required}, optional=conventional))
     named = {level: frame.pop(column) for level, column in names.items() if column in frame}
     _check_blocks(path, frame[block], [frame[level] for level in written])
-    said = [
+    named_as = [
         ["lat" in name.lower(), bool(re.search("lon|lng", name.lower()))] for name in (latitude, longitude)
     ]
-    if said == [[False, True], [True, False]]:
+    if named_as == [[False, True], [True, False]]:
         raise InputError(
             path,
             f"the names of the columns say that {latitude} is the longitude and {longitude} the latitude",
@@ -203,14 +203,14 @@ def read_crosswalk(
         unit_codes.append(np.asarray(frame[level].cat.categories, object)[number[starts]])
         unit_starts.append(starts)
     blocks = _texts(frame[block])
-    known = {}
+    unit_name_of = {}
     named_units = dict(zip(levels, zip(unit_codes, unit_starts, strict=True), strict=True))
     if block in named:
         named_units[block] = np.asarray(frame[block], object), np.arange(len(frame), dtype=np.int32)
     for level, (codes, starts) in named_units.items():
         if level in named:
             # In the order of the blocks; an external zone has no row in the file, and no name.
-            known[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
+            unit_name_of[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
             if several:
                 repairs.append(f"level {level}: {several:,} units have several names; most rows decide")
     parts = {name: Partition.of(frame[name]) for name in non_nesting_areas}
@@ -218,7 +218,7 @@ def read_crosswalk(
         order = np.argsort(parts[name].area, kind="stable")
         starts = np.searchsorted(parts[name].area[order], np.arange(len(parts[name].codes))).astype(np.int32)
         of_block = named[name].reindex(frame.index).iloc[order]
-        known[name], several = unit_names(of_block, parts[name].codes, starts)
+        unit_name_of[name], several = unit_names(of_block, parts[name].codes, starts)
         if several:
             repairs.append(f"areas {name}: {several:,} have several names; most rows decide")
     geography = Geography(
@@ -232,7 +232,7 @@ def read_crosswalk(
         external_zones=areas,
         source=os.fspath(path),
         non_nesting_areas=parts,
-        names={level: names for level, names in known.items() if names.any()},
+        names={level: names for level, names in unit_name_of.items() if names.any()},
     )
     repairs += check_places(path, geography, written)
     return replace(geography, repairs=tuple(repairs))
@@ -302,7 +302,7 @@ def _prefixes(blocks: pd.Series, codes: pd.Series) -> bool:
     """Say whether the blocks' codes begin with those of a level, which may be of several lengths."""
     codes = codes.astype("str")
     by_length = codes.groupby(codes.str.len())
-    agree = sum((blocks[own.index].str[:length] == own).sum() for length, own in by_length)
+    agree = sum((blocks[of_length.index].str[:length] == of_length).sum() for length, of_length in by_length)
     return bool(agree >= _PREFIX_SHARE * len(blocks))
 
 
@@ -353,8 +353,8 @@ def _sorted(frame: pd.DataFrame, levels: Sequence[str], block: str) -> pd.DataFr
     """Return the rows by units of each level, coarsest first, and blocks."""
     codes = [frame[level].cat.codes.to_numpy() for level in levels]
     order = pc.sort_indices(_texts(frame[block])).to_numpy()
-    for each in reversed(codes):
-        order = order[np.argsort(each[order], kind="stable")]
+    for numbers in reversed(codes):
+        order = order[np.argsort(numbers[order], kind="stable")]
     return frame.iloc[order]
 
 

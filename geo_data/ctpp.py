@@ -85,12 +85,12 @@ def read_ctpp(
             fix="name the line of the total with the key line",
         )
     summary = frame["GEOID"].str[:3].where(frame["GEOID"].str[3 : 3 + len(_COMPONENT)] == _COMPONENT)
-    there = sorted(summary[summary.str.fullmatch(r"C\d\d", na=False)].unique())
+    present = sorted(summary[summary.str.fullmatch(r"C\d\d", na=False)].unique())
     for name in levels:
-        if name not in there:
+        if name not in present:
             raise InputError(
                 path,
-                f"no row has summary level {name}; the file has: {', '.join(there) or 'none'}",
+                f"no row has summary level {name}; the file has: {', '.join(present) or 'none'}",
                 column="GEOID",
                 fix="name summary levels of the file, or use the file that has this one",
             )

@@ -56,15 +56,15 @@ _rows: ContextVar[tuple[dict[str, int], Callable[[int], None]] | None] = Context
 
 
 @contextmanager
-def count_rows(told: Callable[[int], None] = lambda files: None) -> Iterator[dict[str, int]]:
+def count_rows(report: Callable[[int], None] = lambda files: None) -> Iterator[dict[str, int]]:
     """Count the rows of every table that is read meanwhile; gives a dict that is filled, by path.
 
-    A file that is read twice is counted once. `told` is told after each file how many have been read.
+    A file that is read twice is counted once. `report` is told after each file how many have been read.
     """
-    found: dict[str, int] = {}
-    token = _rows.set((found, told))
+    counts: dict[str, int] = {}
+    token = _rows.set((counts, report))
     try:
-        yield found
+        yield counts
     finally:
         _rows.reset(token)
 
@@ -72,9 +72,9 @@ def count_rows(told: Callable[[int], None] = lambda files: None) -> Iterator[dic
 def note_rows(path: str | os.PathLike[str], rows: int) -> None:
     """Count the rows of a file for `count_rows`, if anybody asks."""
     if (counted := _rows.get()) is not None:
-        found, told = counted
-        found[os.fspath(path)] = rows
-        told(len(found))
+        counts, report = counted
+        counts[os.fspath(path)] = rows
+        report(len(counts))
 
 
 def refuse_no_file(path: str | os.PathLike[str]) -> None:
@@ -177,9 +177,9 @@ class CheckedLines(io.RawIOBase):
         end = whole.rfind(b"\n") + 1
         lines, self._tail = whole[:end], whole[end:]
         feeds = np.flatnonzero(np.frombuffer(lines, np.uint8) == _FEED)
-        if (at := whole.find(b"\0")) >= 0:
+        if (position := whole.find(b"\0")) >= 0:
             fix = "save it as UTF-8 (UTF-16 has such bytes), or copy it again"
-            self._stop(int(np.searchsorted(feeds, at)), "there is a NUL byte in the text", fix)
+            self._stop(int(np.searchsorted(feeds, position)), "there is a NUL byte in the text", fix)
         elif feeds.size and feeds[0] > BLOCK:
             self._stop(0, _TOO_LONG, COPY_AGAIN)
         elif len(self._tail) > BLOCK:
@@ -196,8 +196,8 @@ class CheckedLines(io.RawIOBase):
             return
         rows = int(text[-1]) + 1
         if self._blank or rows > text.size:
-            at = -self._blank if self._blank else int(np.argmax(blank))
-            self._stop(at, "there are blank lines between rows", "remove them, or fill them in")
+            offset = -self._blank if self._blank else int(np.argmax(blank))
+            self._stop(offset, "there are blank lines between rows", "remove them, or fill them in")
             return
         self.lines += rows
         self._blank = feeds.size - rows
@@ -213,8 +213,8 @@ class CheckedLines(io.RawIOBase):
         lone = returns[characters[returns + 1] != _FEED]
         if lone.size:
             fix = 'end lines with a line feed ("\\n" or "\\r\\n"), and leave line breaks out of fields'
-            at = int(np.searchsorted(feeds, lone[0]))
-            self._stop(at, "a carriage return does not end its line", fix)
+            offset = int(np.searchsorted(feeds, lone[0]))
+            self._stop(offset, "a carriage return does not end its line", fix)
             return False
         other = np.flatnonzero((characters[feeds - 1] == _RETURN) != self._returns)
         if other.size:
@@ -242,13 +242,16 @@ class CheckedLines(io.RawIOBase):
         ends = np.isin(characters[closing + 1], (_COMMA, _RETURN, _FEED, _QUOTE))
         if not (begins & ends).all():
             first = np.argmin(begins & ends)
-            at, rule = int(np.searchsorted(feeds, opening[first])), "a quotation mark stands inside a field"
+            offset, rule = (
+                int(np.searchsorted(feeds, opening[first])),
+                "a quotation mark stands inside a field",
+            )
             if before[first] == _EQUALS:
                 rule = 'a field is a formula of a spreadsheet (="44")'
                 fix = "write the text alone, without = and quotation marks"
-            elif not (self.lines or at) and characters[closing[first] + 1] in OTHER_MARKS.encode():
+            elif not (self.lines or offset) and characters[closing[first] + 1] in OTHER_MARKS.encode():
                 rule, fix = NO_COMMAS
-            self._stop(at, rule, fix)
+            self._stop(offset, rule, fix)
             return False
         return True
 
@@ -297,14 +300,14 @@ def open_lines(path: str | os.PathLike[str], sha256: dict[str, str] | None = Non
 
 def lines_of_other_widths(path: str | os.PathLike[str]) -> list[int]:
     """Return the first lines of a file that have more or fewer fields than its first."""
-    found: list[int] = []
+    numbers: list[int] = []
     with open_lines(path) as lines:
         width = 0
         for number, line in enumerate(io.BufferedReader(lines, BLOCK), start=1):
             fields = (re.sub(rb'"[^"]*"', b"", line) if b'"' in line else line).count(b",") + 1
             width = width or fields
             if fields != width and line.strip(b"\r\n"):
-                found.append(number)
-                if len(found) > _LINES:
+                numbers.append(number)
+                if len(numbers) > _LINES:
                     break
-    return found
+    return numbers

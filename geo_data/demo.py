@@ -78,11 +78,11 @@ def write_demo_region(
     folder = path_of(folder, "folder")
     rng = np.random.default_rng(seed)
     region = draw_region(rng, counties=counties, tracts=tracts, blocks=blocks, jobs=jobs)
-    now, before = draw_commuters(rng, region, jobs=jobs)
+    current, before = draw_commuters(rng, region, jobs=jobs)
     # Each from a generator of its own: the other files do not depend on who comes from elsewhere.
     incoming, earlier = (
         draw_incommuters(np.random.default_rng([seed, i]), region, year)
-        for i, year in enumerate((now, before))
+        for i, year in enumerate((current, before))
     )
     folder.mkdir(parents=True, exist_ok=True)
     names = {
@@ -96,7 +96,7 @@ def write_demo_region(
     }
     paths = {kind: folder / name for kind, name in names.items()}
     _write(region.crosswalk.assign(createdate=_CREATEDATE), paths["crosswalk"])
-    _write_od(now, paths["crosswalk"], paths["od"])
+    _write_od(current, paths["crosswalk"], paths["od"])
     write_od_csv(_aux_table(region, incoming), paths["aux"], createdate=_CREATEDATE)
     _write(_county_flows(rng, region, before, earlier), paths["county_flows"])
     _write(_tract_flows(region, before), paths["tract_flows"])
@@ -152,14 +152,14 @@ def _count(home: np.ndarray, work: np.ndarray, columns: tuple[str, str]) -> pd.D
 def _county_flows(
     rng: np.random.Generator, region: Region, before: Commuters, earlier: Commuters
 ) -> pd.DataFrame:
-    asked = rng.random(len(before.home)) < _SURVEY_SHARE
-    if not asked.any():
-        asked[0] = True  # a table needs a row, also for the smallest region
+    sampled = rng.random(len(before.home)) < _SURVEY_SHARE
+    if not sampled.any():
+        sampled[0] = True  # a table needs a row, also for the smallest region
     county = region.crosswalk["cty"].to_numpy(dtype=object)
     elsewhere = np.array([f"{state}001" for state in NEIGHBOURS], dtype=object)
-    also = rng.random(len(earlier.home)) < _SURVEY_SHARE
-    home = np.concatenate([county[before.home[asked]], elsewhere[earlier.home[also]]])
-    work = np.concatenate([county[before.work[asked]], county[earlier.work[also]]])
+    sampled_outside = rng.random(len(earlier.home)) < _SURVEY_SHARE
+    home = np.concatenate([county[before.home[sampled]], elsewhere[earlier.home[sampled_outside]]])
+    work = np.concatenate([county[before.work[sampled]], county[earlier.work[sampled_outside]]])
     table = _count(home, work, ("h_county", "w_county"))
     answers = table.pop("n")
     table["flow"] = np.rint(answers / _SURVEY_SHARE).astype(np.int64)

@@ -246,8 +246,8 @@ def _write_jobs(
     """Draw the jobs of the work blocks of a state: home tract by share, home block evenly inside it."""
     origin, share = structure
     of_block = nation.state[nation.county[nation.tract[nation.work]]]
-    here = of_block == state
-    work = np.repeat(nation.work[here], nation.jobs[here])
+    in_state = of_block == state
+    work = np.repeat(nation.work[in_state], nation.jobs[in_state])
     tract = nation.tract[work]
     # One searchsorted for all rows: row r of the cumulative shares lies in (r, r + 1].
     cumulative = (np.cumsum(share, axis=1) + np.arange(share.shape[0])[:, None]).ravel()

@@ -118,7 +118,7 @@ def draw_commuters(rng: np.random.Generator, region: Region, *, jobs: int) -> tu
     size = rng.lognormal(0, _SIZE_SIGMA, n_work) * (0.6 + np.exp(-centre[work_blocks] / 4.0))
     industry = rng.dirichlet([0.35, 0.4, 1.1], n_work)
     pair = rng.normal(0, _PAIR_SIGMA, (n_work, n_tracts))
-    now = draw_year(rng, region, work_blocks, size, industry, pair, jobs=jobs)
+    current = draw_year(rng, region, work_blocks, size, industry, pair, jobs=jobs)
     before = draw_year(
         rng,
         region,
@@ -129,7 +129,7 @@ def draw_commuters(rng: np.random.Generator, region: Region, *, jobs: int) -> tu
         0.8 * pair + 0.6 * rng.normal(0, _PAIR_SIGMA, (n_work, n_tracts)),
         jobs=max(1, round(0.96 * jobs)),
     )
-    return now, before
+    return current, before
 
 
 def draw_year(
@@ -164,9 +164,9 @@ def draw_year(
     )
     home_tract = np.empty(len(place), dtype=np.int64)
     for earnings, scale in enumerate(_SCALES_KM):
-        mine = np.flatnonzero(se == earnings)
+        in_industry = np.flatnonzero(se == earnings)
         gravity = tract_population * np.exp(pair - distance / scale)
-        home_tract[mine] = _draw_rows(rng, np.cumsum(gravity, axis=1), place[mine])
+        home_tract[in_industry] = _draw_rows(rng, np.cumsum(gravity, axis=1), place[in_industry])
     # Inside the tract a home is drawn by population: positions in one running sum over all blocks.
     running = np.cumsum(region.population)
     before_tract = np.r_[0, np.cumsum(tract_population)].astype(np.int64)

@@ -36,7 +36,7 @@ class Deviation:
         variance = self.common * share + 1 / self.concentration
         return np.asarray(share / np.maximum(variance, np.maximum(_LEAST * share, np.finfo(float).tiny)))
 
-    def left(self, share: Float64, asked: Float64, clumps: Float64) -> Float64:
+    def left(self, share: Float64, sampled: Float64, clumps: Float64) -> Float64:
         """Return the relative variance of true shares where a table asked some workers.
 
         Shares deviate from expected ones by v(p) for good, and in every year, that of the table too, by
@@ -44,10 +44,10 @@ class Deviation:
 
             1 / (1 / v + 1 / (1 / asked + clumps)) + clumps.
 
-        `share` is p, and `asked` counts the workers asked who live there. Infinite where p is 0.
+        `share` is p, and `sampled` counts the workers asked who live there. Infinite where p is 0.
         """
         with np.errstate(divide="ignore"):
-            return np.asarray(1 / (self.shape(share) + asked / (1 + asked * clumps)) + clumps)
+            return np.asarray(1 / (self.shape(share) + sampled / (1 + sampled * clumps)) + clumps)
 
     def halved(self) -> Deviation:
         """Return half of it."""
@@ -72,15 +72,15 @@ class Deviation:
         return cls(round(float(common), 4), round(1 / float(inverse), 1) if inverse > 0 else float("inf"))
 
 
-def _not_negative(sides: Float64, wanted: Float64) -> Float64:
+def _not_negative(sides: Float64, moments: Float64) -> Float64:
     """Return the two numbers >= 0 with which sides >= 0, shape (2, 2), come nearest to what is wanted.
 
     Where both equations say the same, as where every p is alike, the first number is 0.
     """
-    both, _, rank, _ = np.linalg.lstsq(sides, wanted, rcond=1e-9)
+    both, _, rank, _ = np.linalg.lstsq(sides, moments, rcond=1e-9)
     if rank == 2 and both.min() >= 0:
         return np.asarray(both)
-    alone = np.diag(wanted @ sides / (sides**2).sum(axis=0))  # one of them is 0
+    alone = np.diag(moments @ sides / (sides**2).sum(axis=0))  # one of them is 0
     if rank < 2:
         return np.asarray(alone[1])
-    return min(alone, key=lambda one: float(np.linalg.norm(sides @ one - wanted)))
+    return min(alone, key=lambda candidate: float(np.linalg.norm(sides @ candidate - moments)))

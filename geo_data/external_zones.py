@@ -37,11 +37,13 @@ class ExternalFacts:
 
 def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts:
     """Return what is known of external zones: of states, where the geography's blocks are of states, too."""
-    own = {code[:2] if len(code) == CENSUS_DIGITS else "" for code in blocks}
-    known = STATES if own <= STATES.keys() else {}
+    states = {code[:2] if len(code) == CENSUS_DIGITS else "" for code in blocks}
+    facts_of_state = STATES if states <= STATES.keys() else {}
     unknown = (np.nan, np.nan, np.nan)
-    facts = np.array([known[area][1:] if area in known else unknown for area in areas]).reshape(-1, 3)
-    residents = sum(known[state].residents for state in own if state in known)
+    facts = np.array(
+        [facts_of_state[area][1:] if area in facts_of_state else unknown for area in areas]
+    ).reshape(-1, 3)
+    residents = sum(facts_of_state[state].residents for state in states if state in facts_of_state)
     return ExternalFacts(facts[:, 0] / max(1, residents), facts[:, 1], facts[:, 2])
 
 
@@ -61,9 +63,9 @@ def fill(area: str, length: int) -> str:
 
 def longest_prefix(codes: pd.Series, areas: Sequence[str]) -> NDArray[np.int64]:
     """Return the position of the longest area that each code begins with, -1 where none does."""
-    found = np.full(len(codes), -1, np.int64)
+    position = np.full(len(codes), -1, np.int64)
     index = pd.Index(list(areas), dtype="str")
     for length in sorted({len(area) for area in areas}):  # the longest last, so that it stays
-        at = index.get_indexer(pd.Index(codes.str[:length]))
-        found = np.where(at >= 0, at, found)
-    return found
+        match = index.get_indexer(pd.Index(codes.str[:length]))
+        position = np.where(match >= 0, match, position)
+    return position

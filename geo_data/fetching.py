@@ -94,10 +94,10 @@ def fetch_lodes(
     files = {}
     for part, url in addresses.items():
         name = _file_name(url)
-        known = _checked_hash((known_hashes or {}).get(name))
+        expected = _checked_hash((known_hashes or {}).get(name))
         stated = functools.partial(lambda name: sums().get(name), name)
         try:
-            files[part] = _obtain(url, folder, known, stated, progress)
+            files[part] = _obtain(url, folder, expected, stated, progress)
         except NotFoundError:
             what = "crosswalk" if part == "crosswalk" else f"{part} file of {job_type} for {year}"
             raise InputError(
@@ -162,7 +162,7 @@ def fetch(
 def _obtain(
     url: str,
     folder: Path,
-    known: str | None,
+    required: str | None,
     stated: Callable[[], str | None],
     progress: bool,
     *,
@@ -170,17 +170,17 @@ def _obtain(
 ) -> Path:
     name = _file_name(url)
     path = folder / name
-    if _is_cached(path, url, known, stated):
+    if _is_cached(path, url, required, stated):
         return path
     folder.mkdir(parents=True, exist_ok=True)
     # One download at a time into one folder, whoever runs it: they share SHA256SUMS and unfinished files, and
     # the publisher's server is spared. The lock is the system's, so a killed process leaves none behind.
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _is_cached(path, url, known, stated):
+        if _is_cached(path, url, required, stated):
             return path
         recorded, _ = _records(folder).get(name, (None, ""))
-        expected = recorded or known or stated()
+        expected = recorded or required or stated()
         if path.exists():  # and is not in SHA256SUMS
             if expected is None:
                 fix = f"remove it, or add its sum to {_SUMS} if you know that it is right"
@@ -193,15 +193,15 @@ def _obtain(
     return path
 
 
-def _is_cached(path: Path, url: str, known: str | None, stated: Callable[[], str | None]) -> bool:
+def _is_cached(path: Path, url: str, required: str | None, stated: Callable[[], str | None]) -> bool:
     """Whether the file is there as SHA256SUMS has it; an error if either differs from what is asked for."""
     recorded, source = _records(path.parent).get(path.name, (None, ""))
     if recorded is None:
         return False
     fix = f"if the new one is right, remove the file and its line in {_SUMS}, and fetch again"
-    if known is not None and known != recorded:
-        raise InputError(path, f"sha256 {recorded} is in {_SUMS}, {known} is asked for", fix=fix)
-    if source not in ("", shown(url)) and (known or stated()) != recorded:
+    if required is not None and required != recorded:
+        raise InputError(path, f"sha256 {recorded} is in {_SUMS}, {required} is asked for", fix=fix)
+    if source not in ("", shown(url)) and (required or stated()) != recorded:
         fix = "use one folder for each source"
         raise InputError(path, f"the file came from {source}, not from {shown(url)}", fix=fix)
     if not path.exists():

@@ -217,8 +217,8 @@ class Geography:
             raise ValueError(f"block numbers must lie in [-1, {self.n_blocks})")
         if position == len(self.levels):
             return numbers.astype(np.int32)
-        found: Int32 = self._every_unit(level).take(numbers)  # planning asks very often: faster than indexing
-        return found
+        units: Int32 = self._every_unit(level).take(numbers)  # planning asks very often: faster than indexing
+        return units
 
     def units_of_blocks(self, level: str) -> Int32:
         """Return the unit of `level` that every block lies in.
@@ -248,9 +248,9 @@ class Geography:
                 of_block = np.repeat(
                     np.arange(starts.size, dtype=np.int32), np.diff(np.append(starts, self.n_blocks))
                 )
-            every = np.append(of_block, np.int32(-1))
-            every.flags.writeable = False
-            self._units[position] = every
+            units = np.append(of_block, np.int32(-1))
+            units.flags.writeable = False
+            self._units[position] = units
         return self._units[position]
 
     def lie_within(self, level: str, areas: str) -> bool:
@@ -318,10 +318,12 @@ class Geography:
         whole = ((texts.str.len() == length) | texts.isin(self.external_zones)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
         part = self.non_nesting_areas.get(level)
-        told = [i for i, b in enumerate(self.external_blocks) if part is None or part.codes[part.area[b]]]
-        if told and beyond.size:
-            area = longest_prefix(texts.iloc[beyond], [self.external_zones[i] for i in told])
-            blocks = self.external_blocks[told]
+        distinct_zones = [
+            i for i, b in enumerate(self.external_blocks) if part is None or part.codes[part.area[b]]
+        ]
+        if distinct_zones and beyond.size:
+            area = longest_prefix(texts.iloc[beyond], [self.external_zones[i] for i in distinct_zones])
+            blocks = self.external_blocks[distinct_zones]
             numbers[beyond[area >= 0]] = self.unit_of(level, blocks[area[area >= 0]])
         return numbers
 

@@ -133,7 +133,7 @@ def fit_decay(
     seen = np.flatnonzero(inside & (flow > 0))
     row = seen // flow.shape[1]
     counted = flow.take(seen) / flow.take(seen).sum()
-    asked = np.bincount(row, counted, flow.shape[0])[:, None]
+    row_weight = np.bincount(row, counted, flow.shape[0])[:, None]
 
     def expected_at(point: Float64) -> tuple[Float64, Float64, Float64, float]:
         """Return what is expected between units and in the table, the sums of its rows, and the loss."""
@@ -154,7 +154,7 @@ def fit_decay(
             score = aggregate(change) * inside / np.maximum(table, _TINY)
             scores.append(score - (share * score).sum(axis=1, keepdims=True))
         slopes = np.array([-(counted * score.take(seen)).sum() for score in scores])
-        weighted = [asked * share * score for score in scores]
+        weighted = [row_weight * share * score for score in scores]
         return loss, slopes, np.array([[(a * b).sum() for a in weighted] for b in scores])
 
     low, high = np.array([0.0, np.log(0.05)]), np.array([6.0, np.log(100.0)])
@@ -185,8 +185,8 @@ def _lowest(
         step = _best_step(slopes, curvature, low - point, high - point)
         promised = -slopes @ step
         while promised > _PRECISION:
-            there = look(point + step)
-            if there[0] < value:
+            trial = look(point + step)
+            if trial[0] < value:
                 break
             step, promised = step / 2, promised / 2
         else:
@@ -194,12 +194,12 @@ def _lowest(
                 break
             curvature = expected
             continue
-        change = there[1] - slopes
+        change = trial[1] - slopes
         if change @ step > 0:
             pushed = curvature @ step
             curvature = curvature + np.outer(change, change) / (change @ step)
             curvature -= np.outer(pushed, pushed) / (step @ pushed)
-        point, (value, slopes, expected) = point + step, there
+        point, (value, slopes, expected) = point + step, trial
     return point
 
 
@@ -208,9 +208,11 @@ def _best_step(slopes: Float64, curvature: Float64, low: Float64, high: Float64)
     steps = [-np.linalg.pinv(curvature, hermitian=True) @ slopes]
     if (steps[0] < low).any() or (steps[0] > high).any():
         steps = []
-    for one, bound in itertools.product((0, 1), (low, high)):
-        other, step = 1 - one, bound.copy()
-        free = -(slopes[other] + curvature[other, one] * step[one]) / max(curvature[other, other], _TINY)
-        step[other] = np.clip(free, low[other], high[other])
+    for fixed, bound in itertools.product((0, 1), (low, high)):
+        free_axis, step = 1 - fixed, bound.copy()
+        free = -(slopes[free_axis] + curvature[free_axis, fixed] * step[fixed]) / max(
+            curvature[free_axis, free_axis], _TINY
+        )
+        step[free_axis] = np.clip(free, low[free_axis], high[free_axis])
         steps.append(step)
     return min(steps, key=lambda step: float(slopes @ step + step @ curvature @ step / 2))

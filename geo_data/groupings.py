@@ -20,7 +20,7 @@ def group_places(latitude: Float64, longitude: Float64, parent: Int64, parts: in
     the numbers of parts, and so on (a k-d tree). Places with equal coordinates stay in their order.
     """
     group = np.empty(parent.size, np.int64)
-    found = 0
+    n_groups = 0
     by_parent = np.argsort(parent, kind="stable")
     stack = [
         (places, min(parts, places.size))
@@ -29,13 +29,13 @@ def group_places(latitude: Float64, longitude: Float64, parent: Int64, parts: in
     while stack:
         places, pieces = stack.pop()
         if pieces == 1:
-            group[places] = found
-            found += 1
+            group[places] = n_groups
+            n_groups += 1
             continue
         north, east = latitude[places], longitude[places] * np.cos(np.radians(latitude[places].mean()))
         longer = north if np.ptp(north) >= np.ptp(east) else east
         order = places[np.argsort(longer, kind="stable")]
         first = pieces // 2
-        at = round(order.size * first / pieces)
-        stack += [(order[at:], pieces - first), (order[:at], first)]
+        cut = round(order.size * first / pieces)
+        stack += [(order[cut:], pieces - first), (order[:cut], first)]
     return group

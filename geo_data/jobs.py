@@ -87,8 +87,8 @@ class Slots:
         first = np.append(len(self) > 0, self.work[1:] != self.work[:-1])
         for codes in (*self.attributes.values(), *([] if self._one_part else [self.home_part])):
             first[1:] |= codes[1:] != codes[:-1]
-        at = np.flatnonzero(first)
-        return self.some(at), np.diff(at, append=len(self))
+        first_rows = np.flatnonzero(first)
+        return self.some(first_rows), np.diff(first_rows, append=len(self))
 
     def jobs(self, n_blocks: int, times: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
         """Return how many slots each of so many blocks has, each counted so many `times`, by default once."""
@@ -224,19 +224,21 @@ def join_slots(parts: Sequence[tuple[Slots, npt.NDArray[np.integer]]]) -> Slots:
     Each part is what `Slots.counted` returns; attributes may have other categories in each, and get the
     categories of all files, sorted as text.
     """
-    every = [slots for slots, _ in parts]
+    pieces = [slots for slots, _ in parts]
     categories = {
-        name: tuple(sorted({*itertools.chain(*(slots.categories[name] for slots in every))}))
-        for name in every[0].categories
+        name: tuple(sorted({*itertools.chain(*(slots.categories[name] for slots in pieces))}))
+        for name in pieces[0].categories
     }
     codes: dict[str, AttributeCodes] = {}
     for name, wide in categories.items():
-        positions = [pd.Index(wide).get_indexer(pd.Index(slots.categories[name])) for slots in every]
-        found = [own[slots.attributes[name]] for own, slots in zip(positions, every, strict=True)]
-        codes[name] = narrow(np.concatenate(found), len(wide))
-    same = all(slots._one_part for slots in every)
-    part = every[0].home_part[:1] if same else np.concatenate([slots.home_part for slots in every])
-    alike = Slots(np.concatenate([slots.work for slots in every]), codes, categories, part)
+        positions = [pd.Index(wide).get_indexer(pd.Index(slots.categories[name])) for slots in pieces]
+        recoded = [
+            position[slots.attributes[name]] for position, slots in zip(positions, pieces, strict=True)
+        ]
+        codes[name] = narrow(np.concatenate(recoded), len(wide))
+    one_part = all(slots._one_part for slots in pieces)
+    part = pieces[0].home_part[:1] if one_part else np.concatenate([slots.home_part for slots in pieces])
+    alike = Slots(np.concatenate([slots.work for slots in pieces]), codes, categories, part)
     order = alike.order()
     return alike.some(order).repeated(np.concatenate([times for _, times in parts])[order])
 
@@ -258,7 +260,7 @@ def join_records(parts: Sequence[JobRecords], by: Sequence[str]) -> JobRecords:
 def count_repeats(hashes: Sequence[npt.NDArray[np.uint64]]) -> Iterator[npt.NDArray[np.intp]]:
     """Yield how often each hash occurs in sorted arrays together, from a part of all hashes at a time."""
     bounds = np.arange(1, _PARTS, dtype=np.uint64) * (2**64 // _PARTS)
-    for part in zip(*(np.split(each, np.searchsorted(each, bounds)) for each in hashes), strict=True):
+    for part in zip(*(np.split(array, np.searchsorted(array, bounds)) for array in hashes), strict=True):
         yield np.unique(np.concatenate(part), return_counts=True)[1]
 
 

@@ -138,8 +138,8 @@ class MicrodataJobs:
             coded = {name: pd.factorize(frame[name]) for name in self._public}
             slots = Slots(
                 work=work,
-                attributes={name: narrow(codes, len(found)) for name, (codes, found) in coded.items()},
-                categories={name: tuple(map(str, found)) for name, (_, found) in coded.items()},
+                attributes={name: narrow(codes, len(values)) for name, (codes, values) in coded.items()},
+                categories={name: tuple(map(str, values)) for name, (_, values) in coded.items()},
                 home_part=homes,
             )
             parts.append(slots.sorted().counted())
@@ -207,21 +207,21 @@ class MicrodataJobs:
         workers = () if self.worker is None else (self.worker,)
         files = files_of(self.path)
         seen: list[npt.NDArray[np.uint64]] = []
-        same: list[npt.NDArray[np.uint64]] = []  # rows of each file, without homes and secrets
+        row_hashes: list[npt.NDArray[np.uint64]] = []  # rows of each file, without homes and secrets
         total = 0
         works: list[tuple[int, int]] = []  # of each file, how many, and a hash of all, in any order
         for path in files:
             # Of several files, every attribute: rows of a worker may differ in one only.
             secret = self.policy.secret
-            every = self._public if workers and len(files) > 1 else ()
-            labels = tuple(dict.fromkeys((*by, *secret, *every, *workers)))
+            compared = self._public if workers and len(files) > 1 else ()
+            labels = tuple(dict.fromkeys((*by, *secret, *compared, *workers)))
             frame = self._read(path, labels, origins=True, others=others)
             if frame.empty and self.reading is not None:
                 self.reading.remarks.append(f"{path}: the file has no jobs. Was it cut off?")
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
                 if len(files) > 1:
-                    same.append(np.unique(_hash_rows(frame[[self.work, *every, worker]])))
+                    row_hashes.append(np.unique(_hash_rows(frame[[self.work, *compared, worker]])))
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
             work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work, others=others)
@@ -250,15 +250,19 @@ class MicrodataJobs:
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
         )
         # Rows of different jobs may be equal, but not all of a file; few have the workplaces of another.
-        alike = [(path, own[0]) for path, own in zip(files, works, strict=False) if works.count(own) > 1]
-        same += [self._digest(path, others) for path, jobs in alike if jobs > FEW_JOBS]
+        alike = [
+            (path, fingerprint[0])
+            for path, fingerprint in zip(files, works, strict=False)
+            if works.count(fingerprint) > 1
+        ]
+        row_hashes += [self._digest(path, others) for path, jobs in alike if jobs > FEW_JOBS]
         if self.reading is not None and any(0 < jobs <= FEW_JOBS for _, jobs in alike):
             remark = f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}?"
             self.reading.remarks.append(remark)
         refuse_any(
             files[0],
             f"{'rows' if workers else 'tables'} are, but for homes, in several files: {SAME_JOBS}",
-            sum(int((times > 1).sum()) for times in count_repeats(same)),
+            sum(int((times > 1).sum()) for times in count_repeats(row_hashes)),
             column=self.worker,
             fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
         )
@@ -297,11 +301,11 @@ class MicrodataJobs:
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
             return self._code(values)
-        known, found = (
+        index, found = (
             pd.Index(spellings(pa.array(texts, pa.large_string())).to_pandas())
             for texts in (categories, values.cat.categories)
         )
-        place = known.get_indexer(found)
+        place = index.get_indexer(found)
         return narrow(np.where(place < 0, len(categories), place)[values.cat.codes], len(categories) + 1)
 
     def _read(

@@ -97,7 +97,7 @@ class PublicModel:
         kappa: a destination's own shares are as far from the model's as kappa draws from it.
     deviation : Deviation
         How far a destination's own shares in an area of the level above are taken to be from the model's, but
-        for what `asked` tells.
+        for what `sampled` tells.
     tables : tuple of Flows
         In the order in which they are applied.
     """
@@ -169,7 +169,7 @@ class PublicModel:
             result = stage.applied(result, destinations, self.jobs)
         return result
 
-    def asked(self, destinations: NDArray[np.integer]) -> Float64:
+    def sampled(self, destinations: NDArray[np.integer]) -> Float64:
         """Return how many workers the finest table asked, of every pair that it tells apart.
 
         Parameters
@@ -189,10 +189,10 @@ class PublicModel:
 
     def covered(self, destinations: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Say of each destination whether any table has a flow to it; the others follow gravity alone."""
-        found = np.zeros(destinations.size, bool)
+        covered = np.zeros(destinations.size, bool)
         for stage in self._stages:
-            found |= stage.reached(destinations)
-        return found
+            covered |= stage.reached(destinations)
+        return covered
 
 
 def build_model(
@@ -247,16 +247,16 @@ def build_model(
         AreaTable.of(table, geography, level, _parent_level(geography, nested, table), weights, jobs)
         for table in cutting
     ]
-    every: list[ModelTable | AreaTable] = [*stages[-1:], *areas]
-    finest = max(every, key=lambda stage: stage.flow.shape[1], default=None)
+    candidates: list[ModelTable | AreaTable] = [*stages[-1:], *areas]
+    finest = max(candidates, key=lambda stage: stage.flow.shape[1], default=None)
     if finest is not None:
         model = replace(model, decay=_decay(model, finest))
     for stage in stages:
         within, between, deviation = _differences(model, stage)
-        ready = replace(stage, concentration=within, between=between)
-        if not ready.direct:
-            ready = ready.balanced(model.shares, model.jobs)
-        model = replace(model, concentration=within, deviation=deviation, _stages=(*model._stages, ready))
+        measured = replace(stage, concentration=within, between=between)
+        if not measured.direct:
+            measured = measured.balanced(model.shares, model.jobs)
+        model = replace(model, concentration=within, deviation=deviation, _stages=(*model._stages, measured))
     for cut in areas:
         rows = cut.rows(model.shares)
         within, between = _area_concentrations(rows)
@@ -297,14 +297,14 @@ def _parent_level(geography: Geography, nested: Sequence[Flows], table: Flows) -
 
 def _sample(model: PublicModel, stage: ModelTable | AreaTable) -> NDArray[np.int64]:
     """Return some destinations that a table reaches, spread evenly over their jobs."""
-    every = np.arange(model.n_units)
-    reached = every[stage.reached(every) & (model.jobs > 0)]
+    units = np.arange(model.n_units)
+    reached = units[stage.reached(units) & (model.jobs > 0)]
     size = max(_FEWEST, min(_SAMPLE, _PAIRS // model.n_units))
     if reached.size <= size:
         return reached
     cumulative = np.cumsum(model.jobs[reached])
-    at = (np.arange(size) + 0.5) / size * cumulative[-1]
-    return np.unique(reached[np.searchsorted(cumulative, at)])
+    points = (np.arange(size) + 0.5) / size * cumulative[-1]
+    return np.unique(reached[np.searchsorted(cumulative, points)])
 
 
 def _decay(model: PublicModel, stage: ModelTable | AreaTable) -> Decay:
@@ -330,8 +330,8 @@ def _differences(model: PublicModel, stage: ModelTable) -> tuple[float, float, D
     expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model._shares(chosen))
     inside = stage.inside(flow)
     m, share = (stage.spread(stage.by_parent(values)) for values in (sample, expected))
-    found = sample[inside], m[inside], (expected / share)[inside]
-    within, deviation = _solved(*found), Deviation.measured(*found)
+    estimates = sample[inside], m[inside], (expected / share)[inside]
+    within, deviation = _solved(*estimates), Deviation.measured(*estimates)
     parts = stage.by_parent(flow) * stage.worth[np.unique(stage.destination[chosen])][:, None]
     covered = parts > 0
     expected = np.where(covered, stage.by_parent(expected), 0.0)

@@ -185,8 +185,8 @@ def count_pairs(
         codes, n_names = attributes[attribute], len(names)
         if n_jobs and (codes.min() < 0 or codes.max() >= n_names):
             raise ValueError(f"codes of {attribute} must lie in [0, {n_names})")
-        found = np.bincount(np.int64(len(pairs)) * codes + pair_of_job, minlength=n_names * len(pairs))
-        counts.append(found.reshape(n_names, len(pairs)))
+        of_category = np.bincount(np.int64(len(pairs)) * codes + pair_of_job, minlength=n_names * len(pairs))
+        counts.append(of_category.reshape(n_names, len(pairs)))
     works, homes = np.divmod(pairs, n_blocks)
     return PairCounts(works.astype(np.int32), homes.astype(np.int32), np.concatenate(counts).T)
 

@@ -98,12 +98,12 @@ def _report(
 def _mirrored(points: Float64, centre: Float64, near: Float64, far: Float64) -> Bool:
     """Return which places are far from a centre, but near with degrees exchanged or of the other sign."""
     result = np.zeros(len(points), bool)
-    at = np.flatnonzero(_km(points, centre) > far)
-    x, y, z = points[at].T
+    distant = np.flatnonzero(_km(points, centre) > far)
+    x, y, z = points[distant].T
     north, east = np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))
     for latitude, longitude in ((north, -east), (-north, east), (-north, -east), (east, north)):
-        fits = _km(unit_vectors(latitude, longitude), centre[at]) <= near[at]
-        result[at] |= fits & (np.abs(latitude) <= 90)
+        fits = _km(unit_vectors(latitude, longitude), centre[distant]) <= near[distant]
+        result[distant] |= fits & (np.abs(latitude) <= 90)
     return result
 
 
@@ -112,24 +112,24 @@ def _in_groups(points: Float64, units: Sequence[NDArray[np.intp]]) -> tuple[Bool
 
     Returns which are mistaken, and which are far away.
     """
-    at = np.arange(len(points))
+    compared = np.arange(len(points))
     if units:  # most are so small that none of their places is far from another
         first = _first(units[-1])
         low, high = (side.reduceat(points, first) for side in (np.minimum, np.maximum))
         small = (_km(low, high) <= _FAR_KM) & (np.bincount(units[-1]) >= _LEAST)
-        at = at[~small[units[-1]]]
-    group = np.zeros(at.size, np.int64)
+        compared = compared[~small[units[-1]]]
+    group = np.zeros(compared.size, np.int64)
     for unit in units:
         enough = np.bincount(unit) >= _LEAST
-        group = np.where(enough[unit[at]], group.max(initial=0) + 1 + unit[at], group)
+        group = np.where(enough[unit[compared]], group.max(initial=0) + 1 + unit[compared], group)
     number = np.unique(group, return_inverse=True)[1]
     mistaken, away = np.zeros((2, len(points)), bool)
-    centre = _directions(pd.DataFrame(points[at]).groupby(number).transform("median").to_numpy())
-    km = _km(points[at], centre)
+    centre = _directions(pd.DataFrame(points[compared]).groupby(number).transform("median").to_numpy())
+    km = _km(points[compared], centre)
     usual = pd.Series(km).groupby(number).transform("median").to_numpy()
     far = np.where(np.bincount(number)[number] >= _LEAST, np.maximum(_FAR * usual, _FAR_KM), np.inf)
-    mistaken[at] = _mirrored(points[at], centre, _NEAR * usual, far)
-    away[at] = km > _TELLING * far
+    mistaken[compared] = _mirrored(points[compared], centre, _NEAR * usual, far)
+    away[compared] = km > _TELLING * far
     return mistaken, away
 
 

@@ -77,6 +77,6 @@ def refuse_spellings(
         '".0" only' + (f": {first!a} and {second!a}" if shown else ""),
         column=column,
         count=several.nunique(),
-        where="" if rows is None else lines_of([int(np.argmax(rows == each)) for each in pair], path),
+        where="" if rows is None else lines_of([int(np.argmax(rows == number)) for number in pair], path),
         fix="write each code and category in one way in all rows and files",
     )

@@ -185,21 +185,21 @@ def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geog
     """Refuse codes that are not meant for these units, or name one twice."""
     for which, rule, fix in misspelled(geography, level, codes.astype("str")):
         refuse_any(path, rule, which.sum(), column=str(codes.name), fix=fix)
-    known = unit[unit >= 0]
+    located = unit[unit >= 0]
     refuse_any(
         path,
         "rows repeat a unit that has a row already",
-        known.size - np.unique(known).size,
+        located.size - np.unique(located).size,
         column=str(codes.name),
         fix="dissolve them into one shape",
     )
     placed = _placed(geography, level)
-    if known.size < _LEAST_SHARE * placed:
+    if located.size < _LEAST_SHARE * placed:
         raise InputError(
             path,
             f"of {placed:,} units of {level} have a shape",
             column=str(codes.name),
-            count=known.size,
+            count=located.size,
             fix="give the shapes of this level, of the vintage of the geography, or leave them out",
         )
 

@@ -29,12 +29,12 @@ class Pooling:
 
         Twice the number of the block; where it shares, twice that of the first block of its unit, plus 1.
         """
-        own = 2 * blocks.astype(np.int64)
+        unshared = 2 * blocks.astype(np.int64)
         starts = geography.starts(self.level)
         if self.below <= 1:
-            return own
+            return unshared
         first = 2 * starts[geography.unit_of(self.level, blocks)].astype(np.int64)
-        return np.where(jobs[blocks] < self.below, first + 1, own)
+        return np.where(jobs[blocks] < self.below, first + 1, unshared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +151,8 @@ class PoolFinder:
         for name in by:
             key[records.attributes[name] >= len(categories[name])] = -1
         pool = np.searchsorted(self._keys, key)
-        found = self._keys[np.minimum(pool, self._keys.size - 1)] == key
-        return np.where(found, pool, self._keys.size)
+        matches = self._keys[np.minimum(pool, self._keys.size - 1)] == key
+        return np.where(matches, pool, self._keys.size)
 
 
 def _key(

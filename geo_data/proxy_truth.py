@@ -108,18 +108,18 @@ def proxy_homes(
     # How likely two jobs of a unit are of one block: so much of what blocks deviate is left in the unit.
     alike = np.add.reduceat((ends - begins) ** 2.0, np.searchsorted(begins, first)) / (last - first) ** 2.0
     home_units = np.empty(work.size, np.int64)
-    for at in range(0, units.size, _AT_A_TIME):
-        batch = slice(at, at + _AT_A_TIME)
+    for start in range(0, units.size, _AT_A_TIME):
+        batch = slice(start, start + _AT_A_TIME)
         shares, apart = _deviations(model, units[batch], alike[batch], assumed)
         shares *= residents
-        own = shares * _factors(generator, 1 / apart[0])[:, area] * _factors(generator, 1 / apart[1])
-        total = own.sum(axis=1, keepdims=True)
-        own = np.where(total > 0, own, shares)  # those of tiny shapes may all underflow
-        own /= own.sum(axis=1, keepdims=True)
+        factored = shares * _factors(generator, 1 / apart[0])[:, area] * _factors(generator, 1 / apart[1])
+        total = factored.sum(axis=1, keepdims=True)
+        factored = np.where(total > 0, factored, shares)  # those of tiny shapes may all underflow
+        factored /= factored.sum(axis=1, keepdims=True)
         rows = slice(*np.searchsorted(begins, [first[batch][0], last[batch][-1]]))
         _draw_alike(
-            own,
-            np.cumsum(own, axis=1),
+            factored,
+            np.cumsum(factored, axis=1),
             np.searchsorted(units[batch], unit_of_job[begins[rows]]),
             begins[rows],
             ends[rows],
@@ -145,8 +145,8 @@ def _neighbourhoods(area: Int64, variance: float, generator: np.random.Generator
     for depth in range(int(halvings.max()) + 1):
         part = _HALF * (depth <= halvings) if depth else np.maximum(1 - _HALF * halvings, 0)
         group = area * area.size * 2 + place * 2**depth // whole
-        _, one, every = np.unique(group, return_index=True, return_inverse=True)
-        result *= _factors(generator, 1 / np.maximum(variance * part[one], 1e-12))[every]
+        _, first_of_group, group_of_unit = np.unique(group, return_index=True, return_inverse=True)
+        result *= _factors(generator, 1 / np.maximum(variance * part[first_of_group], 1e-12))[group_of_unit]
     return result
 
 
@@ -158,17 +158,19 @@ def _deviations(
     `alike` says how likely two jobs of a destination are of one work block. Variances have the shapes (g,
     areas) and (g, n_units), and are infinite where the share is 0.
     """
-    shares, asked, jobs = model.shares(units), model.asked(units), np.maximum(model.jobs[units, None], 1)
+    shares, sampled, jobs = model.shares(units), model.sampled(units), np.maximum(model.jobs[units, None], 1)
     area = model.areas
     first = np.flatnonzero(np.diff(area, prepend=-1))
-    of_area, told = (_kernels.added_up(values, first) for values in (shares, asked))
-    told[np.count_nonzero(told, axis=1) < 2] = 0  # a row inside one area says nothing of who lives elsewhere
-    of_areas = assumed.areas.left(of_area, told, _clumps(assumed, of_area * jobs))
+    of_area, sampled_in_area = (_kernels.added_up(values, first) for values in (shares, sampled))
+    sampled_in_area[np.count_nonzero(sampled_in_area, axis=1) < 2] = (
+        0  # a row inside one area says nothing of who lives elsewhere
+    )
+    of_areas = assumed.areas.left(of_area, sampled_in_area, _clumps(assumed, of_area * jobs))
     with np.errstate(divide="ignore"):
         of_blocks = alike[:, None] / assumed.blocks.shape(shares)
     clumps = np.maximum(_clumps(assumed, shares * jobs) - of_blocks, 0)
     inside = shares / np.maximum(of_area, np.finfo(float).tiny)[:, area]
-    return shares, (of_areas, model.deviation.left(inside, asked, clumps))
+    return shares, (of_areas, model.deviation.left(inside, sampled, clumps))
 
 
 def _clumps(assumed: Assumptions, expected: Float64) -> Float64:
@@ -197,9 +199,9 @@ def _homes_in_parts(
     for unit in (model.units(work).astype(np.int64), np.zeros(work.size, np.int64)):
         key = unit * policy.n_parts + drawn
         order = np.argsort(key, kind="stable")
-        wanted = unit[wrong] * policy.n_parts + part[wrong]
+        target_key = unit[wrong] * policy.n_parts + part[wrong]
         ordered = key[order]
-        low, high = (np.searchsorted(ordered, wanted, side=side) for side in ("left", "right"))
+        low, high = (np.searchsorted(ordered, target_key, side=side) for side in ("left", "right"))
         some = high > low
         homes[wrong[some]] = right[order[generator.integers(low[some], high[some])]]
         wrong = wrong[~some]
@@ -254,7 +256,7 @@ def attribute_concentrations(
     makes secret nothing is known: units are taken to differ by them about as residents of Rhode Island do by
     earnings.
     """
-    found = dict.fromkeys(policy.secret, _OF_SECRETS)
+    concentrations = dict.fromkeys(policy.secret, _OF_SECRETS)
     alike, times = slots.counted()
     unit = geography.unit_of(level, alike.work)
     for name in slots.categories:
@@ -265,8 +267,8 @@ def attribute_concentrations(
         least, most = spread * n.sum(), spread * (n**2).sum()
         between = max(0.0, (square - least) / (most - least)) if most > least else 0.0  # 1 / (1 + c)
         between *= _MORE * inside_share(slots, name) ** _POWER
-        found[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
-    return found
+        concentrations[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
+    return concentrations
 
 
 def _exchange(
@@ -375,8 +377,10 @@ def _blocks(
     between = levels[levels.index(level) + 1 : -1]
     if between:
         first = geography.starts(between[0]).astype(np.int64)
-        own = around(np.add.reduceat(model.weights, first), np.searchsorted(first, starts), assumed.finer)
-        part = own / np.add.reduceat(weight, first)
+        of_finer = around(
+            np.add.reduceat(model.weights, first), np.searchsorted(first, starts), assumed.finer
+        )
+        part = of_finer / np.add.reduceat(weight, first)
         weight *= np.repeat(part, np.diff(np.append(first, weight.size)))
     running = np.append(0, np.cumsum(weight))
     first, stop = starts[home_units], ends[home_units]
@@ -426,22 +430,22 @@ def _draw_alike(
         Filled for the jobs of these groups.
     """
     for group in range(begins.size):
-        own, ladder = shares[row[group]], running[row[group]]
+        row_shares, ladder = shares[row[group]], running[row[group]]
         begin, size = begins[group], ends[group] - begins[group]
         if size > _MANY:
-            ladder = np.empty(own.size)
+            ladder = np.empty(row_shares.size)
             total = 0.0
-            for u in range(own.size):
-                variance = common * own[u] + inverse  # times the share
-                if own[u] > 0.0 and variance > 0.0:
-                    total += generator.standard_gamma(own[u] / variance) * variance
+            for u in range(row_shares.size):
+                variance = common * row_shares[u] + inverse  # times the share
+                if row_shares[u] > 0.0 and variance > 0.0:
+                    total += generator.standard_gamma(row_shares[u] / variance) * variance
                 elif variance == 0.0:
-                    total += own[u]
+                    total += row_shares[u]
                 ladder[u] = total
             if total > 0.0:
                 for i in range(size):
-                    found = np.searchsorted(ladder, generator.random() * total, side="right")
-                    drawn[begin + i] = min(found, own.size - 1)
+                    index = np.searchsorted(ladder, generator.random() * total, side="right")
+                    drawn[begin + i] = min(index, row_shares.size - 1)
                 continue
             ladder = running[row[group]]
         weight, most = 0.0, 0.0  # of all earlier jobs together, and the most of one
@@ -449,12 +453,12 @@ def _draw_alike(
             while True:
                 if generator.random() * (1.0 + weight) < 1.0:
                     proposed = np.searchsorted(ladder, generator.random() * ladder[-1], side="right")
-                    u = min(proposed, own.size - 1)
+                    u = min(proposed, row_shares.size - 1)
                 else:
                     u = drawn[begin + int(generator.random() * i)]
-                    while generator.random() * most >= common * own[u] + inverse:
+                    while generator.random() * most >= common * row_shares[u] + inverse:
                         u = drawn[begin + int(generator.random() * i)]
-                copied = common * own[u] + inverse
+                copied = common * row_shares[u] + inverse
                 if generator.random() * (1.0 + i * copied) < 1.0 + i * inverse:
                     break
             drawn[begin + i] = u

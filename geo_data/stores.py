@@ -29,10 +29,10 @@ def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
     """
     import fsspec  # type: ignore[import-untyped]
 
-    own = folder / ".partial"
-    shutil.rmtree(own, ignore_errors=True)
-    own.mkdir(mode=0o700)
-    path, rule, fix = own / "file", "", ""
+    partial = folder / ".partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    path, rule, fix = partial / "file", "", ""
     try:
         try:
             store, name = fsspec.url_to_fs(url)
@@ -53,4 +53,4 @@ def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
             raise InputError(shown, rule, fix=fix)
         yield path
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)

@@ -105,17 +105,17 @@ class TableSchema:
     def checked(self, path: Path, header: Sequence[str]) -> dict[str, Kind]:
         """Return the columns to read of a file with this header, or refuse it."""
         required = dict.fromkeys([*self.columns, *self.present])
-        wanted = required if self.only is None else self.only
+        expected = required if self.only is None else self.only
         if len(header) > _MOST_COLUMNS:
             rule = f"the file has {len(header):,} columns, and a table at most {_MOST_COLUMNS:,}"
             raise InputError(path, rule, fix="write the columns that are read to a file of their own")
-        missing = [name for name in wanted if name not in header]
+        missing = [name for name in expected if name not in header]
         if missing and len(header) == 1 and any(mark in header[0] for mark in OTHER_MARKS):
             raise InputError(path, NO_COMMAS[0], fix=NO_COMMAS[1])
         if missing:
             # A file without a header would show its first record here, so only a line that has one of the
             # names counts as a header.
-            some = len(missing) < len(wanted)
+            some = len(missing) < len(expected)
             columns = ", ".join(header) if some else f"{len(header)} columns, none of these"
             raise InputError(
                 path,
@@ -129,7 +129,7 @@ class TableSchema:
         if unknown:
             raise InputError(
                 path,
-                f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(wanted)}",
+                f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(expected)}",
                 fix="remove them, or use the reader for this format",
             )
         return {**self.columns, **{name: kind for name, kind in self.optional.items() if name in header}}
@@ -485,12 +485,12 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     """
     if column.dtype == "str":
         column = column.str.strip().str.removeprefix("+/-").str.strip()
-        known = ~column.str.fullmatch(r"\**|NA|N/A|NaN")
+        is_known = ~column.str.fullmatch(r"\**|NA|N/A|NaN")
     else:
-        known = column.notna()
+        is_known = column.notna()
     result = pd.Series(np.nan, index=column.index)
     unknown = 'write plain numbers such as 1234.5, and nothing, "NA" or asterisks where one is unknown'
-    result[known] = numbers(path, name, column[known], unknown, decimal_point=True)
+    result[is_known] = numbers(path, name, column[is_known], unknown, decimal_point=True)
     refuse_any(
         path,
         "margins of error are negative",

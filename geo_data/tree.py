@@ -85,8 +85,8 @@ class Tree:
         are it.
         """
         offset = self._depth_offset[-2]
-        given = self._unit[offset:], self._part[offset:], measure.of_units, measure.before
-        return np.asarray(_kernels.doublings(cells, end, *given, most))
+        arguments = self._unit[offset:], self._part[offset:], measure.of_units, measure.before
+        return np.asarray(_kernels.doublings(cells, end, *arguments, most))
 
     def cut(
         self, measure: Measure, least: float, run: float, deepest: int | None = None
@@ -126,11 +126,11 @@ class Tree:
         if cells.size <= self._room:
             self._kept |= made
             self._room -= cells.size
-        found = [made.get(key) or self._kept[key] for key in keys]
+        pieces_of_cut = [made.get(key) or self._kept[key] for key in keys]
         return (
-            np.array([own.size for own, _ in found], np.int64),
-            np.concatenate([own for own, _ in found]),
-            np.concatenate([doubled for _, doubled in found]),
+            np.array([cells_of_cut.size for cells_of_cut, _ in pieces_of_cut], np.int64),
+            np.concatenate([cells_of_cut for cells_of_cut, _ in pieces_of_cut]),
+            np.concatenate([doubled for _, doubled in pieces_of_cut]),
         )
 
     def _cuts(

@@ -19,10 +19,10 @@ def shared_names(column: pa.ChunkedArray) -> pd.Series:
     """
     if column.null_count == len(column):  # of whatever type
         column = pa.chunked_array([pa.nulls(len(column), pa.string())])
-    found = in_one_dictionary(column).to_pandas()
-    texts = [_decoded(name) if isinstance(name, bytes) else str(name) for name in found.cat.categories]
+    encoded = in_one_dictionary(column).to_pandas()
+    texts = [_decoded(name) if isinstance(name, bytes) else str(name) for name in encoded.cat.categories]
     place, different = pd.factorize(pd.Series(texts, dtype="str"))
-    numbers = np.append(place, -1)[found.cat.codes]  # the last is what a missing one, -1, finds
+    numbers = np.append(place, -1)[encoded.cat.codes]  # the last is what a missing one, -1, finds
     return pd.Series(pd.Categorical.from_codes(numbers, different))
 
 
@@ -50,14 +50,14 @@ def unit_names(names: pd.Series, codes: Names, starts: npt.NDArray[np.int32]) ->
     rows = np.diff(np.append(first, name.size))[name[first] >= 0]
     first = first[name[first] >= 0]
     pair, run = np.unique(unit[first] * len(different) + name[first], return_inverse=True)
-    own, which = np.divmod(pair, max(len(different), 1))
+    unit_of_pair, which = np.divmod(pair, max(len(different), 1))
     # Stable: of equally many rows, the first in the alphabet.
-    order = np.lexsort((-np.bincount(run, rows, pair.size), own))
-    most = order[np.diff(own[order], prepend=-1) > 0]
+    order = np.lexsort((-np.bincount(run, rows, pair.size), unit_of_pair))
+    most = order[np.diff(unit_of_pair[order], prepend=-1) > 0]
     result = np.full(starts.size, "", object)
-    result[own[most]] = np.asarray(different, object)[which[most]]
+    result[unit_of_pair[most]] = np.asarray(different, object)[which[most]]
     result[result == codes] = ""
-    return result, int((np.bincount(own) > 1).sum())
+    return result, int((np.bincount(unit_of_pair) > 1).sum())
 
 
 def _decoded(name: bytes) -> str:

@@ -63,37 +63,39 @@ def other_vintage(
     level: str,
     codes: pd.Series,
     rows: npt.NDArray[np.integer],
-    known: npt.NDArray[np.bool_],
+    located: npt.NDArray[np.bool_],
 ) -> Iterator[tuple[npt.NDArray[np.bool_], str, str]]:
     """Yield, once at most, codes of units that the geography seems to have by other codes.
 
-    A code that begins like an area of the geography should go on like one of its parts. Where more than 5 %
-    of such rows do not, and in areas that lose so many, parts with more than 5 % of all blocks have no row,
-    table and crosswalk divide them in other ways; so they do where all rows of a coarsest area are lost. Of a
-    crosswalk of some parts of an area these have rows.
+    A code that begins like an area of the geography should go on like one of its parts: it is lost if it does
+    not. Table and crosswalk are of different vintages if
 
-    Codes come once each; `rows` counts the rows of each, and `known` says whether it is in the geography or
+    1. more than 5 % of the rows in areas of the geography are lost, and in areas that lose more than 5 % of
+       theirs, parts without a row have more than 5 % of the blocks (of a crosswalk of some parts of an area,
+       these have rows); or
+    2. of a coarsest area no part has a row, and at least 5 rows are lost.
+
+    Codes come once each; `rows` counts the rows of each, and `located` says whether it is in the geography or
     in one of its external zones. Yields which are lost, and rule and fix of an `InputError` of rows.
     """
-    if known.all():
+    if located.all():
         return
     units, blocks, lengths = _units_inside(geography, level)
-    unknown = ~known & codes.str.len().isin(units.str.len().unique()).to_numpy()  # others are of no level
+    unknown = ~located & codes.str.len().isin(units.str.len().unique()).to_numpy()  # others are of no level
     for short, long in itertools.pairwise((*lengths, None)):
         areas, parts = units.str[:short], units.str[:long]
         area, part = codes.str[:short], codes.str[:long]
         inside = area.isin(areas.unique()).to_numpy()
         lost = inside & ~part.isin(parts.unique()).to_numpy() & unknown
-        there, found = areas.isin(area.unique()).to_numpy(), parts.isin(part.unique()).to_numpy()
+        in_area, has_row = areas.isin(area.unique()).to_numpy(), parts.isin(part.unique()).to_numpy()
         of_area = pd.DataFrame({"lost": rows * lost, "all": rows}).groupby(area.to_numpy()).sum()
         divided = areas.isin(of_area.index[of_area["lost"] > _MOST_MISSING * of_area["all"]]).to_numpy()
-        if (
-            rows[lost].sum() <= _MOST_MISSING * rows[inside].sum()
-            or blocks[divided & ~found].sum() <= _MOST_MISSING * blocks[there].sum()
-        ):
-            lost &= (short == lengths[0]) & ~area.isin(areas[found].unique()).to_numpy()
-            lost_here = pd.Series(rows * lost).groupby(area.to_numpy()).transform("sum")
-            lost &= lost_here.ge(_FEWEST).to_numpy()
+        many_rows = rows[lost].sum() > _MOST_MISSING * rows[inside].sum()
+        many_blocks = blocks[divided & ~has_row].sum() > _MOST_MISSING * blocks[in_area].sum()
+        if not (many_rows and many_blocks):
+            lost &= (short == lengths[0]) & ~area.isin(areas[has_row].unique()).to_numpy()
+            lost_of_area = pd.Series(rows * lost).groupby(area.to_numpy()).transform("sum")
+            lost &= lost_of_area.ge(_FEWEST).to_numpy()
         if lost.any():
             yield (
                 lost,
@@ -109,19 +111,21 @@ def _units_inside(geography: Geography, level: str) -> tuple[pd.Series, npt.NDAr
     """Return codes of a level, blocks of each, and lengths of the three coarsest areas that codes tell."""
     nested = level not in geography.non_nesting_areas
     starts = geography.starts(level if nested else geography.block_level)
-    at = starts[~geography.is_external(starts)]
-    codes = pd.Series(geography.codes(level)[geography.unit_of(level, at)], dtype="str")
+    first_block = starts[~geography.is_external(starts)]
+    codes = pd.Series(geography.codes(level)[geography.unit_of(level, first_block)], dtype="str")
     in_area = ~codes.str.fullmatch("9+").to_numpy() | nested  # as LODES fills the code of no place
     size = np.diff(np.append(starts, geography.n_blocks))[~geography.is_external(starts)]
-    at, codes, size = at[in_area], codes[in_area], size[in_area]
-    blocks = pd.Series(geography.block_codes.take(pa.array(at)), codes.index, dtype="str")
+    first_block, codes, size = first_block[in_area], codes[in_area], size[in_area]
+    blocks = pd.Series(geography.block_codes.take(pa.array(first_block)), codes.index, dtype="str")
     lengths = _CENSUS if blocks.str.fullmatch(f"[0-9]{{{CENSUS_DIGITS}}}").all() else set[int]()
     for above in geography.levels[: (*geography.levels, level).index(level)]:
-        areas = pd.Series(geography.codes(above)[geography.unit_of(above, at)], codes.index, dtype="str")
+        areas = pd.Series(
+            geography.codes(above)[geography.unit_of(above, first_block)], codes.index, dtype="str"
+        )
         if (areas == blocks.str[: (length := int(areas.str.len().max()))]).all():
             lengths = lengths | {length}
     least = codes.str.len().min()
     agree = {n: codes.str[:n] == blocks.str[:n] for n in sorted(lengths) if n < least}
-    told = [n for n, same in agree.items() if same.mean() >= 1 - _MOST_MISSING][:3]
-    same = agree[told[-1]] if told else codes.notna()
-    return codes[same], size[same], told
+    nested_lengths = [n for n, prefixed in agree.items() if prefixed.mean() >= 1 - _MOST_MISSING][:3]
+    prefixed = agree[nested_lengths[-1]] if nested_lengths else codes.notna()
+    return codes[prefixed], size[prefixed], nested_lengths

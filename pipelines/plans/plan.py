@@ -122,10 +122,11 @@ def _digest_of_blocks(geography: Geography, level: str) -> str:
 
 def _policy_of_distance(policy: DistancePolicy, geography: Geography) -> synth.Policy:
     where, km, text = "privacy.policy.distance_km", policy.distance_km, policy.km
-    from geo_data.nearness import nearness  # compiled: it takes longer to load than most plans need it
+    # Compiled: it takes longer to load than most plans need it.
+    from geo_data.distance_graph import distance_graph
 
-    reach, steps, every = nearness(geography.latitude, geography.longitude, km)
-    if every:
+    reach, steps, complete = distance_graph(geography.latitude, geography.longitude, km)
+    if complete:
         raise ValueError(f'{where}: all blocks lie within {text} km of each other, which is policy = "full"')
     if not steps:
         raise ValueError(f"{where}: no block lies within {text} km of another, so nothing would be protected")

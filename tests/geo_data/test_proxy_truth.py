@@ -311,7 +311,7 @@ def test_what_a_table_asked_is_certain() -> None:
         model = build_model(
             places, [flows("area", "area", scaled)], np.ones(3, np.int64), np.ones(3, np.int64), "area"
         )
-        assert model.asked(np.arange(3)).sum() == pytest.approx(18 * scale, rel=1e-6)
+        assert model.sampled(np.arange(3)).sum() == pytest.approx(18 * scale, rel=1e-6)
         model = replace(model, deviation=Deviation(0.5, 1e9))
         homes = proxy_homes(model, work, 5, assumed=plain(Deviation(0.0, 1e9)))
         found = np.bincount(work * 3 + homes, minlength=9).reshape(3, 3) / 3000

@@ -23,7 +23,7 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 
 
-def nearness(latitude: Float64, longitude: Float64, km: Fraction) -> tuple[Int32, int, bool]:
+def distance_graph(latitude: Float64, longitude: Float64, km: Fraction) -> tuple[Int32, int, bool]:
     """Return how far edges between blocks within a distance reach, and how many lead from one to another.
 
     Parameters
@@ -40,15 +40,15 @@ def nearness(latitude: Float64, longitude: Float64, km: Fraction) -> tuple[Int32
     steps : int
         On the shortest way from one block to another, wherever there is a way, there are at most so many
         edges: twice as many as lead anywhere from the first block of any connected component.
-    every : bool
+    complete : bool
         Whether there is an edge between any two blocks.
     """
     half = min(float(km) / (2 * EARTH_RADIUS_KM), math.pi / 2)
     square = (2 * math.sin(half) + MARGIN) ** 2
     points = unit_vectors(latitude, longitude)
     low, high = _boxes(points)
-    reach, every = _reach(points, low, high, square)
-    return reach, 2 * _farthest(points, low, high, square), every
+    reach, complete = _reach(points, low, high, square)
+    return reach, 2 * _farthest(points, low, high, square), complete
 
 
 # A binary tree over the order of blocks: node 1 holds all, node v what 2v and 2v + 1 hold, and node
@@ -92,10 +92,10 @@ def _farthest_square(point: Float64, low: Float64, high: Float64) -> float:
 @njit(cache=True, nogil=True)
 def _reach(points: Float64, low: Float64, high: Float64, square: float) -> tuple[Int32, bool]:
     n, size = points.shape[0], low.shape[0] // 2
-    reach, every, stack = np.arange(n).astype(np.int32), True, np.empty(128, np.int64)
+    reach, complete, stack = np.arange(n).astype(np.int32), True, np.empty(128, np.int64)
     for i in range(n):
         if np.isnan(points[i, 0]):
-            every = every and n == 1
+            complete = complete and n == 1
             continue
         stack[0], top = 1, 1
         while top:  # the right child first: the first block found is the last of all that are near
@@ -107,9 +107,9 @@ def _reach(points: Float64, low: Float64, high: Float64, square: float) -> tuple
                     break
                 stack[top], stack[top + 1] = 2 * node, 2 * node + 1
                 top += 2
-        if every:
-            every = _all_near(points[i], low, high, square, stack)
-    return reach, every
+        if complete:
+            complete = _all_near(points[i], low, high, square, stack)
+    return reach, complete
 
 
 @njit(cache=True, nogil=True)
@@ -141,27 +141,27 @@ def _farthest(points: Float64, low: Float64, high: Float64, square: float) -> in
     for root in range(n):
         if not left[size + root]:
             continue
-        queue[0], done, found = root, 0, 1
+        queue[0], done, n_found = root, 0, 1
         node = size + root
         while node:
             left[node] -= 1
             node //= 2
-        while done < found:
-            here = queue[done]
+        while done < n_found:
+            block = queue[done]
             done += 1
-            most = max(most, depth[here])
+            most = max(most, depth[block])
             stack[0], top = 1, 1
             while top:
                 top -= 1
                 node = stack[top]
-                if not left[node] or _nearest_square(points[here], low[node], high[node]) > square:
+                if not left[node] or _nearest_square(points[block], low[node], high[node]) > square:
                     continue
                 if node < size:
                     stack[top], stack[top + 1] = 2 * node, 2 * node + 1
                     top += 2
                     continue
-                queue[found], depth[node - size] = node - size, depth[here] + 1
-                found += 1
+                queue[n_found], depth[node - size] = node - size, depth[block] + 1
+                n_found += 1
                 while node:
                     left[node] -= 1
                     node //= 2

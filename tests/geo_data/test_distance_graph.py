@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse.csgraph import shortest_path
 
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
-from geo_data.nearness import MARGIN, nearness
+from geo_data.distance_graph import MARGIN, distance_graph
 from pipelines.release.verify import Near, Plan, changed
 from synth.geometric.edges import changed_tables
 from synth.plan import Domains
@@ -22,7 +22,7 @@ def test_the_verifier_has_the_same_margin() -> None:
     found = set()
     for angle in 2 * np.arcsin(chords):
         places = np.array([0.0, np.degrees(angle)]), np.zeros(2)
-        reach, _, _ = nearness(*places, km)
+        reach, _, _ = distance_graph(*places, km)
         assert Near("1", *(degrees.tolist() for degrees in places)).reach == reach.tolist()
         found.add(int(reach[0]))
     assert found == {0, 1}
@@ -39,7 +39,7 @@ def test_it_is_what_all_pairs_say() -> None:
             degrees[rng.permutation(n)[: n // 10]] = degrees[0]
         latitude[1 : n // 5] = longitude[1 : n // 5] = np.nan
         km = Fraction(int(rng.integers(1, 400)), 10)
-        reach, steps, every = nearness(latitude, longitude, km)
+        reach, steps, complete = distance_graph(latitude, longitude, km)
         alone = Near(decimal_up(km), latitude.tolist(), longitude.tolist())
         assert (alone.reach, alone.steps) == (reach.tolist(), steps)
 
@@ -48,11 +48,11 @@ def test_it_is_what_all_pairs_say() -> None:
         near = 2 * EARTH_RADIUS_KM * np.arcsin(chord / 2) <= float(km)
         near |= np.eye(n, dtype=bool)
         assert reach.tolist() == [int(np.flatnonzero(row).max()) for row in near]
-        assert every == near.all()
+        assert complete == near.all()
         ways = shortest_path(near.astype(float), unweighted=True)
         longest = int(ways[np.isfinite(ways)].max())
         assert longest <= steps <= 2 * longest
-        outcomes.add((every, steps > 4))
+        outcomes.add((complete, steps > 4))
     assert len(outcomes) >= 3
 
 
@@ -63,7 +63,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
         n = int(rng.integers(3, 30))
         latitude, longitude = 41 + 0.1 * np.sort(rng.random(n)), np.zeros(n)
         km = Fraction(int(rng.integers(1, 20)), 10)
-        reach, steps, _ = nearness(latitude, longitude, km)
+        reach, steps, _ = distance_graph(latitude, longitude, km)
         policy = Policy("distance", parts_of_reach(reach), reach, steps)
         units = np.sort(rng.integers(0, rng.integers(1, n), (3, n)), axis=1)
         cells = []
@@ -97,7 +97,7 @@ def test_the_verifier_finds_what_edges_change() -> None:
 
 def test_all_of_the_earth_and_a_distance_that_is_reached() -> None:
     latitude, longitude = np.array([0.0, 0.0, 90.0, -90.0]), np.array([0.0, 180.0, 0.0, 0.0])
-    assert nearness(latitude, longitude, Fraction(30_000))[1:] == (2, True)
+    assert distance_graph(latitude, longitude, Fraction(30_000))[1:] == (2, True)
     quarter = Fraction(np.pi * EARTH_RADIUS_KM / 2)
     for km, reach in ((quarter, [3, 3, 2, 3]), (quarter - Fraction(1, 10**6), [0, 1, 2, 3])):
-        assert nearness(latitude, longitude, km)[0].tolist() == reach
+        assert distance_graph(latitude, longitude, km)[0].tolist() == reach
