@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from geo_data.arguments import expect, path_of
+from geo_data.arguments import check_type, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
 from geo_data.delimited import NO_COMMAS, OTHER_MARKS, form_of, note_rows
 from geo_data.errors import InputError, refuse_any
@@ -56,7 +56,7 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
         If there is no such level.
     """
     path_of(path, "path")
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     table = _read(path)
     codes = table.iloc[:, 0].str.cat(table.iloc[:, [1, 4, 5]], sep=" ")
     refuse_any(

@@ -62,7 +62,7 @@ def texts_of(values: str | Iterable[str], name: str) -> tuple[str, ...]:
     return texts
 
 
-def expect(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, made_by: str) -> None:
+def check_type(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, made_by: str) -> None:
     """Refuse an argument of another type.
 
     A TypeError names the argument, and the function that makes such objects.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from geo_data.arguments import expect, path_of
+from geo_data.arguments import check_type, path_of
 from geo_data.errors import InputError, first_codes, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import Kind, read_table
@@ -122,7 +122,7 @@ def read_flows(
         If there is no such level.
     """
     path_of(path, "path")
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     origins = (origin,) if isinstance(origin, str) else tuple(origin)
     destinations = (destination,) if isinstance(destination, str) else tuple(destination)
     names = [*origins, *destinations, flow, *([] if margin is None else [margin])]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from geo_data.arguments import expect, path_of
+from geo_data.arguments import check_type, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
@@ -64,7 +64,7 @@ def read_ctpp(
     model weighs what both say of the shares of coarse origins.
     """
     path_of(path, "path")
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     frame = read_table(
         path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from geo_data.arguments import expect
+from geo_data.arguments import check_type
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
@@ -81,7 +81,7 @@ class LodesJobs:
     reading: Reading | None = None
 
     def __post_init__(self) -> None:
-        expect(self.geography, Geography, "geography", "read_crosswalk")
+        check_type(self.geography, Geography, "geography", "read_crosswalk")
 
     def slots(self, policy: Policy = FULL) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geo_data.arguments import expect, path_of
+from geo_data.arguments import check_type, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, sum_flows
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
@@ -54,7 +54,7 @@ def read_lodes_flows(
         If there is no such level.
     """
     path_of(path, "path")
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     if aux is not None and Path(aux) == Path(path):
         raise InputError(path, "one file is named as main and as aux file", fix="name two, or no aux file")
     parts = [_read(file, geography) for file in (path, aux) if file is not None]

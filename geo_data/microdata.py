@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from geo_data.arguments import expect, texts_of
+from geo_data.arguments import check_type, texts_of
 from geo_data.errors import ChangedFileError, InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
@@ -93,7 +93,7 @@ class MicrodataJobs:
     reading: Reading | None = None
 
     def __post_init__(self) -> None:
-        expect(self.geography, Geography, "geography", "read_crosswalk")
+        check_type(self.geography, Geography, "geography", "read_crosswalk")
         object.__setattr__(self, "attributes", tuple(sorted(texts_of(self.attributes, "attributes"))))
         path = files_of(self.path)[0]
         names = [self.work, *self.attributes]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from geo_data.arguments import expect, path_of
+from geo_data.arguments import check_type, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
@@ -60,7 +60,7 @@ def read_polygons(
     shape of their unit because of exchanged coordinates or a sign.
     """
     path_of(path, "path")
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     path = Path(path)
     frame = _read(path, [code], [] if name is None else [name])
     unit = geography.unit_number(level, frame[code])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geo_data.arguments import expect, path_of
+from geo_data.arguments import check_type, path_of
 from geo_data.auxiliary import locate_units
 from geo_data.distance import unit_vectors
 from geo_data.errors import InputError, refuse_any
@@ -85,7 +85,7 @@ def read_weights(
         If there is no such level.
     """
     path_of(path, "path")
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     if area == weight:
         raise InputError(path, f"one column is named for area and weight: {area}", fix="name two")
     frame = read_table(path, {area: "code", weight: "decimal" if decimal_point else "number"})
@@ -138,7 +138,7 @@ def read_weights(
 
 def uniform_weights(geography: Geography) -> BlockWeights:
     """Return weight 1 for every block; external zones weigh as `read_weights` says."""
-    expect(geography, Geography, "geography", "read_crosswalk")
+    check_type(geography, Geography, "geography", "read_crosswalk")
     return BlockWeights(_with_external(np.ones(geography.n_blocks, dtype=np.int64), geography))
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 import geo_data
 import synth
-from geo_data.arguments import expect
+from geo_data.arguments import check_type
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from geo_data.jobs import Reading
@@ -114,7 +114,7 @@ def read_public_inputs(
     ConfigError
         If a public input is a confidential file, or the name of a file contradicts the configuration.
     """
-    expect(config, ReleaseConfig, "config", "load_config")
+    check_type(config, ReleaseConfig, "config", "load_config")
     refuse_as_public(config)
     refuse_other_names(config)
     with count_rows() as rows:

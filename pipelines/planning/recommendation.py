@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 import synth
-from geo_data.arguments import expect
+from geo_data.arguments import check_type
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.sweep import AUTO, PLAN_SETTINGS, changed, strata_of
 from pipelines.plans.accuracy import carries
@@ -42,8 +42,8 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
         what the planner has to choose, which a comment names. Comments above say why. Only a comment where
         no combination has the requested epsilon and delta.
     """
-    expect(results, pd.DataFrame, "results", "tune")
-    expect(config, ReleaseConfig, "config", "load_config")
+    check_type(results, pd.DataFrame, "results", "tune")
+    check_type(config, ReleaseConfig, "config", "load_config")
     price = f"epsilon {synth.decimal_up(config.privacy.epsilon)} and delta "
     price += synth.decimal_up(config.privacy.delta)
     tried = results

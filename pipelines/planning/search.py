@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from geo_data.arguments import expect
+from geo_data.arguments import check_type
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
@@ -88,9 +88,9 @@ def make_plan(
     synth.BudgetTooSmallError
         If no prior certifies the requested epsilon and delta.
     """
-    expect(config, ReleaseConfig, "config", "load_config")
+    check_type(config, ReleaseConfig, "config", "load_config")
     inputs = read_public_inputs(config) if inputs is None else inputs
-    expect(inputs, PublicInputs, "inputs", "read_public_inputs")
+    check_type(inputs, PublicInputs, "inputs", "read_public_inputs")
     tried = Parts(count)
     choices = choose(config, inputs, tried, side_by_side)
     tried.end()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
-from geo_data.arguments import expect
+from geo_data.arguments import check_type
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins
 from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, slots_of, split_homes
 from pipelines.drawing.sampling import draw_from_model
@@ -329,8 +329,8 @@ class _Trial:
         batch_jobs: int | None = None,
         side_by_side: SideBySide | None = None,
     ) -> None:
-        expect(plan, ReleasePlan, "plan", "make_plan")
-        expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
+        check_type(plan, ReleasePlan, "plan", "make_plan")
+        check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
         slots, policy = plan.pools.slots, plan.policy
         workload = resolve_workload(plan.config.workload, model.geography, plan.level, slots, policy.secret)
         part = trial_jobs / len(slots)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 import geo_data
 import synth
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.pools import order_records
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.problems import problems_across
@@ -172,7 +172,7 @@ def every_mechanism(config: ReleaseConfig) -> Sweep:
     Without strata, and with those that the planner chooses; only the latter where `plan.pool_by` is set. A
     mechanism that cannot be had with the other settings is not tried.
     """
-    expect(config, ReleaseConfig, "config", "load_config")
+    check_type(config, ReleaseConfig, "config", "load_config")
     usable = []
     for name in sorted(synth.MECHANISMS):
         with suppress(ConfigError):
@@ -226,8 +226,8 @@ def tune(
     geo_data.InputError
         If a public input is unusable.
     """
-    expect(config, ReleaseConfig, "config", "load_config")
-    expect(sweep, Sweep, "sweep", "Sweep(...) or every_mechanism")
+    check_type(config, ReleaseConfig, "config", "load_config")
+    check_type(sweep, Sweep, "sweep", "Sweep(...) or every_mechanism")
     proxy_truth = None if proxy_truth is None else path_of(proxy_truth, "proxy_truth")
     out = None if out is None else path_of(out, "out")
     if out is not None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import synth
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.code_index import in_one_dictionary
 from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
@@ -54,7 +54,7 @@ def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
     str
         SHA-256 of plan.json, hexadecimal.
     """
-    expect(plan, ReleasePlan, "plan", "make_plan")
+    check_type(plan, ReleasePlan, "plan", "make_plan")
     folder = path_of(folder, "folder")
     folder.mkdir()
     for name, table in zip(PLAN_TABLES, _tables(plan), strict=True):

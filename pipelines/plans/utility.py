@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from geo_data.arguments import expect
+from geo_data.arguments import check_type
 from geo_data.distance import distance_km
 from geo_data.geography import Geography
 from synth.geometric.measured import l1_distance
@@ -68,7 +68,7 @@ def total_variation(
         In [0, 1].
     """
     work, homes, other_homes = (np.asarray(blocks) for blocks in (work, homes, other_homes))
-    expect(geography, Geography, "geography", "geo_data.read_crosswalk")
+    check_type(geography, Geography, "geography", "geo_data.read_crosswalk")
     destination = geography.unit_of(destination_level or level, work).astype(np.int64) * geography.n_units(
         level
     )
@@ -107,7 +107,7 @@ def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike
 
     Of workers who live in the geography: external zones have no place.
     """
-    expect(geography, Geography, "geography", "geo_data.read_crosswalk")
+    check_type(geography, Geography, "geography", "geo_data.read_crosswalk")
     return mean_km(commutes(geography, np.asarray(work), np.asarray(homes)))
 
 

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import geo_data
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.config.toml import ConfigError
 from pipelines.release.layout import MANIFEST
@@ -86,7 +86,7 @@ def demo_inputs(folder: PathLike, **size: int) -> Path:
 
 def demo_truth(release: Release) -> geo_data.JobRecords:
     """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
-    expect(release, Release, "release", "demo")
+    check_type(release, Release, "release", "demo")
     folder, plan = Path.cwd() / "out" / "demo-inputs", release.plan
     config = parse_config(_text(), folder, _NAME)
     names = [path.name for path in config.jobs.files]

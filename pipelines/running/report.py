@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import synth
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.config.toml import ConfigError
@@ -189,7 +189,7 @@ def plan(
     ConnectionError
         If no scheduler answers at the address given, or its cluster is lost.
     """
-    expect(config, ReleaseConfig, "config", "load_config")
+    check_type(config, ReleaseConfig, "config", "load_config")
     out = None if out is None else path_of(out, "out")
     folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
     # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.

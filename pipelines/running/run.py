@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import geo_data
 import synth
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.errors import ChangedFileError
 from geo_data.jobs import Reading
 from pipelines.config.fields import absolute
@@ -69,7 +69,7 @@ def certify(plan: ReleasePlan) -> synth.Guarantee:
     ValueError
         If the certified totals exceed the requested ones.
     """
-    expect(plan, ReleasePlan, "plan", "make_plan")
+    check_type(plan, ReleasePlan, "plan", "make_plan")
     guarantee = plan.certify()
     if not plan.met_by(guarantee):
         raise ValueError("the certified totals exceed what was requested; nothing was drawn")
@@ -136,7 +136,7 @@ def run(
     >>> sorted(path.name for path in release.out.iterdir())
     ['confidential', 'public']
     """
-    expect(config, ReleaseConfig, "config", "load_config")
+    check_type(config, ReleaseConfig, "config", "load_config")
     plan = None if plan is None else path_of(plan, "plan")
     out, reviewed = config.release.out, plan
     check_ready(config, new=True, public=reviewed is None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from pipelines.config.toml import ConfigError
 from pipelines.ledger.chain import LedgerError
 from pipelines.ledger.ledger import Ledger
@@ -100,7 +100,7 @@ def wipe_run(run: UnfinishedRun) -> None:
     ConfigError
         If a process works in it, or something has become of it since.
     """
-    expect(run, UnfinishedRun, "run", "unfinished_runs")
+    check_type(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")

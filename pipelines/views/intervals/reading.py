@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import synth
-from geo_data.arguments import PathLike, expect, path_of
+from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.od_files import count_columns
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import blame
@@ -76,7 +76,7 @@ class PosteriorDraws:
     """
 
     def __init__(self, release: Release, path: PathLike) -> None:
-        expect(release, Release, "release", "open_release")
+        check_type(release, Release, "release", "open_release")
         path = path_of(path, "path")
         self.release, self.path = release, path
         with _blame(path):
