@@ -380,7 +380,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "presence": None if presence is None else presence.model_dump(),
         "debit": paid_for(fields).model_dump(),
         "population": fields["population"],
-        **({"policy": fields["policy"].model_dump()} if "policy" in fields else {}),
+        **({} if (policy := fields.get("policy")) is None else {"policy": policy.model_dump()}),
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,
