@@ -413,9 +413,8 @@ def _keep_homes(
             f"the jobs are not those that the plan was made for: a file changed {when}",
             fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
-    for (
-        remark
-    ) in reading.remarks:  # for the operator: nothing is refused because of it, as it depends on homes
+    # For the operator: nothing is refused because of these, as they depend on homes.
+    for remark in reading.remarks:
         progress.say(f"WARNING: {remark}")
     if others:
         tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
