@@ -21,6 +21,7 @@ from synth.geometric.measured import JobGroups, count_cells
 from synth.geometric.mechanism import noisy_counts
 from synth.posterior.estimation import estimate
 from synth.posterior.rounding import Rounding
+from synth.randomness import WordStream
 
 JOBS, SHARE = 500, 1 / 3
 DELTA = Fraction(1, 10**5)
@@ -55,7 +56,7 @@ def simulate(
     return float(np.mean(held)), float(estimates.mean() - SHARE)
 
 
-def draw(plan: synth.Plan, homes: np.ndarray, stream: synth.WordStream) -> np.ndarray:
+def draw(plan: synth.Plan, homes: np.ndarray, stream: WordStream) -> np.ndarray:
     """Return synthetic cells of all repetitions, by the code that draws a release."""
     pools, mechanism = plan.pools, synth.MECHANISMS[plan.mechanism]
     if not mechanism.tables(plan):

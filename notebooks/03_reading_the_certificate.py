@@ -22,6 +22,7 @@ from matplotlib.ticker import PercentFormatter
 import pipelines
 import synth
 from practice import practice_copy
+from synth.dirichlet.paper import paper_prior, theorem1_prior
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
@@ -160,7 +161,7 @@ print("stated:    ", certificate.run.epsilon, certificate.run.delta)
 # %%
 MILLION = 10**6
 gains = [5, 10, 20, 50]
-pure = [float(synth.theorem1_prior(MILLION, Fraction(gain))) / MILLION for gain in gains]
+pure = [float(theorem1_prior(MILLION, Fraction(gain))) / MILLION for gain in gains]
 pd.DataFrame({"e^ε": gains, "pseudo-workers of a cell, million": pure}).round(3)
 
 # %% [markdown]
@@ -185,7 +186,7 @@ delta = Fraction(1, MILLION)
 table = pd.DataFrame(
     {
         "e^ε": gain,
-        "paper": synth.paper_prior(MILLION, MILLION, 10**4, Fraction(gain), delta),
+        "paper": paper_prior(MILLION, MILLION, 10**4, Fraction(gain), delta),
         "here": certified_prior(MILLION, 10**4, gain, delta, "pdp"),
         "here, one record": certified_prior(MILLION, 10**4, gain, delta, "dp"),
     }
@@ -208,7 +209,7 @@ ours = synth.Dirichlet().calibrate(pools, plan.domains, (Fraction(1),) * strata,
 found = pd.DataFrame({"n": pools.n, "cells": cells, "class": ours.pool_class})
 found["here"] = [max(ours.parameters.classes[i].prior) / ours.parameters.denominator for i in found["class"]]
 found["paper"] = [
-    synth.paper_prior(n, n, k, gain, plan.delta * n / pools.n_records)
+    paper_prior(n, n, k, gain, plan.delta * n / pools.n_records)
     for n, k in zip(pools.n.tolist(), cells.tolist(), strict=True)
 ]
 figure, (prior, share) = plt.subplots(1, 2, figsize=(8, 3.2))

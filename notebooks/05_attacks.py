@@ -24,6 +24,7 @@ from pipelines.views.evaluation.flow_measures import lost_pairs
 from practice import practice_copy
 from synth.auditing import Sampler
 from synth.dirichlet.urn import Urns, sample_cells
+from synth.randomness import WordStream
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
@@ -183,7 +184,7 @@ last.assign(verdict=np.where(last["lower bound"] > float(promised), "convicted",
 
 
 # %%
-def twice(urns: Urns, cells: np.ndarray, stream: synth.WordStream) -> np.ndarray:
+def twice(urns: Urns, cells: np.ndarray, stream: WordStream) -> np.ndarray:
     """Release the same records twice."""
     return np.stack([sample_cells(urns, cells, stream) for _ in range(2)], axis=1)
 

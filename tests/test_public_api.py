@@ -32,6 +32,10 @@ from pipelines.running.payment import debits_of
 from pipelines.running.run import certify
 from pipelines.running.unfinished import UnfinishedRun, unfinished_runs, wipe_run
 from pipelines.views.travel import add_travel
+from synth.auditing import AuditResult
+from synth.dirichlet.attackers import Change
+from synth.dirichlet.parameters import DirichletParameters
+from synth.geometric.parameters import GeometricParameters
 
 pytestmark = pytest.mark.quick
 
@@ -200,10 +204,10 @@ def test_what_is_printed_of_an_object_is_short(
         *(utility.workload[0], report, small_release, release, release.certificate, inputs, inputs.model),
         *(numeric, numeric.pools, numeric.domains, numeric.parameters, plan.pools, plan.shares),
         synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains),
-        synth.GeometricParameters(2, 3, (synth.GeometricParameters(10**17, 10**18 + 1),)),
-        synth.AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4),
+        GeometricParameters(2, 3, (GeometricParameters(10**17, 10**18 + 1),)),
+        AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4),
         pipelines.Budget(THIRD, THIRD, "2026"),
-        *(synth.Change(1 + THIRD, exact) for exact in (True, False)),
+        *(Change(1 + THIRD, exact) for exact in (True, False)),
         *(synth.Attackers("one co-worker", belief) for belief in (None, THIRD)),
         synth.RecordRange(THIRD, 1 + THIRD),
         pipelines.combine(np.array([3.0, 4.0]), np.array([1.0, 2.0]), "partially"),
@@ -212,7 +216,7 @@ def test_what_is_printed_of_an_object_is_short(
             *(small_release.out, Path("/x"), None, True, ("plan",), False, "", "", datetime.now(UTC), "")
         ),
         Polygons(pd.DataFrame(), ("one is missing",)),
-        *(numeric.parameters.classes if isinstance(numeric.parameters, synth.DirichletParameters) else ()),
+        *(numeric.parameters.classes if isinstance(numeric.parameters, DirichletParameters) else ()),
     ]
     for one in shown:
         for text in (repr(one), str(one)):
@@ -226,5 +230,5 @@ def test_rounding_is_on_the_safe_side(small_release: pipelines.Release) -> None:
     guarantee = replace(small_release.plan.certify(), epsilon=THIRD, delta=THIRD / 10**9)
     assert "epsilon at most 0.333334, delta at most 0.000000000333334 for the run" in repr(guarantee)
     assert "epsilon 0.333333, delta 0.333333" in repr(pipelines.Budget(THIRD, THIRD))
-    assert "epsilon at least 0.333333" in repr(synth.AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4))
-    assert "0.333333" in repr(synth.GeometricParameters(10**17, 3 * 10**17 - 1))
+    assert "epsilon at least 0.333333" in repr(AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4))
+    assert "0.333333" in repr(GeometricParameters(10**17, 3 * 10**17 - 1))

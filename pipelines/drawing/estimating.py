@@ -20,6 +20,7 @@ import synth
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.plans.workload import resolve_workload
+from synth.block_sampling import OriginShares, draw_blocks
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fit_factors, restore
 from synth.posterior.rounding import Rounding
@@ -324,7 +325,7 @@ def public_prior(plan: ReleasePlan) -> Prior:
     return prior
 
 
-def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.Domains, synth.OriginShares]:
+def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.Domains, OriginShares]:
     """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
     place = rows.groups.place[rows.groups.starts[:-1]] // plan.policy.n_parts
     row = np.searchsorted(plan.destinations, place).astype(np.int32)
@@ -363,7 +364,7 @@ def draw_homes(
     drawn = [rounding.homes(i, stream, *within) for i, within in enumerate(_inside(plan, rows, fit))]
     domains, shares = drawn_cells(plan, rows, fit)
     stream = key.stream(f"blocks{implicate}", batch)
-    blocks = synth.draw_blocks(
+    blocks = draw_blocks(
         domains, _place_of(rows), np.concatenate(drawn), plan.cumulative_weights, shares, stream
     )
     homes = np.empty_like(blocks)

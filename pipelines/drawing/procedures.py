@@ -19,6 +19,7 @@ from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.plan import ReleasePlan
 from synth.geometric.measured import count_cells
+from synth.geometric.parameters import GeometricParameters
 from synth.posterior.estimation import Estimate
 
 Homes = NDArray[np.int32]
@@ -119,7 +120,7 @@ class Estimation(Procedure):
     @cached_property
     def _without_noise(self) -> Estimation:
         """The same of a plan whose noise is 0 but once in 2^59 counts."""
-        none = synth.GeometricParameters(1, 2**60)
+        none = GeometricParameters(1, 2**60)
         parameters = replace(none, secondary=(none,) * len(self.plan.secondary))
         return Estimation(replace(self.plan, numeric=replace(self.plan.numeric, parameters=parameters)))
 

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 import synth
 from pipelines.plans.plan import ReleasePlan
+from synth.block_sampling import draw_blocks
+from synth.dirichlet.lots import leave_out
 from synth.geometric.measured import MeasuredTable
 from synth.geometric.mechanism import noisy_counts
+from synth.randomness import WordStream
 
 
 def sample_batch(
@@ -58,7 +61,7 @@ def sample_batch(
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
     stream = key.stream(f"blocks{of_run}", batch)
     shares = plan.origin_shares
-    blocks = synth.draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, shares, stream)
+    blocks = draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, shares, stream)
     return plan.implicates.cut(blocks, numeric.pools.n[pools])
 
 
@@ -114,7 +117,7 @@ def _brought_into_range(
     if numeric.record_range is None:
         raise ValueError("the plan has no range of records: every pool has a worker for each slot")
     least, most = numeric.record_range.limits(numeric.pools.n[pools])
-    homes = homes[synth.leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
+    homes = homes[leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
     sizes = np.minimum(sizes, most)
     missing = np.maximum(least - sizes, 0)
     if not missing.any():
@@ -128,7 +131,7 @@ def _brought_into_range(
 
 
 def draw_from_model(
-    plan: ReleasePlan, places: NDArray[np.int32], part: NDArray[np.int32], stream: synth.WordStream
+    plan: ReleasePlan, places: NDArray[np.int32], part: NDArray[np.int32], stream: WordStream
 ) -> NDArray[np.int32]:
     """Draw homes from the public model alone, as a plan has it.
 
@@ -161,4 +164,4 @@ def draw_from_model(
     shares, begin = plan.destination_shares.for_domains(row), np.flatnonzero(np.diff(domain, prepend=-1))
     times, cells = np.diff(begin, append=domain.size), np.zeros(begin.size, np.int32)
     weights = plan.cumulative_weights
-    return synth.draw_blocks(everywhere, domain[begin], cells, weights, shares, stream, times)
+    return draw_blocks(everywhere, domain[begin], cells, weights, shares, stream, times)

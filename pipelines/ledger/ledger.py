@@ -17,7 +17,6 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Literal, get_args
 
-import synth
 from geo_data.arguments import path_of
 from pipelines.ledger.budgets import (
     Account,
@@ -48,6 +47,7 @@ from pipelines.ledger.chain import (
     writing,
 )
 from pipelines.ledger.terms import Terms
+from synth.policy import FULL
 
 Outcome = Literal["finished", "failed", "abandoned"]
 _LONGEST_DETAIL = 1000
@@ -139,7 +139,7 @@ class Ledger:
         release: str,
         period: str | None = None,
         total: Budget | None = None,
-        policy: str = synth.FULL.name,
+        policy: str = FULL.name,
         witness: Iterable[str] = (),
         now: datetime | None = None,
     ) -> Debit:
@@ -200,7 +200,7 @@ class Ledger:
         release: str,
         period: str | None = None,
         total: Budget | None = None,
-        policy: str = synth.FULL.name,
+        policy: str = FULL.name,
         witness: Iterable[str] = (),
     ) -> None:
         """Do all that `debit` does, and take it back: what would be refused is refused, and nothing is paid.
@@ -246,7 +246,7 @@ class Ledger:
                     allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
                     append(connection, entries, allowed)
             # As earlier versions did, where nothing but "full" is said.
-            under = None if policy == synth.FULL.name else line_of_text(policy, "policy", _LONGEST_DETAIL)
+            under = None if policy == FULL.name else line_of_text(policy, "policy", _LONGEST_DETAIL)
             entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release, under)
             paid = append(connection, entries, entry)
         return _debit(paid)

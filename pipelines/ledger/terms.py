@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-import synth
+from synth.policy import FULL, implies
 
 ANYWHERE = "anywhere"
 _TEXT = re.compile(r"(.+); homes (anywhere|inside [0-9a-f]{16}); records ([1-9][0-9]*)")
@@ -29,7 +29,7 @@ class Terms:
         Of a person with at most so many.
     """
 
-    policy: str = synth.FULL.name
+    policy: str = FULL.name
     homes: str | None = None
     records: int = 1
 
@@ -37,7 +37,7 @@ class Terms:
     def of(cls, text: str | None) -> Terms:
         """Return the terms that a debit names; of an earlier version the policy, or "full" if it has none."""
         if (found := _TEXT.fullmatch(text or "")) is None:
-            return cls(text or synth.FULL.name)
+            return cls(text or FULL.name)
         return cls(found[1], found[2], int(found[3]))
 
     @classmethod
@@ -50,7 +50,7 @@ class Terms:
         if len(summed) == 1:
             return summed[0]
         policies = dict.fromkeys(terms.policy for terms in summed)
-        common = (name for name in policies if all(synth.implies(other, name) for other in policies))
+        common = (name for name in policies if all(implies(other, name) for other in policies))
         homes = {terms.homes for terms in summed}
         inside = homes - {ANYWHERE, None}
         if len(inside) > 1 or (policy := next(common, None)) is None:
@@ -65,7 +65,7 @@ class Terms:
     def words(self) -> str:
         """The same for people."""
         homes = self.homes or "inside the geography of each release (earlier versions did not say whose jobs)"
-        policy = "" if self.policy == synth.FULL.name else f" under the policy {self.policy}"
+        policy = "" if self.policy == FULL.name else f" under the policy {self.policy}"
         return f"homes {homes}{policy}, at most {self.records:,} job record(s) a person"
 
 

@@ -19,6 +19,8 @@ from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.plans.measured import group_jobs
 from pipelines.plans.plan import Choices, ReleasePlan
+from synth.block_sampling import OriginShares
+from synth.composition import one_urn_implicates
 
 _KM_PER_MILE = Fraction("1.609344")
 
@@ -59,7 +61,7 @@ def assemble(
         config,
         mechanism,
         implicates,
-        synth.one_urn_implicates(once, implicates.of_run),
+        one_urn_implicates(once, implicates.of_run),
         synth.Domains(
             geography.n_blocks * policy.copies, coarse.offsets, coarse.cuts, coarse.stratum, policy
         ),
@@ -72,7 +74,7 @@ def assemble(
         | ({"count": count} if count else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)
-    shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
+    shares = OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
     plan = ReleasePlan(
         config=config.public,
         geography=geography,

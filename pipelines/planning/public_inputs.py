@@ -35,6 +35,8 @@ from pipelines.planning.guards import (
 )
 from pipelines.plans.plan import policy_of
 from pipelines.plans.polygon_tables import read_polygon_tables
+from synth.block_sampling import cumulative_weights
+from synth.policy import FULL
 
 if TYPE_CHECKING:  # many a configuration has no polygons
     import geopandas as gpd
@@ -82,7 +84,7 @@ class PublicInputs:
     @cached_property
     def cumulative_weights(self) -> npt.NDArray[np.int64]:
         """Running total of the weights of all copies of the blocks: that of every plan that is made."""
-        return synth.cumulative_weights(np.tile(self.weights.weights, self.policy.copies))
+        return cumulative_weights(np.tile(self.weights.weights, self.policy.copies))
 
     def __repr__(self) -> str:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
@@ -195,7 +197,7 @@ def job_source(
             jobs.files,
             geography,
             **reader_settings(jobs, without={"population"}),
-            policy=policy_of(config.privacy.policy, geography) if config.privacy.secret else synth.FULL,
+            policy=policy_of(config.privacy.policy, geography) if config.privacy.secret else FULL,
             reading=reading,
         )
     aux = None if jobs.aux is None else expand(jobs.aux)

@@ -25,6 +25,7 @@ from pipelines.plans.measured import MeasuredGroups
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.workload import Table, Workload, jobs_at
 from synth.geometric.measured import count_cells
+from synth.geometric.parameters import GeometricParameters
 from synth.segments import segment_indices
 
 SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
@@ -226,18 +227,18 @@ def _as_of_all_jobs(plan: ReleasePlan, share: float) -> ReleasePlan:
     They count jobs of many units of the model, of which the sample has few.
     """
     parameters = plan.numeric.parameters
-    if share >= 1 or not isinstance(parameters, synth.GeometricParameters) or not parameters.secondary:
+    if share >= 1 or not isinstance(parameters, GeometricParameters) or not parameters.secondary:
         return plan
     secondary = tuple(_with_less_noise(table, share) for table in parameters.secondary)
     numeric = replace(plan.numeric, parameters=replace(parameters, secondary=secondary))
     return replace(plan, numeric=numeric)
 
 
-def _with_less_noise(parameters: synth.GeometricParameters, part: float) -> synth.GeometricParameters:
+def _with_less_noise(parameters: GeometricParameters, part: float) -> GeometricParameters:
     """Return the ratio of noise whose standard deviation is a part of what it was: for trials, in floats."""
     p = float(parameters.ratio)
     inverse = (1 - p) ** 2 / (2 * p) / part**2  # of the variance, 2p / (1 - p)^2
     smaller = 1 / (1 + inverse + ((1 + inverse) ** 2 - 1) ** 0.5)
     total = parameters.numerator + parameters.denominator
     numerator = max(1, int(total * smaller / (1 + smaller)))
-    return synth.GeometricParameters(numerator, total - numerator)
+    return GeometricParameters(numerator, total - numerator)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import synth
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
+from synth.policy import FULL
 
 
 def table_in_words(home: str, work: str | None, by: Sequence[str]) -> str:
@@ -86,7 +87,7 @@ class MeasuredGroups:
     """
 
     def __init__(
-        self, choice: TableChoice, slots: Slots, geography: Geography, policy: synth.Policy = synth.FULL
+        self, choice: TableChoice, slots: Slots, geography: Geography, policy: synth.Policy = FULL
     ) -> None:
         unknown = sorted(set(choice.by) - slots.categories.keys())
         if unknown:

@@ -24,7 +24,8 @@ from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy, Policy
 from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.measured import MeasuredGroups, TableChoice, table_in_words
-from synth.policy import parts_of_reach
+from synth.block_sampling import OriginShares, cumulative_weights
+from synth.policy import FULL, parts_of_reach
 
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
@@ -81,7 +82,7 @@ def policy_of(policy: Policy, geography: Geography) -> synth.Policy:
     """
     match policy:
         case FullPolicy():
-            return synth.FULL
+            return FULL
         case DistancePolicy():
             return _policy_of_distance(policy, geography)
         case AttributePolicy():
@@ -143,7 +144,7 @@ def _policy_of_attributes(secret: dict[str, tuple[str, ...]], geography: Geograp
     for name, values in secret.items():
         digest = hashlib.sha256("\n".join((name, *values)).encode()).hexdigest()[:16]
         parts.append(f"{quote(name, safe='')}:{digest}")
-    return synth.Policy(f"attribute {'/'.join(parts)}", synth.FULL.parts, secret=secret)
+    return synth.Policy(f"attribute {'/'.join(parts)}", FULL.parts, secret=secret)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +179,7 @@ class ReleasePlan:
     config: PublicConfig
     geography: Geography
     weights: NDArray[np.int64]
-    shares: synth.OriginShares
+    shares: OriginShares
     pools: PoolTable
     level: str
     domain_unit: NDArray[np.int32]
@@ -207,10 +208,10 @@ class ReleasePlan:
     @cached_property
     def cumulative_weights(self) -> NDArray[np.int64]:
         """Running total of `weights`, from which origins are drawn."""
-        return synth.cumulative_weights(np.tile(self.weights, self.policy.copies))
+        return cumulative_weights(np.tile(self.weights, self.policy.copies))
 
     @cached_property
-    def origin_shares(self) -> synth.OriginShares:
+    def origin_shares(self) -> OriginShares:
         """The shares of the units of all copies: the same in each, as nothing public tells of them."""
         return self.shares.in_copies(self.policy.copies, self.geography.n_blocks)
 
@@ -237,7 +238,7 @@ class ReleasePlan:
         return np.unique(self.geography.unit_of(self.level, self.pools.block))
 
     @cached_property
-    def destination_shares(self) -> synth.OriginShares:
+    def destination_shares(self) -> OriginShares:
         """The shares by destination unit in place of domain, as one domain may serve several."""
         return self.origin_shares.for_domains(np.arange(self.destinations.size, dtype=np.int32))
 

@@ -38,6 +38,7 @@ from pipelines.plans.plan import Choices, ReleasePlan, policy_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import read_rows
+from synth.block_sampling import OriginShares
 
 
 def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
@@ -303,14 +304,14 @@ def _block_codes(geography: Geography, blocks: np.ndarray[Any, Any]) -> pa.Chunk
 
 def _load_shares(
     path: Path, geography: Geography, level: str, domain_unit: np.ndarray[Any, Any], pools: PoolTable
-) -> synth.OriginShares:
+) -> OriginShares:
     table = _read(path).combine_chunks()
     unit, share = (_chunk(table[name]) for name in ("unit", "share"))
     row, units = np.full(geography.n_units(level), -1, np.int32), _units(path, geography, level, table)
     row[units] = np.arange(len(table))
     if not np.array_equal(units, np.unique(geography.unit_of(level, pools.block))):
         raise ValueError(f"{path.name}: the destinations are not those of the pools, in their order")
-    return synth.OriginShares(
+    return OriginShares(
         geography.starts(level).astype(np.int64),
         unit.offsets.to_numpy().astype(np.int64),
         unit.values.to_numpy(),

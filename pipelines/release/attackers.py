@@ -20,7 +20,8 @@ from pipelines.release.certificate import (
     population_in_words,
 )
 from pipelines.release.promises import odds_in_words, presence_in_words
-from synth.dirichlet.attackers import changes_of_groups, some_exact
+from synth.dirichlet.attackers import Change, best_share, changes_of_groups, some_exact
+from synth.tails import exp_up
 
 ATTACKERS_FILE = "attackers.md"
 STUBBORNNESS = ("1", "10", "100")
@@ -62,7 +63,7 @@ class AttackersReport:
     @property
     def factor(self) -> Fraction:
         """By which the odds between two homes change at most, whoever looks, but for delta; rounded up."""
-        return synth.exp_up(Fraction(self.certificate.run.epsilon))
+        return exp_up(Fraction(self.certificate.run.epsilon))
 
     @property
     def exception(self) -> str:
@@ -103,7 +104,7 @@ class AttackersReport:
         ]
         return "\n\n".join(paragraphs) + "\n"
 
-    def odds(self, groups: Iterable[NDArray[np.bool_]]) -> list[list[synth.Change]]:
+    def odds(self, groups: Iterable[NDArray[np.bool_]]) -> list[list[Change]]:
         """Return the largest change of odds in groups of pools, for each class of attackers."""
         return changes_of_groups(self.plan.numeric, self.attackers, groups)
 
@@ -122,7 +123,7 @@ class AttackersReport:
         )
 
     def _everybody(self) -> str:
-        shares = [synth.best_share(self.factor, k) for k in _CANDIDATES]
+        shares = [best_share(self.factor, k) for k in _CANDIDATES]
         return _table(
             ["", *_heads_of_candidates()],
             [
@@ -183,7 +184,7 @@ class AttackersReport:
         )
 
     def _odds(
-        self, groups: Sequence[tuple[str, NDArray[np.bool_], int]], changes: Sequence[list[synth.Change]]
+        self, groups: Sequence[tuple[str, NDArray[np.bool_], int]], changes: Sequence[list[Change]]
     ) -> str:
         rows = [
             [KNOWING[one.knowledge], _sure(i, one), *(_mark(change[i]) for change in changes)]
@@ -192,12 +193,12 @@ class AttackersReport:
         rows.append(["jobs in such pools", "", *(f"{jobs:,}" for _, _, jobs in groups)])
         return _table(["knows", "as sure as", *(f"pools of {name}" for name, _, _ in groups)], rows, words=2)
 
-    def _guesses(self, changes: Sequence[synth.Change]) -> str:
+    def _guesses(self, changes: Sequence[Change]) -> str:
         rows = [
             [
                 KNOWING[one.knowledge],
                 _sure(i, one),
-                *(synth.decimal_up(synth.best_share(change.odds, k), 3) for k in _CANDIDATES),
+                *(synth.decimal_up(best_share(change.odds, k), 3) for k in _CANDIDATES),
             ]
             for i, (one, change) in enumerate(zip(self.attackers, changes, strict=True))
         ]
@@ -302,7 +303,7 @@ def _guesses_without() -> list[str]:
     return [synth.decimal_up(Fraction(1, k), 3) for k in _CANDIDATES]
 
 
-def _mark(change: synth.Change) -> str:
+def _mark(change: Change) -> str:
     return f"{Decimal(synth.decimal_up(change.odds, 3)):,f}" + ("*" if change.exact else "")
 
 

@@ -24,6 +24,8 @@ from pipelines.config.toml import ConfigError
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.provenance import dependency_versions, source_state
 from pipelines.storage.documents import check_format, parse_json
+from synth.policy import FULL
+from synth.tails import PRECISION_BITS
 
 CERTIFICATE_FORMAT: Literal["odsynth certificate 1.0"] = "odsynth certificate 1.0"
 
@@ -452,7 +454,7 @@ _USER_STATEMENT = (
 
 _ARITHMETIC = ArithmeticField(
     method="Arb ball arithmetic (python-flint), upper ends",
-    precision_bits=synth.PRECISION_BITS,
+    precision_bits=PRECISION_BITS,
     rounding="up",
 )
 
@@ -638,7 +640,7 @@ def policy_in_words(certificate: Certificate) -> str:
 def _policy_field(plan: ReleasePlan) -> PolicyField | None:
     """Return the policy of a plan; None where it is "full"."""
     policy = plan.numeric.domains.policy
-    if policy.name == synth.FULL.name:
+    if policy.name == FULL.name:
         return None
     asked = plan.config.privacy.policy
     if isinstance(asked, DistancePolicy):

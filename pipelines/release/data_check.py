@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-import synth
 from geo_data.geography import Geography
 from geo_data.od_files import PairCounts, all_counts, count_columns, count_pairs
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import Measurements, Rounded
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
+from synth.block_sampling import block_chance
 from synth.errors import ShownError
 
 _S = TypeVar("_S")
@@ -105,7 +105,7 @@ class _Rows:
             else:
                 domains, shares = plan.numeric.domains, plan.shares
                 domain = plan.numeric.pools.domain[of[plan.policy.part(home[some]), at[some]]]
-            first, chance = synth.block_chance(domains, domain, home[some], plan.cumulative_weights, shares)
+            first, chance = block_chance(domains, domain, home[some], plan.cumulative_weights, shares)
             self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
             groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
             self.bits -= float(gammaln(groups + 1).sum()) / np.log(2)

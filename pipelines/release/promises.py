@@ -6,7 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pipelines.release.certificate import AttributeField, Certificate
-from synth import decimal_up, exp_up, group_privacy
+from synth import decimal_up, group_privacy
+from synth.tails import exp_up
 
 
 def short_bound(bound: str) -> str:

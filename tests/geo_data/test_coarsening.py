@@ -28,7 +28,8 @@ from geo_data.coarsening import (
     retention_grid,
 )
 from geo_data.geography import Partition
-from synth import Domains, OriginShares
+from synth import Domains
+from synth.block_sampling import OriginShares
 
 from .plain import TIE, block_measure, cut, flows, geography
 

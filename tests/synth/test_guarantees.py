@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
+from synth.dirichlet.parameters import DirichletParameters
+from synth.plan import GuaranteeName
 
 MECHANISM = synth.MECHANISMS["dirichlet"]
 RETENTION = (Fraction(1), Fraction(1, 2))
@@ -25,7 +27,7 @@ def inputs(sizes: list[int], cells: int = 12) -> tuple[synth.Pools, synth.Domain
 
 
 def total_prior(plan: synth.Plan) -> list[int]:
-    assert isinstance(plan.parameters, synth.DirichletParameters)
+    assert isinstance(plan.parameters, DirichletParameters)
     return [sum(c.prior) for c in plan.parameters.classes]
 
 
@@ -53,10 +55,10 @@ def test_what_is_asked_for_is_reached(sizes: list[int], epsilon: Fraction, delta
 def test_a_gain_above_the_requested_epsilon_does_not_improve_a_persons_delta() -> None:
     """The tail beyond the gain is a delta at the gain, not at the epsilon that is asked for."""
     plan = MECHANISM.calibrate(*inputs([5, 5], cells=4), (Fraction(1),) * 2, Fraction(1), DELTA, None, "dp")
-    assert isinstance(plan.parameters, synth.DirichletParameters)
+    assert isinstance(plan.parameters, DirichletParameters)
 
     def forged(gain: Fraction, prior: int) -> synth.Guarantee:
-        assert isinstance(plan.parameters, synth.DirichletParameters)
+        assert isinstance(plan.parameters, DirichletParameters)
         classes = tuple(
             replace(c, gain=gain, prior=tuple(prior for _ in c.prior)) for c in plan.parameters.classes
         )
@@ -82,7 +84,7 @@ def test_one_person_needs_less_noise_than_the_run() -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["pdp", "dp"])
-def test_delta_zero_asks_for_pure_differential_privacy(guarantee: synth.GuaranteeName) -> None:
+def test_delta_zero_asks_for_pure_differential_privacy(guarantee: GuaranteeName) -> None:
     plan = MECHANISM.calibrate(*inputs([1, 30]), RETENTION, Fraction(8), Fraction(0), None, guarantee)
     certified = MECHANISM.certify(plan)
     assert certified.delta == certified.record_delta == 0

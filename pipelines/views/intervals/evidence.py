@@ -29,6 +29,7 @@ from pipelines.release.layout import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
 from pipelines.views.release import PublicReleaseError, Release, blame_release
+from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import Evidence
 from synth.posterior.implicates import BlockDraws, Implicates
@@ -262,7 +263,7 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
     """Count what was drawn from every urn by cell, in all data sets that were cut from the first run."""
     numeric = plan.numeric
     parameters = numeric.parameters
-    if not isinstance(parameters, synth.DirichletParameters):
+    if not isinstance(parameters, DirichletParameters):
         raise PublicReleaseError(f"{release.public}: nothing is known of intervals of its mechanism")
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))

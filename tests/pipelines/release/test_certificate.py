@@ -36,7 +36,7 @@ from pipelines.release.provenance import SourceState
 from pipelines.running.payment import cost_of
 from pipelines.running.run import certify
 from synth.rationals import decimal_up
-from synth.tails import rigorous
+from synth.tails import PRECISION_BITS, exp_up, rigorous
 
 Configs = Callable[..., ReleaseConfig]
 ROOT = Path(__file__).resolve().parents[3]
@@ -298,7 +298,7 @@ def test_what_it_says_in_words(small_release: Release) -> None:
     assert any("other releases" in line for line in definition.not_covered)
     assert certificate.software.dependencies.keys() >= {"python", "numpy", "python-flint", "cryptography"}
     assert certificate.plan_sha256 == plan_hash(small_release.public / "plan")
-    assert certificate.arithmetic.precision_bits == synth.PRECISION_BITS
+    assert certificate.arithmetic.precision_bits == PRECISION_BITS
 
 
 # --- the odds, in the words of the read-me, the map and the service
@@ -331,7 +331,7 @@ def test_the_odds_hold_for_a_worker_with_several_jobs(small_release: Release) ->
 
 def test_the_odds_name_their_exception(small_release: Release) -> None:
     certificate = small_release.certificate
-    e = synth.exp_up(Fraction("8.6"))
+    e = exp_up(Fraction("8.6"))
     record, worker = odds_of(certificate, "8.6", "0.00001", 1)
     assert record == worker
     assert (record[0] >= e, record[1]) == (True, Fraction("1e-5"))
@@ -340,7 +340,7 @@ def test_the_odds_name_their_exception(small_release: Release) -> None:
     assert Fraction("0.054") < Fraction("1e-5") * (1 + e) <= worker[1] < Fraction("0.055")
     # Of three records delta would be 1 and promise nothing; their pure differential privacy is left.
     worker = odds_of(certificate, "8.6", "0.00001", 3)[1]
-    assert worker[0] >= synth.exp_up(3 * Fraction(certificate.record_level.curve[-1].epsilon)) > e**3
+    assert worker[0] >= exp_up(3 * Fraction(certificate.record_level.curve[-1].epsilon)) > e**3
     assert worker[1] == 0
 
 

@@ -21,6 +21,7 @@ from pipelines.config.implicates import Implicates
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import plan_summary
 from pipelines.running.run import certify
+from synth.block_sampling import OriginShares, block_chance, cumulative_weights
 
 from .helpers import GEOMETRIC, Configs, Table, data_of, seeded
 
@@ -302,9 +303,9 @@ def test_implicates_that_are_copies_of_each_other_are_refused(
 def test_the_chance_of_a_copy_is_that_of_the_draw_of_blocks() -> None:
     domains = synth.Domains(6, np.array([0, 2]), np.array([0, 2], np.int32), np.zeros(2, np.uint8))
     none, row = np.zeros(0, np.int32), np.zeros(1, np.int32)
-    shares = synth.OriginShares(np.array([0, 4]), np.array([0, 0]), none, none, row)
-    cumulative = synth.cumulative_weights(np.array([1, 3, 1, 1, 5, 5]))
+    shares = OriginShares(np.array([0, 4]), np.array([0, 0]), none, none, row)
+    cumulative = cumulative_weights(np.array([1, 3, 1, 1, 5, 5]))
     blocks = np.arange(6, dtype=np.int32)
-    first, chance = synth.block_chance(domains, np.zeros(6, np.int32), blocks, cumulative, shares)
+    first, chance = block_chance(domains, np.zeros(6, np.int32), blocks, cumulative, shares)
     assert first.tolist() == [0, 0, 2, 2, 4, 4]
     assert chance.tolist() == [0.25, 0.75, 0.5, 0.5, 0.5, 0.5]

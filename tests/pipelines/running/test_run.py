@@ -39,6 +39,7 @@ from pipelines.running.folder import RunFolder
 from pipelines.running.steps import RUN_STEPS, Step, StepBegins
 from pipelines.storage.event_log import EventLog
 from synth import randomness
+from synth.randomness import WordStream
 
 from .helpers import (
     FULL,
@@ -249,7 +250,7 @@ def test_no_key_stream_is_used_twice(
     stream = synth.RunKey.stream
     used: list[tuple[str, int]] = []
 
-    def noted(key: synth.RunKey, stage: str, batch: int) -> synth.WordStream:
+    def noted(key: synth.RunKey, stage: str, batch: int) -> WordStream:
         if key.secure:  # not one of the planner's trials
             used.append((stage, batch))
         return stream(key, stage, batch)

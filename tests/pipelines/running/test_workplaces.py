@@ -36,6 +36,7 @@ from pipelines.running import batches as drawing
 from pipelines.running.report import plan_summary
 from pipelines.service.operators import api as operator_api
 from pipelines.service.public import api as public_api
+from synth.block_sampling import OriginShares
 
 from .helpers import TABLES, Configs, data_of, seeded
 
@@ -553,7 +554,7 @@ def test_homes_that_fill_up_are_of_the_pools_own_destination(protected: Configs)
     made = make_plan(protected(DIRICHLET, {"plan.coarsening": "units", "plan.retention_min": "1"}))
     units, n = made.destinations, made.pools.n
     assert made.numeric.domains.n_domains == 1 < units.size
-    alone = synth.OriginShares(
+    alone = OriginShares(
         made.shares.starts,
         np.arange(units.size + 1, dtype=np.int64),
         units,
