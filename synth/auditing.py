@@ -117,7 +117,7 @@ def audit(
         raise ValueError("runs must be at least 2, delta in [0, 1) and confidence in (0, 1)")
     changed = _changed_cells(before, after)
     error = 1 - confidence
-    own = key is None
+    fresh = key is None
     key = RunKey.generate() if key is None else key
     try:
         halves = []
@@ -129,7 +129,7 @@ def audit(
                 ]
             )
     finally:
-        if own:
+        if fresh:
             key.destroy()
     event = best_event(halves[0][0], halves[0][1], changed, float(delta), float(error))
     counts = [event.count(table) for table in halves[1]]

@@ -83,7 +83,7 @@ def compose_curves(
         points = list(curve)
         if not points:
             raise ValueError("the curve of a release has at least one pair of epsilon and delta")
-        sums = sorted(compose((one, other)) for one in together for other in points)
+        sums = sorted(compose((left, right)) for left in together for right in points)
         together = []
         for epsilon, delta in sums:
             if not together or delta < together[-1][1]:

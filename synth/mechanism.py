@@ -246,8 +246,8 @@ class Guarantee:
                 return False
             stated.append(self.presence)
         if plan.guarantee == "dp":
-            return all(one.record_epsilon <= epsilon and one.record_delta <= delta for one in stated)
-        return all(one.epsilon <= epsilon and one.delta <= delta for one in stated)
+            return all(bound.record_epsilon <= epsilon and bound.record_delta <= delta for bound in stated)
+        return all(bound.epsilon <= epsilon and bound.delta <= delta for bound in stated)
 
 
 class Mechanism(ABC):

@@ -123,10 +123,10 @@ def largest_changes(
     ValueError
         If the plan is of another kind, or a pool is outside its class.
     """
-    [found] = changes_of_groups(
+    [changes] = changes_of_groups(
         plan, attackers, [np.ones(plan.pools.n.size, bool) if pools is None else pools]
     )
-    return found
+    return changes
 
 
 def changes_of_groups(
@@ -135,18 +135,21 @@ def changes_of_groups(
     """Return `largest_changes` of groups of pools; whether all are inside their classes is checked once."""
     parameters = _parameters(plan)
     alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
-    found = []
+    changes = []
     for pools in groups:
         numbers = np.unique(plan.pool_class[pools]).tolist()
         classes = tuple(parameters.classes[number] for number in numbers)
         largest = _largest(classes, parameters.retention, parameters.denominator, tuple(attackers))
-        found.append(
+        changes.append(
             [
-                Change(odds, alike[numbers[where]] and _exact(classes[where], parameters.retention, one))
-                for one, (odds, where) in zip(attackers, largest, strict=True)
+                Change(
+                    odds,
+                    alike[numbers[position]] and _exact(classes[position], parameters.retention, attacker),
+                )
+                for attacker, (odds, position) in zip(attackers, largest, strict=True)
             ]
         )
-    return found
+    return changes
 
 
 def some_exact(plan: Plan, attackers: Sequence[Attackers]) -> bool:
@@ -160,9 +163,9 @@ def some_exact(plan: Plan, attackers: Sequence[Attackers]) -> bool:
     parameters = _parameters(plan)
     alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
     return any(
-        same and _exact(c, parameters.retention, one)
-        for c, same in zip(parameters.classes, alike, strict=True)
-        for one in attackers
+        identical and _exact(c, parameters.retention, attacker)
+        for c, identical in zip(parameters.classes, alike, strict=True)
+        for attacker in attackers
     )
 
 
@@ -186,16 +189,16 @@ def _largest(
     # the others take less time.
     places = dict.fromkeys([0, len(classes) - 1, *range(len(classes))])
     cells = [_cells_of(c, retention, denominator) for c in classes]
-    found = []
+    largest = []
     with rigorous() as balls:
-        for one in attackers:
-            most, worst, where = _ONE, balls.number(1), 0
+        for attacker in attackers:
+            most, worst, position = _ONE, balls.number(1), 0
             for place in places:
-                change = _change(classes[place], cells[place], retention, denominator, one, balls, worst)
+                change = _change(classes[place], cells[place], retention, denominator, attacker, balls, worst)
                 if change is not worst and (odds := upper_fraction(change)) > most:
-                    most, worst, where = odds, balls.number(odds), place
-            found.append((most, where))
-    return found
+                    most, worst, position = odds, balls.number(odds), place
+            largest.append((most, position))
+    return largest
 
 
 def best_share(odds: Fraction, candidates: int) -> Fraction:
@@ -269,21 +272,21 @@ def _change(
         if fewest is None:
             return worst
         c = replace(c, n_min=fewest)
-    present, asked = cells
-    others = [_Others.of(c, present, one, attackers) for one in asked]
+    present, candidates = cells
+    beliefs = [_Others.of(c, present, cell, attackers) for cell in candidates]
 
     def with_coins(coins: Any) -> Any:
         before = gain = worst / coins
-        for one, suspected in zip(asked, others, strict=True):
-            gain = _gain(c, one, suspected, gain, arithmetic)
+        for cell, belief in zip(candidates, beliefs, strict=True):
+            gain = _gain(c, cell, belief, gain, arithmetic)
         return worst if gain is before else arithmetic.larger(worst, gain * coins)
 
     if c.keeps_all(retention):
         return with_coins(1)
-    given = c, retention, denominator, arithmetic
-    if with_coins(_of_coins(*given, quick_pruning_gain, flint.ctx.prec)) is worst:  # as nearly always
+    arguments = c, retention, denominator, arithmetic
+    if with_coins(_of_coins(*arguments, quick_pruning_gain, flint.ctx.prec)) is worst:  # as nearly always
         return worst
-    return with_coins(_of_coins(*given, pruning_gain, flint.ctx.prec))
+    return with_coins(_of_coins(*arguments, pruning_gain, flint.ctx.prec))
 
 
 @dataclass(frozen=True)
@@ -337,11 +340,11 @@ def _cells_of(
     c: PoolClass, retention: tuple[Fraction, ...], denominator: int
 ) -> tuple[_Present, list[_Cells]]:
     """Return what is said of all cells of a class, and those of which one may have the largest mean."""
-    every = strata(c, retention, denominator)
+    all_strata = strata(c, retention, denominator)
     # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
     small = max(c.n_max, c.m_max) <= _SMALL
-    worst_of = every if small else strata(c, retention, denominator, lightest=True)
-    return _Present.of([_Cells.of(stratum) for stratum in every]), [_Cells.of(one) for one in worst_of]
+    worst_of = all_strata if small else strata(c, retention, denominator, lightest=True)
+    return _Present.of([*map(_Cells.of, all_strata)]), [*map(_Cells.of, worst_of)]
 
 
 @dataclass(frozen=True)
@@ -378,8 +381,8 @@ class _Others:
             belief = rational(attackers.stubbornness)
             steep = max(flint.fmpq(1), belief / present.lightest)
             once = ever = belief * (1 / present.rarest - 1)
-        known = attackers.known(c.n_max)
-        return cls(attackers.unknown(c.n_min), belief + known, steep, once, ever, c.m_max)
+        known_jobs = attackers.known(c.n_max)
+        return cls(attackers.unknown(c.n_min), belief + known_jobs, steep, once, ever, c.m_max)
 
     def weight(self, draws: int) -> flint.fmpq:
         """Return T, where so many of all draws are from the one cell."""

@@ -108,8 +108,8 @@ def group_pools(
     if larger:
         few = whole <= FEW
         code = key[few]
-        for own in cells[few].T:
-            _, code = np.unique(code * (FEW + 1) + own, return_inverse=True)
+        for column in cells[few].T:
+            _, code = np.unique(code * (FEW + 1) + column, return_inverse=True)
         key[few] = -1 - code
     _, pool_class = np.unique(key, return_inverse=True)
     count = int(pool_class.max()) + 1
@@ -214,27 +214,27 @@ def calibrate_class(
     goal = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
     within = float(allowance)
 
-    def person(found: PoolClass, arithmetic: Arithmetic) -> Any:
+    def person(calibrated: PoolClass, arithmetic: Arithmetic) -> Any:
         if presence:
-            return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
-        return record_delta_bound(found, retention, denominator, epsilon, arithmetic, alike)
+            return presence_delta_bound(calibrated, retention, denominator, epsilon, arithmetic)
+        return record_delta_bound(calibrated, retention, denominator, epsilon, arithmetic, alike)
 
-    def delta(found: PoolClass) -> float:
+    def delta(calibrated: PoolClass) -> float:
         if guarantee == "pdp":
-            given = found, retention, denominator, FLOAT, alike, rough, within
-            return float(loss_bound(*given, lightest=True)[0])
-        return float(person(found, FLOAT))
+            arguments = calibrated, retention, denominator, FLOAT, alike, rough, within
+            return float(loss_bound(*arguments, lightest=True)[0])
+        return float(person(calibrated, FLOAT))
 
-    def holds(found: PoolClass) -> bool:
+    def holds(calibrated: PoolClass) -> bool:
         if rough:
             return True
-        proved = proved_loss(found, retention, denominator, alike)
+        proved = proved_loss(calibrated, retention, denominator, alike)
         if proved.loss > epsilon:
             return False
         if guarantee == "pdp":
             return proved.failure <= allowance
         with rigorous() as balls:
-            return upper_fraction(person(found, balls)) <= allowance
+            return upper_fraction(person(calibrated, balls)) <= allowance
 
     if prior is not None:
         numerator = math.ceil(denominator * prior)
@@ -307,10 +307,10 @@ def proved_loss(
     pool_class, retention, denominator, alike
         As for `loss_bound`.
     """
-    given = pool_class, retention, denominator
+    arguments = pool_class, retention, denominator
     with rigorous() as balls:
-        gain, pruning = balls.number(pool_class.gain), pruning_gain(*given, balls)
-        failure, tail = map(upper_fraction, loss_bound(*given, balls, alike))
+        gain, pruning = balls.number(pool_class.gain), pruning_gain(*arguments, balls)
+        failure, tail = map(upper_fraction, loss_bound(*arguments, balls, alike))
         loss, block, coins = (upper_fraction(balls.log(odds)) for odds in (gain * pruning, gain, pruning))
         return ProvedLoss(loss, block, coins, min(failure, Fraction(1)), tail)
 
@@ -365,12 +365,12 @@ def _with_gain(
     margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
         gain = _short(odds * (1 - margin))  # below what the floats found
-        found = _priors(pool_class, retention, denominator, gain, prior_of, multiple)
-        if found is None or sure:  # where nothing is pruned V is 0
-            return found
-        following = goal / pruning_gain(found, retention, denominator, FLOAT)
+        calibrated = _priors(pool_class, retention, denominator, gain, prior_of, multiple)
+        if calibrated is None or sure:  # where nothing is pruned V is 0
+            return calibrated
+        following = goal / pruning_gain(calibrated, retention, denominator, FLOAT)
         if following >= odds * (1 - (1e-4 if rough else 1e-9)):
-            return found
+            return calibrated
         odds = following
     return None
 

@@ -66,11 +66,11 @@ def loss_bound(
     failure, person : float or flint.arb
         As of `synth.dirichlet.losses.failure_bound`.
     """
-    given = pool_class, retention, denominator, arithmetic
+    arguments = pool_class, retention, denominator, arithmetic
     if not (alike and summable(pool_class)):
-        return failure_bound(*given, enough, lightest)
-    failure, person = failure_bound(*given)
-    few = few_cells_bound(*given, _ROUGHLY if rough else _MOST_CASES)
+        return failure_bound(*arguments, enough, lightest)
+    failure, person = failure_bound(*arguments)
+    few = few_cells_bound(*arguments, _ROUGHLY if rough else _MOST_CASES)
     return few if few is not None and few < failure else failure, person
 
 
@@ -154,10 +154,10 @@ def _histograms(workers: int, cells: tuple[int, ...]) -> list[_Histogram]:
             if left <= most:
                 yield [(stratum, left)]
             return
-        same = strata[place + 1] == stratum
+        same_stratum = strata[place + 1] == stratum
         for x in range(min(left, most), -1, -1):
-            for others in fill(place + 1, left - x, x if same else left):
-                yield [(stratum, x), *others]
+            for rest in fill(place + 1, left - x, x if same_stratum else left):
+                yield [(stratum, x), *rest]
 
     return [Counter(cells) for cells in fill(0, workers, workers)]
 
@@ -239,8 +239,10 @@ class _Sums:
         """Return P(s), up to a factor, for each s above the threshold of a cell."""
         key = weight, cell
         if key not in self._marginals:
-            own, rest = self._ways(self._weight(cell)), self._ways(weight - self._weight(cell))
-            self._marginals[key] = [own[s] * rest[self._class.m_max - s] for s in self._above(cell)]
+            cell_ways, other_ways = self._ways(self._weight(cell)), self._ways(weight - self._weight(cell))
+            self._marginals[key] = [
+                cell_ways[s] * other_ways[self._class.m_max - s] for s in self._above(cell)
+            ]
         return self._marginals[key]
 
     def _tail(self, weight: int, cell: _Cell) -> Any:
@@ -261,13 +263,15 @@ class _Sums:
         base, f = self._of(cell, gains=not cell[1])
         other_base, other_f = self._of(other, gains=bool(cell[1]))
         q, m = self._q, self._class.m_max
-        own, there = self._ways(self._weight(cell)), self._ways(self._weight(other))
+        cell_ways, other_ways = self._ways(self._weight(cell)), self._ways(self._weight(other))
         # Of the draws that are left for other cells, the most first.
-        rest = self._ways(weight - self._weight(cell) - self._weight(other))[::-1]
+        rest_ways = self._ways(weight - self._weight(cell) - self._weight(other))[::-1]
         # The loss is above U* for t = 0, and where (1 + s/b)/f > G (1 + t/b')/f': solved for t, in integers.
         ratio = other_f / (f * self._class.gain)
         up, down = ratio.numerator, ratio.denominator * base
         for s in self._above(cell):
             room = other_base * (up * (base + s * q) - down)
             most = min(max((room - 1) // (q * down), 0), m - s)
-            yield own[s] * sum(map(operator.mul, there[: most + 1], rest[s : s + most + 1]), self._zero)
+            yield cell_ways[s] * sum(
+                map(operator.mul, other_ways[: most + 1], rest_ways[s : s + most + 1]), self._zero
+            )

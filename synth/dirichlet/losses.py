@@ -285,8 +285,8 @@ class Stratum(NamedTuple):
 
         Lemma 3 of docs/privacy.md.
         """
-        others = self.pool_class.n_min - count
-        return self.with_others + others if others > 0 else self.alone
+        other_workers = self.pool_class.n_min - count
+        return self.with_others + other_workers if other_workers > 0 else self.alone
 
 
 def strata(
@@ -344,12 +344,12 @@ def worst_occupied_cell(stratum: Stratum, gain: flint.fmpq, arithmetic: Arithmet
     number, counts = arithmetic.number, Counts(stratum, gain, arithmetic)
     most, draws = stratum.pool_class.n_max, stratum.pool_class.m_max
     per_worker = largest = counts.tail(1, 1)
-    x, width, summed, asked = 2, 1, 1, 0
+    x, width, summed, last_checked = 2, 1, 1, 0
     while x <= most and counts.threshold(x) < draws:
-        if 4 * x >= 5 * asked:  # at every x it would take most of the time
+        if 4 * x >= 5 * last_checked:  # at every x it would take most of the time
             if counts.ended(x, per_worker, largest):
                 break
-            asked = x
+            last_checked = x
         if summed >= MAX_COUNTS or (most > MAX_COUNTS and counts.never_end):
             return arithmetic.larger(per_worker, number(1) / x), number(1)
         alike = counts.last_alike(x)

@@ -101,10 +101,12 @@ class Dirichlet(Mechanism):
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 
-        found: list[PoolClass] = []
+        calibrated_classes: list[PoolClass] = []
 
         def calibrated(c: PoolClass, alike: bool, budget: Fraction) -> PoolClass | None:
-            near = empty_threshold(found[-1], retention, _DENOMINATOR) if found else 1
+            near = (
+                empty_threshold(calibrated_classes[-1], retention, _DENOMINATOR) if calibrated_classes else 1
+            )
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
             presence = record_range is not None
             return _calibrated(
@@ -112,14 +114,14 @@ class Dirichlet(Mechanism):
                 multiple,
             )  # fmt: skip
 
-        for c, same in zip(classes, alike, strict=True):  # neighbours in size follow one another
-            one = calibrated(c, same, epsilon)
-            if one is None:
+        for c, identical in zip(classes, alike, strict=True):  # neighbours in size follow one another
+            calibrated_class = calibrated(c, identical, epsilon)
+            if calibrated_class is None:
                 raise _too_small(list(zip(classes, alike, strict=True)), calibrated, epsilon, prior)
-            found.append(one)
+            calibrated_classes.append(calibrated_class)
             if count is not None:
-                count(len(found), len(classes))
-        parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
+                count(len(calibrated_classes), len(classes))
+        parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(calibrated_classes))
         return Plan(
             self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
         )
@@ -152,8 +154,8 @@ class Dirichlet(Mechanism):
         presence = plan.record_range is not None
         alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
         bounds = [
-            _bounds(c, retention, q, plan.epsilon, presence, same)
-            for c, same in zip(parameters.classes, alike, strict=True)
+            _bounds(c, retention, q, plan.epsilon, presence, is_alike)
+            for c, is_alike in zip(parameters.classes, alike, strict=True)
         ]
         rows = [
             DirichletClass(
@@ -164,29 +166,29 @@ class Dirichlet(Mechanism):
                 cells=c.cells,
                 prior=tuple(Fraction(a, q) for a in c.prior),
                 retention=retention,
-                block_loss=found.proved.block_loss,
-                pruning_loss=found.proved.pruning_loss,
-                epsilon=found.proved.loss,
-                delta=found.proved.failure,
+                block_loss=bound.proved.block_loss,
+                pruning_loss=bound.proved.pruning_loss,
+                epsilon=bound.proved.loss,
+                delta=bound.proved.failure,
                 # The tail is a delta at the class's own loss: of use where that is not above.
                 record_delta=(
-                    min(found.proved.tail, found.person)
-                    if found.proved.loss <= plan.epsilon and not presence
-                    else found.person
+                    min(bound.proved.tail, bound.person)
+                    if bound.proved.loss <= plan.epsilon and not presence
+                    else bound.person
                 ),
             )
-            for c, count, found in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
+            for c, count, bound in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
         ]
-        at = [plan.epsilon * part for part in _CURVE]
-        curve = [(e, max(found.curve[i] for found in bounds)) for i, e in enumerate(at)]
-        pure = max(found.pure for found in bounds)
+        epsilons = [plan.epsilon * part for part in _CURVE]
+        curve = [(e, max(bound.curve[i] for bound in bounds)) for i, e in enumerate(epsilons)]
+        pure = max(bound.pure for bound in bounds)
         curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
         total = Guarantee.of_classes(rows, plan.epsilon, curve)
         if not presence:
             return total
         tight = total.tightened()  # the pure epsilon, too, is for one record more or less
-        same = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
-        return replace(total, presence=same)
+        record_more = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
+        return replace(total, presence=record_more)
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of synthetic workers who are drawn as noise (not a bound).
@@ -287,8 +289,8 @@ def _bounds(
     proved = proved_loss(c, retention, q, alike)
     with rigorous() as balls:
 
-        def person(at: Fraction) -> Fraction:
-            return min(upper_fraction(bound(c, retention, q, at, balls)), Fraction(1))
+        def person(at_epsilon: Fraction) -> Fraction:
+            return min(upper_fraction(bound(c, retention, q, at_epsilon, balls)), Fraction(1))
 
         return _Bounds(
             proved=proved,
@@ -305,8 +307,8 @@ def _alike(
     record_range: RecordRange | None,
 ) -> list[bool]:
     """Say of each class whether its pools are alike and their numbers of records public."""
-    same = alike_classes(pool_class, pools.m, classes)
-    return same if record_range is None else [False] * len(same)
+    alike = alike_classes(pool_class, pools.m, classes)
+    return alike if record_range is None else [False] * len(alike)
 
 
 def _parameters(plan: Plan) -> DirichletParameters:

@@ -84,8 +84,8 @@ def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
     """
     number, m = arithmetic.number, pair.draws
     odds, w_j = arithmetic.exp(number(epsilon)), number(pair.gaining + pair.gaining_prior)
-    own, whole = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]
-    there, rest = (
+    losing_ways, total = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]
+    gaining_ways, rest = (
         _ways(pair, w, arithmetic) for w in (pair.weight - pair.losing_weight - pair.rest, pair.rest)
     )
     result = number(0)
@@ -95,22 +95,22 @@ def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
             part = 1 - odds * (1 + s_j / w_j) / gained
             if part < 0:
                 break  # and so are those that follow
-            ordered = own[s_i] * there[s_j] * rest[m - s_i - s_j]
+            ordered = losing_ways[s_i] * gaining_ways[s_j] * rest[m - s_i - s_j]
             result = result + ordered * arithmetic.larger(number(0), part)
-    return result / whole
+    return result / total
 
 
 def _alone(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
     """Bound `pair_delta` by what it were if nothing were drawn from the cell that gains."""
     number, m = arithmetic.number, pair.draws
     odds = arithmetic.exp(number(epsilon))
-    own, whole = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]
-    others = _ways(pair, pair.weight - pair.losing_weight, arithmetic)
+    losing_ways, total = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]
+    remaining = _ways(pair, pair.weight - pair.losing_weight, arithmetic)
     parts = (
-        own[s] * others[m - s] * arithmetic.larger(number(0), 1 - odds / gained)
+        losing_ways[s] * remaining[m - s] * arithmetic.larger(number(0), 1 - odds / gained)
         for s, gained in _losses(pair, odds, arithmetic)
     )
-    return sum(parts, number(0)) / whole
+    return sum(parts, number(0)) / total
 
 
 def _losses(pair: Pair, odds: Any, arithmetic: Arithmetic) -> Iterator[tuple[int, Any]]:
@@ -182,15 +182,15 @@ def _of_class(c: PoolClass, denominator: int) -> list[Pair]:
     """Return the pairs of a class of which one has the largest divergence."""
     prior = [Fraction(a, denominator) for a in c.prior]
     smallest = min(a for a, k in zip(prior, c.cells, strict=True) if k)
-    found = []
+    pairs = []
     for i, j in _strata_of_pairs(c):
         left = [max(k - (s == i) - (s == j), 0) for s, k in enumerate(c.cells_min)]
-        others = sum((a * k for a, k in zip(prior, left, strict=True)), Fraction(0))
+        other_prior = sum((a * k for a, k in zip(prior, left, strict=True)), Fraction(0))
         for losing in range(1, c.n_max + 1):
             workers = max(c.n_min - losing, 0)
             if sum(c.cells) > 2:  # the other workers are in a third cell
-                rest = workers + max(others, smallest if workers else Fraction(0))
-                found.append(Pair(losing, 0, prior[i], prior[j], rest, c.m_max))
-            if not others:  # there may be none
-                found.append(Pair(losing, workers, prior[i], prior[j], Fraction(0), c.m_max))
-    return found
+                rest = workers + max(other_prior, smallest if workers else Fraction(0))
+                pairs.append(Pair(losing, 0, prior[i], prior[j], rest, c.m_max))
+            if not other_prior:  # there may be none
+                pairs.append(Pair(losing, workers, prior[i], prior[j], Fraction(0), c.m_max))
+    return pairs

@@ -162,8 +162,8 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
     if outside.any():
         raise ValueError(f"{int(outside.sum())} pools are outside the limits of their class")
     for number in np.unique(plan.pool_class).tolist():  # bounds of larger pools would take for ever
-        own, c = plan.pool_class == number, classes[number]
-        if c.n_max > largest[own].max() or c.m_max > pools.m[own].max():
+        members, c = plan.pool_class == number, classes[number]
+        if c.n_max > largest[members].max() or c.m_max > pools.m[members].max():
             raise ValueError("the limits of a class of the plan are beyond those of its pools")
     for c in classes:
         if c.gain <= 1 or any(k and a < 1 for k, a in zip(c.cells, c.prior, strict=True)):

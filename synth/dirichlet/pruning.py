@@ -240,14 +240,14 @@ def _step(m: int, weight: _Given, arithmetic: Arithmetic) -> tuple[float, Any]:
         return m * log(number(1 + weight / m)) + number(weight) * log(number(1 + m / weight))
 
     near = entropy(FLOAT)
-    given = _NUMBERS[arithmetic]
-    height = given(min(_STRIP, math.sqrt(2 * _ERROR / near)))
+    to_number = _NUMBERS[arithmetic]
+    height = to_number(min(_STRIP, math.sqrt(2 * _ERROR / near)))
     cosine = 1 - height**2 / 2  # at most the cosine
     room = _ERROR + math.log(4 / cosine) + float(1 - cosine) * near
     step = float(np.float32(2 * float(_PI) * float(height) / room))  # few bits: multiples are exact
     number, exp = arithmetic.number, arithmetic.exp
     strip = exp(number(1 - cosine) * entropy(arithmetic)) / number(cosine)
-    return step, 2 * strip / (exp(number(given(2 * _PI) * height / given(step))) - 1)
+    return step, 2 * strip / (exp(number(to_number(2 * _PI) * height / to_number(step))) - 1)
 
 
 def _weights(start: _Given, pair: _Pair, m: int, coins: _Coins, arithmetic: Arithmetic) -> Iterable[Any]:

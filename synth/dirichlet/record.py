@@ -114,8 +114,8 @@ def worst_cell_delta(stratum: Stratum, odds: Any, arithmetic: Arithmetic) -> Any
 
         threshold = bad_threshold(x, stratum.prior, stratum.retention, arithmetic.lower(odds))
         weight, rest = x + stratum.prior, stratum.rest(x)
-        found = tail_bound(stratum.pool_class.m_max, weight, rest, threshold, arithmetic, value)
-        worst = arithmetic.larger(worst, found)
+        delta = tail_bound(stratum.pool_class.m_max, weight, rest, threshold, arithmetic, value)
+        worst = arithmetic.larger(worst, delta)
     return worst
 
 

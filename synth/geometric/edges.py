@@ -41,7 +41,7 @@ def changed_tables(tables: Sequence[Domains]) -> Sets:
             continue
         # Of the edges from a block to later ones, that to the last changes all that the others change.
         cuts, blocks = np.unique(domains.cuts), np.arange(policy.reach.size)
-        before, after = (np.searchsorted(cuts, at, side="right") for at in (blocks, policy.reach))
+        before, after = (np.searchsorted(cuts, ends, side="right") for ends in (blocks, policy.reach))
         changed[:, number] = before < after
     return frozenset(map(tuple, np.unique(changed, axis=0).tolist()))
 
@@ -58,5 +58,8 @@ def joint_loss(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
     losses : sequence of Fraction
         Of every table, where it is changed.
     """
-    added = (sum((x for x, there in zip(losses, one, strict=True) if there), Fraction(0)) for one in sets)
+    added = (
+        sum((x for x, is_changed in zip(losses, members, strict=True) if is_changed), Fraction(0))
+        for members in sets
+    )
     return max(added)

@@ -58,8 +58,8 @@ def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:
         **Confidential**: counts at the offsets of the table. A group need not have its public number of
         jobs: where that is of a table of workplaces, the number of records is confidential.
     """
-    at = table.offsets[group] + table.domains.locate(table.domain[group], homes)
-    return np.bincount(at, minlength=int(table.offsets[-1])).astype(np.int64, copy=False)
+    index = table.offsets[group] + table.domains.locate(table.domain[group], homes)
+    return np.bincount(index, minlength=int(table.offsets[-1])).astype(np.int64, copy=False)
 
 
 def l1_distance(cells: Int64, others: Int64, n_cells: int) -> int:
@@ -204,7 +204,7 @@ class Layout:
         """
         chain: list[Int64] = []
         finer = np.arange(self.cuts.size)
-        for cell in sorted((self.cell[i] for i in self.whole), key=lambda own: -int(own[-1])):
+        for cell in sorted((self.cell[i] for i in self.whole), key=lambda cells: -int(cells[-1])):
             starts = np.append(True, np.diff(cell) > 0)
             if 0 < cell[-1] < finer[-1] and not np.any(starts[1:] & (np.diff(finer) == 0)):
                 finer = cell.astype(np.int64)
@@ -214,28 +214,28 @@ class Layout:
 
 def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:
     """Return the layout of every place, in order; places whose groups have the same domains share cells."""
-    known: dict[tuple[tuple[int, int], ...], tuple[Int32, Int32]] = {}
-    return [_layout(tables, groups.member[:, groups.rows(i)], known) for i in range(groups.n_places)]
+    cache: dict[tuple[tuple[int, int], ...], tuple[Int32, Int32]] = {}
+    return [_layout(tables, groups.member[:, groups.rows(i)], cache) for i in range(groups.n_places)]
 
 
 def _layout(
-    tables: Sequence[Table], member: Int32, known: dict[tuple[tuple[int, int], ...], tuple[Int32, Int32]]
+    tables: Sequence[Table], member: Int32, cache: dict[tuple[tuple[int, int], ...], tuple[Int32, Int32]]
 ) -> Layout:
-    every: list[tuple[int, int]] = []  # a table and one of its domains
-    which, whole = [], []
-    for k, (table, own) in enumerate(zip(tables, member, strict=True)):
-        domains, position = np.unique(table.domain[own], return_inverse=True)
-        which.append(position + len(every))
+    table_domains: list[tuple[int, int]] = []  # a table and one of its domains
+    rows_of, whole = [], []
+    for k, (table, groups) in enumerate(zip(tables, member, strict=True)):
+        domains, position = np.unique(table.domain[groups], return_inverse=True)
+        rows_of.append(position + len(table_domains))
         if domains.size == 1:
-            whole.append(len(every))
-        every += [(k, d) for d in domains.tolist()]
-    if (key := tuple(every)) not in known:
-        known[key] = _refined([_cuts(tables[k], d) for k, d in every])
-    cuts, cell = known[key]
+            whole.append(len(table_domains))
+        table_domains += [(k, d) for d in domains.tolist()]
+    if (key := tuple(table_domains)) not in cache:
+        cache[key] = _refined([_cuts(tables[k], d) for k, d in table_domains])
+    cuts, cell = cache[key]
     return Layout(
         cuts,
-        np.stack([table.offsets[own] for table, own in zip(tables, member, strict=True)]),
-        np.stack(which).astype(np.int32),
+        np.stack([table.offsets[groups] for table, groups in zip(tables, member, strict=True)]),
+        np.stack(rows_of).astype(np.int32),
         cell,
         tuple(whole),
     )
@@ -246,7 +246,8 @@ def _refined(cuts: Sequence[Int32]) -> tuple[Int32, Int32]:
     if len(cuts) == 1:  # to find this by a sort takes a nation long
         return cuts[0], np.arange(cuts[0].size, dtype=np.int32)[np.newaxis]
     joint = np.unique(np.concatenate(cuts))
-    return joint, np.stack([np.searchsorted(one, joint, side="right") - 1 for one in cuts]).astype(np.int32)
+    cell = [np.searchsorted(starts, joint, side="right") - 1 for starts in cuts]
+    return joint, np.stack(cell).astype(np.int32)
 
 
 def _cuts(table: Table, domain: int) -> Int32:

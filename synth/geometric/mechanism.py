@@ -166,12 +166,12 @@ class Geometric(Mechanism):
         ratios = [float(ratio) for ratio in _parameters(plan).ratios]
         sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
-        each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
+        per, summed = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
         if not any(map(all, changed_tables([table.domains for table in _tables(plan)]))):
-            added = ", added up over tables that neighbours can differ in together,"
+            summed = ", added up over tables that neighbours can differ in together,"
         return (
-            f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
-            f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",
+            f"two-sided geometric noise, {sizes} workers up or down in the mean{per}; every cell is kept",
+            f"noise 2 ln(1/p){summed} with p = {numbers}{per}; nothing fails",
         )
 
 
@@ -229,8 +229,8 @@ def _smallest(epsilon: Fraction) -> GeometricParameters:
 
 def _check(plan: Plan, parameters: GeometricParameters) -> None:
     """Check that the sampler can draw with every p, and hold every pool."""
-    for one in (parameters, *parameters.secondary):
-        check_ratio(one.numerator, one.denominator)
+    for number in (parameters, *parameters.secondary):
+        check_ratio(number.numerator, number.denominator)
     if len(parameters.secondary) != len(plan.secondary):
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():
