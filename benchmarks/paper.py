@@ -25,7 +25,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines.config.sections import PlanSettings
-from synth.dirichlet.calibration import calibrate_class
+from synth.dirichlet.calibration import Goal, calibrate_class
 from synth.dirichlet.losses import PoolClass
 from synth.dirichlet.paper import paper_prior, theorem1_prior
 from synth.dirichlet.parameters import DirichletParameters
@@ -148,7 +148,7 @@ def certified_prior(
 ) -> tuple[Fraction, Fraction]:
     """Return the smallest certified prior of one pool with n draws, and its delta as pdp."""
     one = PoolClass(n, n, n, (cells,), (cells,), (0,), Fraction(1), (0,))
-    found = calibrate_class(one, SURE, Q, epsilon, delta, guarantee=guarantee)
+    found = calibrate_class(one, SURE, Q, Goal(epsilon, delta, guarantee=guarantee))
     if found is None:
         raise SystemExit("no prior is certified; this is a fault of the calibration")
     with rigorous() as balls:

@@ -33,7 +33,7 @@ from report import print_table
 from scipy.special import gammaln
 
 import synth
-from synth.dirichlet.calibration import calibrate_class
+from synth.dirichlet.calibration import Goal, calibrate_class
 from synth.dirichlet.few_cells import loss_bound
 from synth.dirichlet.losses import PoolClass
 from synth.dirichlet.pairs import Pair, pair_delta
@@ -170,7 +170,7 @@ def regime_rows(k: int, all_n: Sequence[int]) -> Iterable[list[str]]:
         ):
             one = PoolClass(n, n, n, (k,), (k,), (k,), Fraction(1), (0,))
             before, after = (
-                calibrate_class(one, SURE, Q, epsilon, delta, guarantee=guarantee, alike=alike)
+                calibrate_class(one, SURE, Q, Goal(epsilon, delta, guarantee=guarantee, alike=alike))
                 for alike in (False, True)
             )
             if before is None or after is None:
@@ -246,7 +246,7 @@ def compositions(total: int, parts: int) -> Iterable[tuple[int, ...]]:
 def pair_row(n: int, epsilon: Fraction) -> list[str]:
     """Return a row: the certified delta of a person and the exact delta of a pair."""
     one = PoolClass(n, n, n, (CELLS,), (CELLS,), (CELLS,), Fraction(1), (0,))
-    found = calibrate_class(one, SURE, Q, epsilon, DELTA, guarantee="dp")
+    found = calibrate_class(one, SURE, Q, Goal(epsilon, DELTA, guarantee="dp"))
     if found is None:
         raise SystemExit("no prior is certified; this is a fault of the calibration")
     prior = Fraction(found.prior[0], Q)

@@ -157,19 +157,46 @@ def alike_classes(
     ]
 
 
+class Goal(NamedTuple):
+    """What the numbers of a class are to meet, and how they are sought.
+
+    Attributes
+    ----------
+    epsilon : Fraction
+        U* + V must not exceed it.
+    allowance : Fraction
+        The delta of each pool of the class must not exceed it.
+    prior : Fraction, optional
+        Use this prior for every cell instead of searching.
+    guarantee : {"pdp", "dp"}
+        Which delta the allowance is for: `loss_bound`, or `record_delta_bound` at epsilon.
+    presence : bool
+        Whether the delta is for one record more or less too (`presence_delta_bound`).
+    alike : bool
+        Whether every pool of the class has exactly n_max slots, m_max draws and these cells, and a number of
+        records that is public (`alike_classes`).
+    rough : bool
+        Whether floats suffice, for a trial: nothing is proved then, and no release may be made from it.
+    multiple : tuple of int, optional
+        How many times the smallest prior that is certified the cells of each stratum have; by default 1.
+    """
+
+    epsilon: Fraction
+    allowance: Fraction
+    prior: Fraction | None = None
+    guarantee: GuaranteeName = "pdp"
+    presence: bool = False
+    alike: bool = False
+    rough: bool = False
+    multiple: tuple[int, ...] | None = None
+
+
 def calibrate_class(
     pool_class: PoolClass,
     retention: tuple[Fraction, ...],
     denominator: int,
-    epsilon: Fraction,
-    allowance: Fraction,
-    prior: Fraction | None = None,
-    guarantee: GuaranteeName = "pdp",
+    goal: Goal,
     near: int = 1,
-    presence: bool = False,
-    alike: bool = False,
-    rough: bool = False,
-    multiple: tuple[int, ...] | None = None,
 ) -> PoolClass | None:
     """Give a class the smallest certified prior and the largest gain for it.
 
@@ -181,25 +208,9 @@ def calibrate_class(
         Per stratum.
     denominator : int
         q.
-    epsilon : Fraction
-        U* + V must not exceed it.
-    allowance : Fraction
-        The delta of each pool of the class must not exceed it.
-    prior : Fraction, optional
-        Use this prior for every cell instead of searching.
-    guarantee : {"pdp", "dp"}
-        Which delta the allowance is for: `loss_bound`, or `record_delta_bound` at epsilon.
+    goal : Goal
     near : int
         Where the search for t begins: the t of a similar class makes it short.
-    presence : bool
-        Whether the delta is for one record more or less too (`presence_delta_bound`).
-    alike : bool
-        Whether every pool of the class has exactly n_max slots, m_max draws and these cells, and a number of
-        records that is public (`alike_classes`).
-    rough : bool
-        Whether floats suffice, for a trial: nothing is proved then, and no release may be made from it.
-    multiple : tuple of int, optional
-        How many times the smallest prior that is certified the cells of each stratum have; by default 1.
 
     Returns
     -------
@@ -207,38 +218,40 @@ def calibrate_class(
         None where no prior is certified: the pruning loss leaves no room, or the weights would not
         fit the sampler.
     """
-    pool_class = replace(
-        pool_class, kept=_kept(pool_class.cells_min, retention, allowance / pool_class.n_max)
-    )
+    epsilon, allowance, rough = goal.epsilon, goal.allowance, goal.rough
+    kept = _kept(pool_class.cells_min, retention, allowance / pool_class.n_max)
+    pool_class = replace(pool_class, kept=kept)
 
-    goal = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
+    largest_odds = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
     within = float(allowance)
 
     def person(calibrated: PoolClass, arithmetic: Arithmetic) -> Any:
-        if presence:
+        if goal.presence:
             return presence_delta_bound(calibrated, retention, denominator, epsilon, arithmetic)
-        return record_delta_bound(calibrated, retention, denominator, epsilon, arithmetic, alike)
+        return record_delta_bound(calibrated, retention, denominator, epsilon, arithmetic, goal.alike)
 
     def delta(calibrated: PoolClass) -> float:
-        if guarantee == "pdp":
-            arguments = calibrated, retention, denominator, FLOAT, alike, rough, within
+        if goal.guarantee == "pdp":
+            arguments = calibrated, retention, denominator, FLOAT, goal.alike, rough, within
             return float(loss_bound(*arguments, lightest=True)[0])
         return float(person(calibrated, FLOAT))
 
     def holds(calibrated: PoolClass) -> bool:
         if rough:
             return True
-        proved = proved_loss(calibrated, retention, denominator, alike)
+        proved = proved_loss(calibrated, retention, denominator, goal.alike)
         if proved.loss > epsilon:
             return False
-        if guarantee == "pdp":
+        if goal.guarantee == "pdp":
             return proved.failure <= allowance
         with rigorous() as balls:
             return upper_fraction(person(calibrated, balls)) <= allowance
 
-    if prior is not None:
-        numerator = math.ceil(denominator * prior)
-        fixed = _with_gain(pool_class, retention, denominator, goal, lambda *_: numerator, None, rough)
+    if goal.prior is not None:
+        numerator = math.ceil(denominator * goal.prior)
+        fixed = _with_gain(
+            pool_class, retention, denominator, largest_odds, lambda *_: numerator, None, rough
+        )
         return fixed if fixed and holds(fixed) else None
 
     @cache
@@ -246,7 +259,7 @@ def calibrate_class(
         def prior_of(top: int, bottom: int) -> int:  # q t / (odds - 1), rounded up
             return -(-denominator * threshold * bottom // (top - bottom))
 
-        return _with_gain(pool_class, retention, denominator, goal, prior_of, multiple, rough)
+        return _with_gain(pool_class, retention, denominator, largest_odds, prior_of, goal.multiple, rough)
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.

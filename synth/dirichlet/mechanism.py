@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from synth._arrays import offsets_of
 from synth.dirichlet.calibration import (
     BudgetTooSmallError,
+    Goal,
     ProvedLoss,
     alike_classes,
     calibrate_class,
@@ -108,11 +109,8 @@ class Dirichlet(Mechanism):
                 empty_threshold(calibrated_classes[-1], retention, _DENOMINATOR) if calibrated_classes else 1
             )
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
-            presence = record_range is not None
-            return _calibrated(
-                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike, rough,
-                multiple,
-            )  # fmt: skip
+            goal = Goal(budget, allowance, prior, guarantee, record_range is not None, alike, rough, multiple)
+            return _calibrated(c, retention, _DENOMINATOR, goal, near)
 
         for c, identical in zip(classes, alike, strict=True):  # neighbours in size follow one another
             calibrated_class = calibrated(c, identical, epsilon)

@@ -16,6 +16,7 @@ from synth.dirichlet import calibration
 from synth.dirichlet.calibration import (
     MAX_WEIGHT,
     BudgetTooSmallError,
+    Goal,
     calibrate_class,
     group_pools,
     smallest_epsilon,
@@ -62,7 +63,7 @@ def test_what_is_found_certifies_and_is_the_smallest(
     n, cells = size
     f = tuple(data.draw(retentions) for _ in cells)
     wanted = one_class(n, tuple(cells), data.draw(st.sampled_from([n, 2 * n, max(1, n // 2)])))
-    found = calibrate_class(wanted, f, Q, epsilon, delta)
+    found = calibrate_class(wanted, f, Q, Goal(epsilon, delta))
     if found is None:
         # Refused only where pure epsilon, which fails never, has no room either.
         assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(wanted.m_max), None, False) is None
@@ -94,7 +95,7 @@ def test_a_multiple_of_the_smallest_prior_certifies_too(
     multiple = tuple(data.draw(st.sampled_from([1, 2, 64])) for _ in cells)
     f = tuple(data.draw(retentions) for _ in cells)
     wanted = one_class(n, tuple(cells))
-    found = calibrate_class(wanted, f, Q, epsilon, delta, multiple=multiple)
+    found = calibrate_class(wanted, f, Q, Goal(epsilon, delta, multiple=multiple))
     if found is None:
         assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(n), multiple, False) is None
         return
@@ -112,7 +113,7 @@ def test_a_multiple_of_the_smallest_prior_certifies_too(
 
 
 def test_what_is_proved_once_depends_on_the_class_alone() -> None:
-    found = calibrate_class(one_class(20, (30,)), (Fraction(1),), Q, Fraction(4), Fraction(1, 10**6))
+    found = calibrate_class(one_class(20, (30,)), (Fraction(1),), Q, Goal(Fraction(4), Fraction(1, 10**6)))
     assert found is not None
     seen = set()
     for bits in (64, 192, 400):  # of the arithmetic of whoever asks
@@ -131,9 +132,9 @@ def test_priors_fall_with_epsilon_and_with_delta() -> None:
     for epsilon in ("6", "7", "8", "9.5", "12"):
         row = []
         for delta in ("0", "1e-12", "1e-6", "1e-3", "0.1"):
-            found = calibrate_class(wanted, f, Q, Fraction(epsilon), Fraction(delta))
+            found = calibrate_class(wanted, f, Q, Goal(Fraction(epsilon), Fraction(delta)))
             assert found is not None
-            rough = calibrate_class(wanted, f, Q, Fraction(epsilon), Fraction(delta), rough=True)
+            rough = calibrate_class(wanted, f, Q, Goal(Fraction(epsilon), Fraction(delta), rough=True))
             assert rough is not None
             assert np.allclose(rough.prior, found.prior, rtol=1e-3)  # what a trial is made with
             row.append(found.prior)
@@ -149,7 +150,9 @@ def test_priors_fall_with_epsilon_and_with_delta() -> None:
 def test_theorem_1_of_the_paper(odds: int, million: float) -> None:
     # delta = 0 and no pruning: a >= m / (e^eps - 1); the tutorial prints millions for m = 10^6.
     m = 10**6
-    found = calibrate_class(one_class(m, (10_000,)), (Fraction(1),), Q, Fraction(math.log(odds)), Fraction(0))
+    found = calibrate_class(
+        one_class(m, (10_000,)), (Fraction(1),), Q, Goal(Fraction(math.log(odds)), Fraction(0))
+    )
     assert found is not None
     prior = Fraction(found.prior[0], Q)
     assert m / (odds - 1) <= prior <= m / (odds - 1) * (1 + 1e-6)
@@ -159,7 +162,7 @@ def test_theorem_1_of_the_paper(odds: int, million: float) -> None:
 @pytest.mark.parametrize("f", [Fraction(1), Fraction(1, 4)], ids=str)
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
 def test_delta_zero_is_pure(n: int, f: Fraction) -> None:
-    found = calibrate_class(one_class(n, (5,)), (f,), Q, Fraction(6), Fraction(0))
+    found = calibrate_class(one_class(n, (5,)), (f,), Q, Goal(Fraction(6), Fraction(0)))
     assert found is not None
     assert bad_threshold(0, Fraction(found.prior[0], Q), f, found.gain) == n
     assert certificate(found, (f,))[1] == 0
@@ -169,7 +172,7 @@ def test_delta_zero_is_pure(n: int, f: Fraction) -> None:
 @pytest.mark.parametrize("n", [100, 1000, 5000])
 def test_a_delta_below_the_floats_is_not_refused(n: int, delta: str) -> None:
     # Pure epsilon is always there for the asking; float tails of large pools underflow to 0 long before m.
-    found = calibrate_class(one_class(n, (5,)), (Fraction(1),), Q, Fraction(3), Fraction(delta))
+    found = calibrate_class(one_class(n, (5,)), (Fraction(1),), Q, Goal(Fraction(3), Fraction(delta)))
     assert found is not None
     reached, failure = certificate(found, (Fraction(1),))
     assert reached <= 3
@@ -178,17 +181,17 @@ def test_a_delta_below_the_floats_is_not_refused(n: int, delta: str) -> None:
 
 def test_a_fixed_prior_is_kept_or_refused() -> None:
     f, wanted = (Fraction(1), Fraction(1, 2)), one_class(30, (10, 50))
-    best = calibrate_class(wanted, f, Q, Fraction(5), Fraction(1, 1000))
+    best = calibrate_class(wanted, f, Q, Goal(Fraction(5), Fraction(1, 1000)))
     assert best is not None
     enough = Fraction(max(best.prior), Q)
-    fixed = calibrate_class(wanted, f, Q, Fraction(5), Fraction(1, 1000), enough)
+    fixed = calibrate_class(wanted, f, Q, Goal(Fraction(5), Fraction(1, 1000), enough))
     assert fixed is not None
     assert fixed.prior == (max(best.prior),) * 2
     reached, failure = certificate(fixed, f)
     assert reached <= 5
     assert failure <= Fraction(1, 1000)
     assert (
-        calibrate_class(wanted, f, Q, Fraction(5), Fraction(1, 1000), Fraction(min(best.prior), 10 * Q))
+        calibrate_class(wanted, f, Q, Goal(Fraction(5), Fraction(1, 1000), Fraction(min(best.prior), 10 * Q)))
         is None
     )
 
@@ -198,10 +201,10 @@ def test_weights_that_do_not_fit_the_sampler_are_not_chosen() -> None:
     most = MAX_WEIGHT // (Q * 250_001)
     wanted = one_class(10**6, (most - 10,))
     f, epsilon = (Fraction(1),), Fraction(math.log(5))
-    found = calibrate_class(wanted, f, Q, epsilon, Fraction(0))
+    found = calibrate_class(wanted, f, Q, Goal(epsilon, Fraction(0)))
     assert found is not None
     assert Q * 2 * 10**6 + found.prior[0] * found.cells[0] <= MAX_WEIGHT
-    assert calibrate_class(one_class(10**6, (most + 10,)), f, Q, epsilon, Fraction(0)) is None
+    assert calibrate_class(one_class(10**6, (most + 10,)), f, Q, Goal(epsilon, Fraction(0))) is None
 
 
 @settings(max_examples=60, deadline=None)

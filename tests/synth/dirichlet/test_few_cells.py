@@ -14,7 +14,7 @@ import pytest
 
 import synth
 from synth.dirichlet import few_cells
-from synth.dirichlet.calibration import alike_classes, calibrate_class, group_pools
+from synth.dirichlet.calibration import Goal, alike_classes, calibrate_class, group_pools
 from synth.dirichlet.few_cells import FEW, loss_bound, summable
 from synth.dirichlet.losses import PoolClass, failure_bound
 from synth.dirichlet.pairs import Pair, pair_delta
@@ -148,7 +148,9 @@ def test_with_two_cells_calibrated_plans_state_the_truth() -> None:
     for n, epsilon, delta in [(17, "1", "1e-4"), (24, "4", "1e-6"), (40, "0.5", "1e-3"), (60, "8.6", "1e-7")]:
         asked, allowance = Fraction(epsilon), Fraction(delta)
         one = PoolClass(n, n, n, (2,), (2,), (2,), Fraction(1), (0,))
-        before, after = (calibrate_class(one, ONE, 10**9, asked, allowance, alike=x) for x in (False, True))
+        before, after = (
+            calibrate_class(one, ONE, 10**9, Goal(asked, allowance, alike=x)) for x in (False, True)
+        )
         assert before is not None
         assert after is not None
         assert after.prior < before.prior
