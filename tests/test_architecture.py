@@ -180,7 +180,7 @@ def test_import_rules_hold_and_a_planted_import_breaks_each(tmp_path: Path) -> N
     planted = {
         "synth.auditing": "dask",
         "geo_data.acs": "pipelines.config.toml",
-        "pipelines.running.report": "pipelines.views.labels",
+        "pipelines.views.labels": "pipelines.running.report",
         "pipelines.release.names": "geo_data.microdata",
         "pipelines.release.layout": "geo_data",
         "pipelines.release.verify": "numpy",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import synth
 from pipelines.plans.measured import MeasuredGroups, TableChoice
-from pipelines.plans.plan import ReleasePlan, batches
+from pipelines.plans.plan import ReleasePlan, batches, slots_of
 from pipelines.plans.workload import resolve_workload
 from synth.block_sampling import OriginShares, draw_blocks
 from synth.geometric.measured import JobGroups, MeasuredTable
@@ -91,7 +91,6 @@ class JobLayout:
 
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan
-        self._offsets = plan.pools.offsets
         self.tables = plan.mechanism.tables(plan.numeric)
         self.whole_groups = _count_apart(plan) > _MOST_ROUNDED
         self.kept = () if self.whole_groups else _kept(plan)
@@ -105,19 +104,11 @@ class JobLayout:
     def rows(self, parts: Sequence[slice], *, kept: bool = True) -> JobRows:
         """Return the rows of runs of pools, which are all pools of some places.
 
-        Parameters
-        ----------
-        parts : sequence of slice
-            Runs of consecutive pools, rising.
-        kept : bool
-            Whether to tell apart what tables tell apart that nobody measures.
+        With `kept` they tell apart what tables tell apart that nobody measures.
         """
         plan, geography = self._plan, self._plan.geography
         pools = np.concatenate([np.arange(part.start, part.stop) for part in parts])
-        own = np.concatenate(
-            [np.arange(self._offsets[part.start], self._offsets[part.stop]) for part in parts]
-        )
-        slots, policy = plan.pools.slots.some(own), plan.policy
+        slots, policy = plan.pools.slots.some(slots_of(plan, parts)), plan.policy
         more = self.kept if kept else ()
         names = self._attributes(more)
         units = geography.unit_of(plan.level, slots.work)
@@ -216,25 +207,11 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
 def estimate_factors(
     plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], new: NewCells
 ) -> list[Cells]:
-    """Fit expected homes to noisy counts, from the public model on.
+    """Fit expected homes to noisy counts of every table; return the factor of each cell of each table.
 
-    Only runs of pools are in memory, of the first table. Where it is the only one, the places of a run are
-    fitted as if there were no others, and a run by each processor; several tables are fitted together as a
-    whole.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    layout : JobLayout
-    noisy : sequence of Cells
-        Noisy counts of every table.
-    new : NewCells
-        Makes room for numbers of the first table.
-
-    Returns
-    -------
-    list of Cells
-        The factor of each cell of each table (`synth.posterior.estimation.restore`).
+    Only runs of pools are in memory, of the first table, for which `new` makes room. Where it is the only
+    one, the places of a run are fitted as if there were no others, and a run by each processor; several
+    tables are fitted together as a whole.
     """
     first = layout.tables[0]
     if not plan.secondary:
@@ -341,24 +318,9 @@ def _units(plan: ReleasePlan, cuts: Int32) -> Int64:
 def draw_homes(
     plan: ReleasePlan, rows: JobRows, fit: Estimate, key: synth.RunKey, batch: int, implicate: str = ""
 ) -> Int32:
-    """Draw a home (an origin) for every slot of some rows from an estimate.
+    """Draw a home (an origin) for every slot of some rows from their estimate, slot after slot.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-    rows : JobRows
-    fit : Estimate
-        Of these rows.
-    key : synth.RunKey
-    batch : int
-        Number of the batch whose slots these are.
-    implicate : str
-        Which one it is, as a further name of its streams; none for a first one.
-
-    Returns
-    -------
-    ndarray of int32, shape (n_slots,)
-        Slot after slot.
+    An implicate other than the first has a further name of its streams.
     """
     rounding, stream = Rounding(fit), key.stream(f"rounding{implicate}", batch)
     drawn = [rounding.homes(i, stream, *within) for i, within in enumerate(_inside(plan, rows, fit))]
@@ -375,14 +337,8 @@ def draw_homes(
 def homes_fit(plan: ReleasePlan, rows: JobRows, fit: Estimate, homes: Int32, *, apart: bool) -> bool:
     """Say whether `draw_homes` could have drawn these homes from an estimate (`synth.posterior.rounding`).
 
-    Parameters
-    ----------
-    plan, rows, fit
-        As for `draw_homes`.
-    homes : ndarray of int32, shape (n_slots,)
-        An origin of each slot.
-    apart : bool
-        Whether each slot has the origin that its attributes go with, or only one of its work block and part.
+    `apart` says whether each slot has the origin that its attributes go with, or only one of its work block
+    and part.
     """
     rounding, place = Rounding(fit), _place_of(rows)
     cells = drawn_cells(plan, rows, fit)[0].locate(place, homes[rows.slot])

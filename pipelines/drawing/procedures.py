@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import synth
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.drawing.sampling import measure, sample_batch
-from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.plan import ReleasePlan, slots_of
 from synth.geometric.measured import count_cells
 from synth.geometric.parameters import GeometricParameters
 from synth.posterior.estimation import Estimate
@@ -175,12 +175,6 @@ def procedure_of(plan: ReleasePlan) -> Procedure:
 def split_homes(plan: ReleasePlan, homes: Homes, parts: Sequence[slice]) -> list[Homes]:
     """Return the homes of each of some batches."""
     return np.split(homes, np.cumsum([int(plan.pools.n[part].sum()) for part in parts])[:-1])
-
-
-def slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
-    """Return the numbers of the slots of some batches."""
-    offsets = plan.pools.offsets
-    return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
 
 
 def pools_of(plan: ReleasePlan, slots: slice | NDArray[np.int64]) -> NDArray[np.int64]:

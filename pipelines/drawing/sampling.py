@@ -28,29 +28,11 @@ def sample_batch(
 ) -> NDArray[np.int32]:
     """Run the mechanism on a batch of pools, and return the homes (origins) of the synthetic workers.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-    pools : slice
-        Consecutive pools.
-    homes : ndarray of int32
-        **Confidential**: home of every real worker of these pools, pool after pool; under a policy of
-        attributes its origin (`synth.Policy.origins`).
-    key : synth.RunKey
-    batch : int
-        Number of the batch.
-    run : int
-        Number of the run of the mechanism, below `Implicates.runs`. Each run of a batch has streams of its
-        own.
-    sizes : ndarray of int64, optional
-        **Confidential**: number of real workers of each of these pools, where that is not its slots
-        (`synth.Plan.record_range`).
-
-    Returns
-    -------
-    ndarray of int32, shape (n_implicates, n_slots)
-        A row for each implicate that is cut from a run, slot after slot: the t-th draw of a pool belongs to
-        its t-th slot.
+    `homes`, and `sizes` where given, are **confidential**: the origin of every real worker of consecutive
+    pools (`synth.Policy.origins`), and how many each pool has where that is not its slots
+    (`synth.Plan.record_range`). Each run of the mechanism, below `Implicates.runs`, has streams of its own.
+    Returned is a row for each implicate that is cut from a run, (n_implicates, n_slots): the t-th draw of a
+    pool belongs to its t-th slot.
     """
     numeric, mechanism, of_run = plan.numeric, plan.mechanism, _of_run(run)
     if sizes is not None and "record_range" in mechanism.settings:
@@ -77,20 +59,9 @@ def measure(
 
     Lemma 20 of docs/privacy.md.
 
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (n_cells,)
-        **Confidential** (`synth.geometric.measured.count_cells`).
-    table : MeasuredTable
-    key : synth.RunKey
-    number, batch, run : int
-        Number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism:
-        each has a stream of its own.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_cells,)
-        They may be published.
+    `counts` are **confidential** (`synth.geometric.measured.count_cells`); what is returned may be published.
+    The number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism
+    name a stream of its own.
     """
     return noisy_counts(counts, table.parameters, key.stream(f"noise {number}{_of_run(run)}", batch))
 
@@ -133,22 +104,7 @@ def _brought_into_range(
 def draw_from_model(
     plan: ReleasePlan, places: NDArray[np.int32], part: NDArray[np.int32], stream: WordStream
 ) -> NDArray[np.int32]:
-    """Draw homes from the public model alone, as a plan has it.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    places : ndarray of int32, shape (n,)
-        A block of each destination.
-    part : ndarray of int32, shape (n,)
-        The part that each home is in.
-    stream : synth.WordStream
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        A home block, or an origin, for each.
-    """
+    """Draw a home block, or an origin, of each destination's block and part, from the public model alone."""
     # A block of a cell that holds all blocks of the part.
     count, policy = plan.destinations.size, plan.policy
     everywhere = synth.Domains(

@@ -20,7 +20,7 @@ import geo_data
 import synth
 from geo_data.arguments import check_type
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins
-from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, slots_of, split_homes
+from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model
 from pipelines.planning.counting import Parts
 from pipelines.planning.side_by_side import SideBySide
@@ -31,7 +31,7 @@ from pipelines.plans.accuracy import (
     expected_accuracy,
     expected_sizes,
 )
-from pipelines.plans.plan import ReleasePlan, batches
+from pipelines.plans.plan import ReleasePlan, batches, slots_of
 from pipelines.plans.utility import commutes, destination_commute_error, mean_km, total_variation
 from pipelines.plans.workload import CountedJobs, Table, jobs_at, resolve_workload
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -158,7 +158,7 @@ class ReleasePlan:
     geography : Geography
     weights : ndarray of int64, shape (n_blocks,)
         Public weights by which a cell is shared among its blocks.
-    shares : synth.OriginShares
+    shares : OriginShares
         Public shares by which a cell is shared among the units in it.
     pools : PoolTable
         Place, stratum and slots of every pool.
@@ -356,3 +356,9 @@ def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
     starts = first[np.append(True, np.diff(before // jobs) > 0)]
     stops = [*starts[1:].tolist(), pools.n.size]
     return [slice(a, b) for a, b in zip(starts.tolist(), stops, strict=True)]
+
+
+def slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
+    """Return the numbers of the slots of some batches."""
+    offsets = plan.pools.offsets
+    return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])

@@ -266,7 +266,7 @@ class Rounded:
     ----------
     domains : synth.Domains
         Cells of each place, in the order of places.
-    shares : synth.OriginShares
+    shares : OriginShares
         By which a cell is shared among the units in it, by domain.
     attributes : tuple of str
         Those by which tables tell jobs apart.
