@@ -15,40 +15,146 @@ windows of eight standard deviations leave out.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 NOISE, URN = 0, 1
 
 _TINY = 1e-11  # part of a count's posterior that may be left out at either end
 _DEVIATIONS = 8.0
+_LARGE_VARIANCE = 16.0  # of a sum, beyond which counts are drawn independently
+
+
+class Counts(NamedTuple):
+    """What is known of the counts of a group's cells.
+
+    Attributes
+    ----------
+    kind : int
+        `NOISE` or `URN`.
+    seen : ndarray of int64, shape (n_cells,)
+        Noisy counts, or draws.
+    parameter, retention : ndarray of float64, shape (n_cells,)
+        As `synth.posterior.evidence.Evidence` has them.
+    shape : ndarray of float64, shape (n_cells,)
+        Of the negative binomial prior.
+    guess : ndarray of int64, shape (n_cells,)
+        About what the counts are.
+    """
+
+    kind: int
+    seen: Int64
+    parameter: Float64
+    retention: Float64
+    shape: Float64
+    guess: Int64
+
+
+class Scratch(NamedTuple):
+    """Room for the posterior weights of cells, and for the distributions of the sums of the first ones.
+
+    Cell c has the weights `weight[start[c] + i]` of the counts `low[c] + i`. The sum of the cells up to it
+    has the chances `chance[first[c] + s - begin[c]]` of s from `begin[c]`, below `stop[c]`. `single` is for
+    the weights of one cell.
+    """
+
+    low: Int64
+    start: Int64
+    weight: Float64
+    begin: Int64
+    stop: Int64
+    first: Int64
+    chance: Float64
+    single: Float64
 
 
 @_compiled
-def _up(kind, x, seen, par, keep, shape, z):  # type: ignore[no-untyped-def]
-    """Return the weight of x + 1 over that of x."""
+def scratch_for(cells, n):  # type: ignore[no-untyped-def]
+    """Return room for so many cells of groups of at most n jobs."""
+    low, begin = np.empty(cells, np.int64), np.empty(cells, np.int64)
+    stop, first = np.empty(cells, np.int64), np.empty(cells, np.int64)
+    weight, chance = np.empty(64 * cells + 1024), np.empty(64 * cells + 1024)
+    single = np.empty(2 * min(n, 2**15) + 64)
+    return Scratch(low, np.empty(cells + 1, np.int64), weight, begin, stop, first, chance, single)
+
+
+@_compiled
+def draw_counts(cells, odds, n, tilt, scratch, random, counts):  # type: ignore[no-untyped-def]
+    """Draw the counts of a group's cells, which add up to n.
+
+    Parameters
+    ----------
+    cells : Counts
+    odds : float
+        z of the prior.
+    n : int
+    tilt : float
+        A logarithm by which the odds may be off, so that the expected sum is n: that of the draw before.
+    scratch : Scratch
+    random : numpy.random.Generator
+    counts : ndarray of int64, shape (n_cells,)
+        The result.
+
+    Returns
+    -------
+    done : bool
+        Whether they were drawn; if not, windows left none.
+    tilt : float
+    scratch : Scratch
+        Larger, where there was not enough room.
+    """
+    solved, mean, variance = _solve(cells, odds, n, tilt, scratch)
+    while variance < 0.0:
+        scratch = _larger(scratch, 2, 1)
+        solved, mean, variance = _solve(cells, odds, n, tilt, scratch)
+    if variance > _LARGE_VARIANCE:
+        return _draw_independent(n, scratch, random, counts), solved, scratch
+    while not _forward(counts.size, n, mean, variance, scratch):
+        scratch = _larger(scratch, 1, 2)
+    return _backward(n, scratch, random, counts), solved, scratch
+
+
+@_compiled
+def _larger(scratch, weights, chances):  # type: ignore[no-untyped-def]
+    """Return room that is so many times as large; the weights of cells are kept where it is not."""
+    low, start, weight, begin, stop, first, chance, single = scratch
+    if weights > 1:
+        weight = np.empty(weights * weight.size)
+    if chances > 1:
+        chance = np.empty(chances * chance.size)
+    return Scratch(low, start, weight, begin, stop, first, chance, single)
+
+
+@_compiled
+def _up(kind, x, seen, parameter, retention, shape, z):  # type: ignore[no-untyped-def]
+    """Return the weight of the count x + 1 over that of x: numbers, as it is called most often of all."""
     ratio = (shape + x) / (x + 1.0) * z
     if kind == NOISE:
-        return ratio * par if x >= seen else ratio / par
+        return ratio * parameter if x >= seen else ratio / parameter
     if seen > 0:
-        ratio *= (x + par + seen) / (x + par)
+        ratio *= (x + parameter + seen) / (x + parameter)
         if x == 0:
-            ratio /= keep
+            ratio /= retention
     return ratio
 
 
 @_compiled
-def _weights(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, shape, z, n, guess, out
-):  # fmt: skip
+def _weights(cells, c, z, n, out):  # type: ignore[no-untyped-def]
     """Write a count's posterior weights, which add up to 1; return the count of the first, and how many."""
-    start = min(max(guess, 0), n)
+    kind, seen, parameter = cells.kind, cells.seen[c], cells.parameter[c]
+    retention, shape = cells.retention[c], cells.shape[c]
+    start = min(max(cells.guess[c], 0), n)
     # From the guess to where weights are largest, so that they do not overflow.
-    while start < n and _up(kind, start, seen, par, keep, shape, z) > 1.0:
+    while start < n and _up(kind, start, seen, parameter, retention, shape, z) > 1.0:
         start += 1
-    while start > 1 and _up(kind, start - 1, seen, par, keep, shape, z) < 1.0:
+    while start > 1 and _up(kind, start - 1, seen, parameter, retention, shape, z) < 1.0:
         start -= 1
     low, high = start, start
     total, weight = 1.0, 1.0
@@ -57,7 +163,7 @@ def _weights(  # type: ignore[no-untyped-def]
     size_up = 1
     out[half] = 1.0
     while high < n and half + size_up < out.size:
-        ratio = _up(kind, high, seen, par, keep, shape, z)
+        ratio = _up(kind, high, seen, parameter, retention, shape, z)
         weight *= ratio
         if weight < _TINY * total and ratio < 1.0:
             break
@@ -67,7 +173,7 @@ def _weights(  # type: ignore[no-untyped-def]
         high += 1
     weight = 1.0
     while low > 0 and start - low < half:
-        ratio = 1.0 / _up(kind, low - 1, seen, par, keep, shape, z)
+        ratio = 1.0 / _up(kind, low - 1, seen, parameter, retention, shape, z)
         weight *= ratio
         if weight < _TINY * total and ratio < 1.0 and low > 16:
             break
@@ -82,76 +188,67 @@ def _weights(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _all_weights(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, shape, z, n, guess, lows, starts, flat, out,
-):  # fmt: skip
+def _all_weights(cells, z, n, scratch):  # type: ignore[no-untyped-def]
     """Write the weights of all cells; return mean and variance of their sum, or -1 if there is no room."""
-    mean, spread, at = 0.0, 0.0, 0
-    for c in range(seen.size):
-        low, size = _weights(kind, seen[c], par[c], keep[c], shape[c], z, n, guess[c], out)
-        if at + size > flat.size:
+    low, start, weight, out = scratch.low, scratch.start, scratch.weight, scratch.single
+    mean, variance, end = 0.0, 0.0, 0
+    for c in range(cells.seen.size):
+        least, size = _weights(cells, c, z, n, out)
+        if end + size > weight.size:
             return mean, -1.0
         first, second = 0.0, 0.0
         for i in range(size):
-            flat[at + i] = out[i]
+            weight[end + i] = out[i]
             first += out[i] * i
             second += out[i] * i * i
-        lows[c], starts[c] = low, at
-        at += size
-        mean += low + first
-        spread += max(second - first * first, 0.0)
-    starts[seen.size] = at
-    return mean, spread
+        low[c], start[c] = least, end
+        end += size
+        mean += least + first
+        variance += max(second - first * first, 0.0)
+    start[cells.seen.size] = end
+    return mean, variance
 
 
 @_compiled
-def solve(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat, out,
-):  # fmt: skip
+def _solve(cells, odds, n, tilt, scratch):  # type: ignore[no-untyped-def]
     """Find a tilt under which the sum is near n, and its weights; return tilt, mean and variance."""
     # Counts end at n, so that tilts may be larger than where they would not: as far as floats hold.
-    low, high = -60.0, min(30.0, 500.0 / n) - math.log(odds * (par[0] if kind == NOISE else 1.0))
-    mean, spread = 0.0, 0.0
+    limit = math.log(odds * (cells.parameter[0] if cells.kind == NOISE else 1.0))
+    low, high = -60.0, min(30.0, 500.0 / n) - limit
+    mean, variance = 0.0, 0.0
     for _ in range(60):
-        mean, spread = _all_weights(
-            kind, seen, par, keep, shape, odds * math.exp(tilt), n, guess, lows, starts, flat, out
-        )
-        if spread < 0.0:
-            return tilt, mean, spread
-        if abs(mean - n) <= 0.3 + math.sqrt(spread):
+        mean, variance = _all_weights(cells, odds * math.exp(tilt), n, scratch)
+        if variance < 0.0:
+            return tilt, mean, variance
+        if abs(mean - n) <= 0.3 + math.sqrt(variance):
             break
         if mean > n:
             high = tilt
         else:
             low = tilt
-        step = tilt + min(1.5, max(-1.5, (n - mean) / max(spread, 1e-9)))
+        step = tilt + min(1.5, max(-1.5, (n - mean) / max(variance, 1e-9)))
         tilt = step if low < step < high else (low + high) / 2
-    return tilt, mean, spread
+    return tilt, mean, variance
 
 
 @_compiled
-def forward(  # type: ignore[no-untyped-def]
-    lows, starts, flat, n, mean, spread, begin, stop, first, table,
-):  # fmt: skip
-    """Find the distribution of the sum of the first cells, on windows; return False if `table` is too small.
-
-    The sums of cells 0..c have chances `table[first[c] + s - begin[c]]` for s from begin[c], below stop[c].
-    """
-    k = lows.size
-    so_far, variance, at = 0.0, 0.0, 0
+def _forward(cells, n, mean, variance, scratch):  # type: ignore[no-untyped-def]
+    """Find the distributions of the sums of the first cells; return False if there is no room for them."""
+    low, start, weight, begin, stop, first, chance, _ = scratch
+    mean_so_far, variance_so_far, end = 0.0, 0.0, 0
     previous = 0
-    for c in range(k):
-        size = starts[c + 1] - starts[c]
+    for c in range(cells):
+        size = start[c + 1] - start[c]
         m, v = 0.0, 0.0
         for i in range(size):
-            w = flat[starts[c] + i]
+            w = weight[start[c] + i]
             m += w * i
             v += w * i * i
         v -= m * m
-        so_far += lows[c] + m
-        variance += max(v, 0.0)
-        middle = so_far + (n - mean) * (variance / spread if spread > 0.0 else 0.0)
-        wide = _DEVIATIONS * math.sqrt(variance) + 3.0
+        mean_so_far += low[c] + m
+        variance_so_far += max(v, 0.0)
+        middle = mean_so_far + (n - mean) * (variance_so_far / variance if variance > 0.0 else 0.0)
+        wide = _DEVIATIONS * math.sqrt(variance_so_far) + 3.0
         begin[c] = max(0, math.floor(middle - wide))
         stop[c] = min(n, math.ceil(middle + wide)) + 1
         if c == 0:
@@ -160,42 +257,41 @@ def forward(  # type: ignore[no-untyped-def]
             before_begin, before_stop = begin[c - 1], stop[c - 1]
         # No narrower than what cells of one possible count ask for.
         if size == 1:
-            begin[c] = max(0, before_begin + lows[c])
-            stop[c] = min(n + 1, before_stop + lows[c])
+            begin[c] = max(0, before_begin + low[c])
+            stop[c] = min(n + 1, before_stop + low[c])
         stop[c] = max(stop[c], begin[c] + 1)
-        first[c] = at
-        if at + stop[c] - begin[c] > table.size:
+        first[c] = end
+        if end + stop[c] - begin[c] > chance.size:
             return False
         total = 0.0
         for s in range(begin[c], stop[c]):
             value = 0.0
             # x = low + i, and the sum before is s - x.
-            least = max(0, s - lows[c] - (before_stop - 1))
-            most = min(size - 1, s - lows[c] - before_begin)
+            least = max(0, s - low[c] - (before_stop - 1))
+            most = min(size - 1, s - low[c] - before_begin)
             for i in range(least, most + 1):
-                before = 1.0 if c == 0 else table[previous + s - lows[c] - i - before_begin]
-                value += flat[starts[c] + i] * before
-            table[at + s - begin[c]] = value
+                before = 1.0 if c == 0 else chance[previous + s - low[c] - i - before_begin]
+                value += weight[start[c] + i] * before
+            chance[end + s - begin[c]] = value
             total += value
         if total > 0.0:
             for s in range(begin[c], stop[c]):
-                table[at + s - begin[c]] /= total
-        previous = at
-        at += stop[c] - begin[c]
+                chance[end + s - begin[c]] /= total
+        previous = end
+        end += stop[c] - begin[c]
     return True
 
 
 @_compiled
-def backward(  # type: ignore[no-untyped-def]
-    lows, starts, flat, n, begin, stop, first, table, random, counts,
-):  # fmt: skip
+def _backward(n, scratch, random, counts):  # type: ignore[no-untyped-def]
     """Draw counts that add up to n; return False where the windows leave none."""
+    low, start, weight, begin, stop, first, chance, _ = scratch
     left = n
-    for c in range(lows.size - 1, -1, -1):
-        size = starts[c + 1] - starts[c]
+    for c in range(counts.size - 1, -1, -1):
+        size = start[c + 1] - start[c]
         if size == 1:
-            counts[c] = lows[c]
-            left -= lows[c]
+            counts[c] = low[c]
+            left -= low[c]
             continue
         total = 0.0
         if c == 0:
@@ -203,39 +299,40 @@ def backward(  # type: ignore[no-untyped-def]
             left = 0
             continue
         for i in range(size):
-            s = left - lows[c] - i
+            s = left - low[c] - i
             if begin[c - 1] <= s < stop[c - 1]:
-                total += flat[starts[c] + i] * table[first[c - 1] + s - begin[c - 1]]
+                total += weight[start[c] + i] * chance[first[c - 1] + s - begin[c - 1]]
         if total <= 0.0:
             return False
         u = random.random() * total
         chosen = -1
         for i in range(size):
-            s = left - lows[c] - i
+            s = left - low[c] - i
             if begin[c - 1] <= s < stop[c - 1]:
                 chosen = i
-                u -= flat[starts[c] + i] * table[first[c - 1] + s - begin[c - 1]]
+                u -= weight[start[c] + i] * chance[first[c - 1] + s - begin[c - 1]]
                 if u < 0.0:
                     break
-        counts[c] = lows[c] + chosen
+        counts[c] = low[c] + chosen
         left -= counts[c]
     return left == 0
 
 
 @_compiled
-def independent(lows, starts, flat, n, random, counts):  # type: ignore[no-untyped-def]
+def _draw_independent(n, scratch, random, counts):  # type: ignore[no-untyped-def]
     """Draw every count by itself, and share out what the sum lacks by variance, as normal counts would."""
-    k = lows.size
+    low, start, weight = scratch.low, scratch.start, scratch.weight
+    k = counts.size
     lacking = n
     variance = np.empty(k)
     for c in range(k):
-        size = starts[c + 1] - starts[c]
-        counts[c] = lows[c]
+        size = start[c + 1] - start[c]
+        counts[c] = low[c]
         variance[c] = 0.0
         if size > 1:
             u, first, second, chosen = random.random(), 0.0, 0.0, -1
             for i in range(size):
-                w = flat[starts[c] + i]
+                w = weight[start[c] + i]
                 first += w * i
                 second += w * i * i
                 u -= w
@@ -257,7 +354,7 @@ def independent(lows, starts, flat, n, random, counts):  # type: ignore[no-untyp
         if total <= 0.0:
             return False
         step = total / abs(lacking)
-        position, given = random.random() * step, 0
+        position, shared = random.random() * step, 0
         for c in range(k):
             if sign < 0 and counts[c] == 0:
                 continue
@@ -266,23 +363,22 @@ def independent(lows, starts, flat, n, random, counts):  # type: ignore[no-untyp
             position -= units * step
             if sign < 0:
                 units = min(units, counts[c])
-            units = min(units, abs(lacking) - given)
+            units = min(units, abs(lacking) - shared)
             counts[c] += sign * units
-            given += units
-        lacking -= sign * given
+            shared += units
+        lacking -= sign * shared
     return lacking == 0
 
 
 @_compiled
-def _log_evidence(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, shape, z, rest, n, guess, out,
-):  # fmt: skip
+def _log_evidence(cells, c, z, rest, n, out):  # type: ignore[no-untyped-def]
     """Return the logarithm of what the prior makes of what was published of a cell.
 
     The draws of a cell are taken as a negative binomial number, with the chance 1 - `rest` of one more: such
     numbers, given their sum, are those of an urn.
     """
-    low, size = _weights(kind, seen, par, keep, shape, z * rest, n, guess, out)
+    low, size = _weights(cells, c, z * rest, n, out)
+    seen, parameter, shape = cells.seen[c], cells.parameter[c], cells.shape[c]
     best = 0
     for i in range(size):
         if out[i] > out[best]:
@@ -290,18 +386,18 @@ def _log_evidence(  # type: ignore[no-untyped-def]
     x = low + best
     value = math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1.0)
     value += shape * math.log(1.0 - z) + x * math.log(z * rest)
-    if kind == NOISE:
-        value += abs(seen - x) * math.log(par)
+    if cells.kind == NOISE:
+        value += abs(seen - x) * math.log(parameter)
     else:
-        value += math.lgamma(x + par + seen) - math.lgamma(x + par)
+        value += math.lgamma(x + parameter + seen) - math.lgamma(x + parameter)
         if x == 0 and seen > 0:
-            value += math.log(keep)
+            value += math.log(cells.retention[c])
     return value - math.log(out[best])
 
 
 @_compiled
 def group_evidence(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, expected, n, concentration,
+    kind, seen, parameter, retention, expected, n, concentration,
 ):  # fmt: skip
     """Return the logarithm of what a concentration makes of a group, its cells taken as independent."""
     out = np.empty(2 * min(n, 2**15) + 64)
@@ -311,10 +407,13 @@ def group_evidence(  # type: ignore[no-untyped-def]
         drawn, weight = 0.0, float(n)
         for c in range(seen.size):
             drawn += seen[c]
-            weight += par[c] * keep[c]
+            weight += parameter[c] * retention[c]
         rest, scale = weight / (weight + drawn), n / drawn
+    shape, guess = np.empty(seen.size), np.empty(seen.size, np.int64)
     for c in range(seen.size):
-        shape = concentration * max(expected[c] / n, 1e-9)
-        guess = seen[c] if kind == NOISE else int(seen[c] * scale)
-        total += _log_evidence(kind, seen[c], par[c], keep[c], shape, z, rest, n, guess, out)
+        shape[c] = concentration * max(expected[c] / n, 1e-9)
+        guess[c] = seen[c] if kind == NOISE else int(seen[c] * scale)
+    cells = Counts(kind, seen, parameter, retention, shape, guess)
+    for c in range(seen.size):
+        total += _log_evidence(cells, c, z, rest, n, out)
     return total

@@ -12,6 +12,7 @@ All sums run in one fixed order on one thread: the same counts give the same bit
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,15 @@ _LARGE = 1e200  # weights above are divided by it, with all that they were added
 _AT_ONCE = 128  # cells whose moments a processor computes side by side, with
 _SMALL = 4.0  # shapes below this
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
+
+
+class _Moments(NamedTuple):
+    """Of a group's counts: shapes, means and variances; and room for the cells that no formula gives."""
+
+    shape: Float64
+    mean: Float64
+    variance: Float64
+    cells: Int64
 
 
 def posterior(
@@ -86,8 +96,8 @@ def sampled_groups(n: Int64, cells: int) -> Int64:
     if n.size <= most:
         return np.arange(n.size)
     cumulative = np.cumsum(n)
-    at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
-    return np.unique(np.searchsorted(cumulative, at, side="right"))
+    rank = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
+    return np.unique(np.searchsorted(cumulative, rank, side="right"))
 
 
 def expect_anywhere(expected: Float64, offsets: Int64, n: Int64) -> Float64:
@@ -113,24 +123,24 @@ def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: 
     # (`synth.geometric.residuals`); where they are not, it says no more than this.
     noisy = np.minimum(noisy, np.repeat(n + math.ceil(-46 / math.log(ratio)), np.diff(offsets)))
 
-    def log(at: int) -> float:
-        if at not in logs:
-            logs[at] = _log_likelihood(noisy, offsets, expected, n, _GRID[at], ratio)
-        return logs[at]
+    def log(i: int) -> float:
+        if i not in logs:
+            logs[i] = _log_likelihood(noisy, offsets, expected, n, _GRID[i], ratio)
+        return logs[i]
 
     best, last = _BEGIN, -1
     while best != last:
         last = best
-        best = max((at for at in (last, last - 1, last + 1) if 0 <= at < len(_GRID)), key=log)
+        best = max((i for i in (last, last - 1, last + 1) if 0 <= i < len(_GRID)), key=log)
     return _GRID[best]
 
 
 @_compiled
 def _expect_anywhere(expected, offsets, n, result):  # type: ignore[no-untyped-def]
     for g in range(n.size):
-        each = _ANYWHERE * n[g] / (offsets[g + 1] - offsets[g])
+        anywhere = _ANYWHERE * n[g] / (offsets[g + 1] - offsets[g])
         for c in range(offsets[g], offsets[g + 1]):
-            result[c] = (1.0 - _ANYWHERE) * expected[c] + each
+            result[c] = (1.0 - _ANYWHERE) * expected[c] + anywhere
 
 
 @_compiled
@@ -200,11 +210,9 @@ def _moments_of_ones(cells, shape, z, p, most, mean, variance):  # type: ignore[
 
 
 @_compiled
-def _tilted(noisy, expected, n, concentration, p, shape, some, mean, variance):  # type: ignore[no-untyped-def]
-    """Fill in moments of a group's counts, tilted so that means add up to n; return the odds z and the sum.
-
-    `shape` and `some` are room for numbers of cells: shapes, and the cells that are not known by a formula.
-    """
+def _tilted(noisy, expected, n, concentration, p, moments):  # type: ignore[no-untyped-def]
+    """Fill in moments of a group's counts, tilted so that means add up to n; return odds and sum."""
+    shape, mean, variance, some = moments
     # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
     odds = n / (n + concentration)
     high, low = -math.log(odds * p) + min(30.0, 500.0 / n), -60.0  # no more than floats hold
@@ -252,10 +260,11 @@ def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  
     most = np.diff(offsets).max()
     shape, some = np.empty(most), np.empty(most, np.int64)
     for g in range(n.size):
-        own = slice(offsets[g], offsets[g + 1])
+        cells = slice(offsets[g], offsets[g + 1])
         _, total = _tilted(
-            noisy[own], expected[own], n[g], concentration, p, shape, some, mean[own], variance[own]
-        )
+            noisy[cells], expected[cells], n[g], concentration, p,
+            _Moments(shape, mean[cells], variance[cells], some),
+        )  # fmt: skip
         for c in range(offsets[g], offsets[g + 1]):
             mean[c] *= n[g] / total
 
@@ -307,11 +316,12 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, counts):  # type:
     shapes, some, mean, variance = np.empty(most), np.empty(most, np.int64), np.empty(most), np.empty(most)
     weights = np.empty(2**16)
     for g in range(n.size):
-        first, own = offsets[g], slice(offsets[g], offsets[g + 1])
+        first, cells = offsets[g], slice(offsets[g], offsets[g + 1])
         k = offsets[g + 1] - first
         z, sum_of_means = _tilted(
-            noisy[own], expected[own], n[g], concentration, p, shapes, some, mean[:k], variance[:k]
-        )
+            noisy[cells], expected[cells], n[g], concentration, p,
+            _Moments(shapes, mean[:k], variance[:k], some),
+        )  # fmt: skip
         for i in range(k):
             mean[i] *= n[g] / sum_of_means
         # As many at `high` or fewer, and more at `low`.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,6 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-_Owners = tuple[Int64, Float64, float]
-_Told = tuple[Float32, Float32, Float32]
 
 # How much public tables know: of homes in the larger area of their workplace (and of homes whatever their
 # workplace), in other areas, and outside the region.
@@ -42,15 +40,68 @@ _LEAST = 1e-4  # factor
 _MEANS = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 0.3, 3.0, 10.0, 30.0])
 _SCALES = np.array([0.03, 0.1, 0.3, 0.7, 1.5, 4.0, 0.7, 0.7, 0.7, 0.7, 0.7])
 # Labels that each kind counts for beforehand: few labels are no ground to take some of them for nobody.
-_BEFORE = np.array([0.5, 0.5, 0.5, 0.5, 0.1, 0.02, 0.5, 0.5, 0.5, 0.5, 0.5])
+_PRIOR_LABELS = np.array([0.5, 0.5, 0.5, 0.5, 0.1, 0.02, 0.5, 0.5, 0.5, 0.5, 0.5])
 _SIZES = 5  # classes of labels, by what is expected of them: below 1 job, 10, 100, 1,000, and more
-_SURE = 3.0  # standard deviations
+_SURE_DEVIATIONS = 3.0  # standard deviations
 _FEW = 10.0  # expected jobs below which a label is the farther from them, the fewer they are
-_PULL = 5.0  # labels that the chances of all sizes count for in those of one size
+_SHARED_LABELS = 5.0  # labels that the chances of all sizes count for in those of one size
 _TRIES = 4  # of a quick way to draw one of the variances, before the one that always ends
-_CLEAR = 1e-3  # noise, over the variance of a Poisson count, that is as good as none
-_LEAPS = 2  # factors that are tried in each turn as if nothing were known of them
+_NEGLIGIBLE_NOISE = 1e-3  # noise, over the variance of a Poisson count, that is as good as none
+_INDEPENDENT_STEPS = 2  # factors that are tried in each turn as if nothing were known of them
 _HALF = 1e-7, 6e4  # what a float of 16 bits holds
+
+
+class _Owners(NamedTuple):
+    """Of sums: where those of each owner begin, and the end; their jobs; the concentration of counts."""
+
+    start: Int64
+    n: Float64
+    concentration: float
+
+
+class _Estimates(NamedTuple):
+    """Of counts of sums: values, and the variances of these (`Sums`)."""
+
+    value: Float32
+    variance: Float32
+    slope: Float32
+
+
+class Likelihood(NamedTuple):
+    """What sums tell of a factor that is about so large, or of several ones.
+
+    Attributes
+    ----------
+    precision : float or ndarray of float64
+        What sums, weighted by their precision, would be if the factor were 1; and their variance.
+    weighted : float or ndarray of float64
+        What they are.
+    noise : float or ndarray of float64
+        The part of the variance that they have whatever the factor is.
+    about : float or ndarray of float64
+    """
+
+    precision: Any
+    weighted: Any
+    noise: Any
+    about: Any
+
+
+class _Labels(NamedTuple):
+    """By what variances of labels are larger; their classes; chances of kinds by class, added up."""
+
+    wider: Float32
+    size: NDArray[np.uint8]
+    up_to: Float64
+
+
+class _Draw(NamedTuple):
+    """The factor of each label, its kind and the variance of that; and how many of each class have which."""
+
+    value: Float64
+    kind: NDArray[np.uint8]
+    variance: Float32
+    tally: Float64
 
 
 class Family:
@@ -113,10 +164,10 @@ class Family:
         result = self.unknown(jobs, stratum, random)
         if not self.values:
             return result
-        at = np.minimum(np.searchsorted(self._labels, label), self._labels.size - 1)
-        known = self._labels[at] == label
+        number = np.minimum(np.searchsorted(self._labels, label), self._labels.size - 1)
+        drawn = self._labels[number] == label
         for row, values in zip(result, self.values, strict=True):
-            row[known] = values[at[known]]
+            row[drawn] = values[number[drawn]]
         return result
 
     def unknown(self, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
@@ -132,7 +183,14 @@ class Family:
         Returns
         -------
         ndarray of float32, shape (n_draws, n)
+
+        Raises
+        ------
+        RuntimeError
+            If `draw_effects` has not drawn the factors of the family.
         """
+        if not self.chances:
+            raise RuntimeError("draw_effects has not drawn the factors of this family yet")
         result = np.empty((len(self.chances), jobs.size), np.float32)
         up_to = np.cumsum(self.chances, axis=2)
         _unknown(_wider(jobs), stratum * _SIZES + _sizes(jobs), up_to, random, result)
@@ -246,26 +304,26 @@ def draw_effects(
     """
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
     first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
-    owners = np.append(first, sums.owner.size), sums.n[first], concentration
-    value, variance, slope = (np.asarray(one, np.float32) for one in (sums.value, sums.variance, sums.slope))
-    told = value, variance, slope
+    owners = _Owners(np.append(first, sums.owner.size), sums.n[first], concentration)
+    numbers = (np.asarray(values, np.float32) for values in (sums.value, sums.variance, sums.slope))
+    estimates = _Estimates(*numbers)
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))
     for turn in range(-_BURN, draws):
-        for one in shared:
+        for mixture in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
-            one.draw(owners, told, now, single.variance, random)
-        single.draw_alone(owners, told, now, random)
+            mixture.draw(owners, estimates, now, single.variance, random)
+        single.draw_sums(owners, estimates, now, random)
         if turn >= 0:
             factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
-            for one in drawn:
-                one.note()
-            for one, family in zip(shared, families, strict=False):
-                family.values.append(np.clip(one.value, *_HALF).astype(np.float16))
+            for mixture in drawn:
+                mixture.note()
+            for mixture, family in zip(shared, families, strict=False):
+                family.values.append(np.clip(mixture.value, *_HALF).astype(np.float16))
         done(turn + _BURN + 1, draws + _BURN)
-    for one in drawn:
-        one.finish()
-    return Effects(factor, [one.value for one in drawn])
+    for mixture in drawn:
+        mixture.finish()
+    return Effects(factor, [mixture.value for mixture in drawn])
 
 
 def _sizes(jobs: Float64) -> Int64:
@@ -280,67 +338,62 @@ def _wider(jobs: Float64) -> Float64:
 
 
 @_compiled
-def _rescale(starts, n, now, label, ratio):  # type: ignore[no-untyped-def]
+def _rescale(owners, now, label, ratio):  # type: ignore[no-untyped-def]
     """Multiply what is expected by a number for each label; owners have n jobs again."""
-    for o in range(n.size):
+    for o in range(owners.n.size):
         total = 0.0
-        for i in range(starts[o], starts[o + 1]):
+        for i in range(owners.start[o], owners.start[o + 1]):
             now[i] *= ratio[label[i]]
             total += now[i]
-        whole = n[o] / total
-        for i in range(starts[o], starts[o + 1]):
+        whole = owners.n[o] / total
+        for i in range(owners.start[o], owners.start[o + 1]):
             now[i] *= whole
 
 
 @_compiled
-def _weigh(mean, n, each, wide, variance, slope, alone):  # type: ignore[no-untyped-def]
+def _weigh(mean, n, inverse_n, wide, variance, slope, alone):  # type: ignore[no-untyped-def]
     """Return one over the variance of an estimate of a count that is about `mean`, with that of the count."""
     spread = alone * mean * mean + variance
     mean = min(max(mean, 1e-9), n)
-    return 1.0 / (spread + mean * max(1.0 - mean * each, 1e-3) * (slope + wide))
+    return 1.0 / (spread + mean * max(1.0 - mean * inverse_n, 1e-3) * (slope + wide))
 
 
 @_compiled
-def _about(known, wanted):  # type: ignore[no-untyped-def]
+def _about(precision, weighted):  # type: ignore[no-untyped-def]
     """Return about where a factor is: as sums and a prior of variance 1 tell, or what sums are sure of.
 
     Estimates vary more than Poisson counts, so they count for less. How much they do is looked at there.
     """
-    about = max((wanted + 1.0) / (known + 1.0), 0.02)
-    if wanted <= 0.0:
+    about = max((weighted + 1.0) / (precision + 1.0), 0.02)
+    if weighted <= 0.0:
         return about
-    return max(about, (wanted - _SURE * math.sqrt(known)) / max(known, 1e-300))
+    return max(about, (weighted - _SURE_DEVIATIONS * math.sqrt(precision)) / max(precision, 1e-300))
 
 
 @_compiled
-def _add_up(  # type: ignore[no-untyped-def]
-    starts, n, concentration, value, variance, slope, alone, label, now, over, about, known, wanted, noise
-):  # fmt: skip
-    """Add up, by label, what sums tell of factors that are about so large.
-
-    Sums weighted by their precision (wanted), what they would be if factors were 1 (known), which is their
-    variance too, and the part of that which they have whatever the factors are (noise).
-    """
-    known[:] = 0.0
-    wanted[:] = 0.0
+def _add_up(owners, estimates, alone, label, now, over, likelihood):  # type: ignore[no-untyped-def]
+    """Add up, by label, what sums tell of factors that are about so large; `over` is 1 over the last ones."""
+    precision, weighted, noise, about = likelihood
+    precision[:] = 0.0
+    weighted[:] = 0.0
     noise[:] = 0.0
-    for o in range(n.size):
-        each, wide = 1.0 / n[o], (n[o] + concentration) / (1.0 + concentration)
-        for i in range(starts[o], starts[o + 1]):
+    for o in range(owners.n.size):
+        n, concentration = owners.n[o], owners.concentration
+        inverse_n, wide = 1.0 / n, (n + concentration) / (1.0 + concentration)
+        for i in range(owners.start[o], owners.start[o + 1]):
             j = label[i]
             base = now[i] * over[j]
-            weight = base * _weigh(base * about[j], n[o], each, wide, variance[i], slope[i], alone[i])
-            known[j] += base * weight
-            wanted[j] += value[i] * weight
-            noise[j] += weight * weight * variance[i]
+            variance, slope = estimates.variance[i], estimates.slope[i]
+            weight = base * _weigh(base * about[j], n, inverse_n, wide, variance, slope, alone[i])
+            precision[j] += base * weight
+            weighted[j] += estimates.value[i] * weight
+            noise[j] += weight * weight * variance
 
 
 @_compiled
-def _about_each(known, wanted):  # type: ignore[no-untyped-def]
-    about = np.empty(known.size)
-    for j in range(known.size):
-        about[j] = _about(known[j], wanted[j])
-    return about
+def _set_about(likelihood):  # type: ignore[no-untyped-def]
+    for j in range(likelihood.about.size):
+        likelihood.about[j] = _about(likelihood.precision[j], likelihood.weighted[j])
 
 
 @_compiled
@@ -406,9 +459,7 @@ def _draw_one(x, e, wider, up_to, likely, random):  # type: ignore[no-untyped-de
 
 
 @_compiled
-def _draw_next(  # type: ignore[no-untyped-def]
-    known, wanted, noise, about, wider, up_to, likely, random, kind, value
-):  # fmt: skip
+def _draw_next(likelihood, wider, up_to, likely, random, kind, value):  # type: ignore[no-untyped-def]
     """Draw a factor, and its kind, from those of the draw before, given what sums tell of it.
 
     A sum has the variance of a count, and that of noise. It is taken for a Poisson count of the factor and of
@@ -416,13 +467,15 @@ def _draw_next(  # type: ignore[no-untyped-def]
     where there is but noise a factor may be 0 whatever the noise is; as a count of the factor alone, any
     positive noise would say that it is not, and a negative one would say no more than none.
     """
-    own = max(known - noise, _CLEAR * known)  # the part of the variance that is in proportion to the factor
-    ratio = known * about / own
-    x, e, background = wanted * ratio, known * ratio, noise * ratio * ratio
-    if background < _CLEAR:
+    precision, weighted, noise, about = likelihood
+    of_counts = max(precision - noise, _NEGLIGIBLE_NOISE * precision)  # in proportion to the factor
+    ratio = precision * about / of_counts
+    x, e, background = weighted * ratio, precision * ratio, noise * ratio * ratio
+    if background < _NEGLIGIBLE_NOISE:
         return _draw_one(max(x, 0.0), e, wider, up_to, likely, random)
     x = max(x + background, 0.0)
-    for _ in range(_LEAPS):  # as if nothing were known: taken where noise hides what sums tell
+    # Metropolis steps from the prior: taken where noise hides what sums tell.
+    for _ in range(_INDEPENDENT_STEPS):
         j = _which(up_to, random)
         shape = _shape(j, wider)
         other = max(_gamma(shape, random) / shape * _MEANS[j], _LEAST)
@@ -441,43 +494,43 @@ def _draw_next(  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _draw(  # type: ignore[no-untyped-def]
-    known, wanted, noise, about, wider, size, up_to, random, found, variance, kind, values
-):  # fmt: skip
-    """Draw for each label one of its variances, and its factor."""
-    likely = np.empty(_SCALES.size)
-    for i in range(known.size):
-        j, values[i] = _draw_next(
-            known[i], wanted[i], noise[i], about[i], wider[i], up_to[size[i]], likely, random, kind[i],
-            values[i],
-        )  # fmt: skip
-        kind[i] = j
-        found[size[i], j] += 1.0
-        variance[i] = _variance(j, wider[i])
+def _draw_label(i, likelihood, labels, likely, random, draw):  # type: ignore[no-untyped-def]
+    """Draw the variance of a label, and its factor."""
+    size, wider = labels.size[i], labels.wider[i]
+    j, draw.value[i] = _draw_next(
+        likelihood, wider, labels.up_to[size], likely, random, draw.kind[i], draw.value[i]
+    )
+    draw.kind[i] = j
+    draw.tally[size, j] += 1.0
+    draw.variance[i] = _variance(j, wider)
 
 
 @_compiled
-def _draw_alone(  # type: ignore[no-untyped-def]
-    starts, n, concentration, value, variance, slope, now, counted, wider, size, up_to, random, found, own,
-    kind, values,
-):  # fmt: skip
-    """Draw the same for every single sum; `own` are the variances that are drawn."""
+def _draw_labels(likelihood, labels, random, draw):  # type: ignore[no-untyped-def]
+    """Draw for each label one of its variances, and its factor."""
     likely = np.empty(_SCALES.size)
-    for o in range(n.size):
-        each, wide = 1.0 / n[o], (n[o] + concentration) / (1.0 + concentration)
-        for i in range(starts[o], starts[o + 1]):
-            about, last, weight, known, wanted = values[i], 0.0, 0.0, 0.0, 0.0
+    precision, weighted, noise, about = likelihood
+    for i in range(precision.size):
+        told = Likelihood(precision[i], weighted[i], noise[i], about[i])
+        _draw_label(i, told, labels, likely, random, draw)
+
+
+@_compiled
+def _draw_sums(owners, estimates, now, counted, labels, random, draw):  # type: ignore[no-untyped-def]
+    """Draw the same for every single sum; noise of those that are `counted` counts as jobs."""
+    likely = np.empty(_SCALES.size)
+    for o in range(owners.n.size):
+        n, concentration = owners.n[o], owners.concentration
+        inverse_n, wide = 1.0 / n, (n + concentration) / (1.0 + concentration)
+        for i in range(owners.start[o], owners.start[o + 1]):
+            about, last, weight, precision, weighted = draw.value[i], 0.0, 0.0, 0.0, 0.0
+            variance, slope = estimates.variance[i], estimates.slope[i]
             for _ in range(2):
-                weight = now[i] * _weigh(now[i] * about, n[o], each, wide, variance[i], slope[i], 0.0)
-                known, wanted, last = now[i] * weight, value[i] * weight, about
-                about = _about(known, wanted)
-            noise = 0.0 if counted[i] else weight * weight * variance[i]
-            j, values[i] = _draw_next(
-                known, wanted, noise, last, wider[i], up_to[size[i]], likely, random, kind[i], values[i]
-            )
-            kind[i] = j
-            found[size[i], j] += 1.0
-            own[i] = _variance(j, wider[i])
+                weight = now[i] * _weigh(now[i] * about, n, inverse_n, wide, variance, slope, 0.0)
+                precision, weighted, last = now[i] * weight, estimates.value[i] * weight, about
+                about = _about(precision, weighted)
+            noise = 0.0 if counted[i] else weight * weight * variance
+            _draw_label(i, Likelihood(precision, weighted, noise, last), labels, likely, random, draw)
 
 
 @_compiled
@@ -499,6 +552,7 @@ class _Mixture:
 
     def __init__(self, sums: Sums, family: Family) -> None:
         self._family, self.label = family, family.label
+        family.chances, family.values = [], []  # of an earlier call: draws of one release are not another's
         self._jobs: Float64 = np.bincount(family.label, sums.expected).astype(np.float64)
         self._size = (family.stratum * _SIZES + _sizes(self._jobs)).astype(np.uint8)
         self._wider = _wider(self._jobs).astype(np.float32)
@@ -510,7 +564,7 @@ class _Mixture:
             # Most factors of the widest kind are about 0: products of several would have nobody in areas of
             # which noise hides the jobs. Few jobs come from outside.
             self._may_be[: OUTSIDE * _SIZES, near - 1] = 0.0
-        self._chances = _BEFORE[:kinds] * self._may_be
+        self._chances = _PRIOR_LABELS[:kinds] * self._may_be
         self._chances /= self._chances.sum(axis=1, keepdims=True)
         self.variance = (_SCALES[2] ** 2 * self._wider).astype(np.float32)
         # Jobs from zones outside are spread over places more evenly than kinds of factors have it, which let
@@ -521,48 +575,47 @@ class _Mixture:
         self._noted = np.zeros(_STRATA)
 
     def draw(
-        self, owners: _Owners, told: _Told, now: Float64, alone: Float32, random: np.random.Generator
+        self,
+        owners: _Owners,
+        estimates: _Estimates,
+        now: Float64,
+        alone: Float32,
+        random: np.random.Generator,
     ) -> None:
         """Draw the factors, given sums of which `now` is expected; change that with them.
 
-        Parameters
-        ----------
-        owners : tuple
-            Where the sums of each begin and end, their jobs, and the concentration of counts.
-        told : tuple of ndarray of float32, shape (n_sums,)
-            Value, variance and slope of sums.
-        now : ndarray of float64, shape (n_sums,)
-        alone : ndarray of float32, shape (n_sums,)
-            Relative variance of each sum by itself.
-        random : numpy.random.Generator
+        `alone` is the relative variance of each sum by itself.
         """
         before = self.value.copy()
-        known, wanted, noise = np.empty((3, before.size))
-        about = before
-        for look in range(2):
-            _add_up(*owners, *told, alone, self.label, now, 1 / before, about, known, wanted, noise)
-            if look == 0:
-                about = _about_each(known, wanted)
+        precision, weighted, noise = np.empty((3, before.size))
+        likelihood = Likelihood(precision, weighted, noise, before.copy())
+        _add_up(owners, estimates, alone, self.label, now, 1 / before, likelihood)
+        _set_about(likelihood)
+        _add_up(owners, estimates, alone, self.label, now, 1 / before, likelihood)
         noise[self._counted] = 0.0
-        found, up_to = np.zeros(self._chances.shape), np.cumsum(self._chances, axis=1)
-        given = known, wanted, noise, about, self._wider, self._size
-        _draw(*given, up_to, random, found, self.variance, self._kind, self.value)
-        _rescale(*owners[:2], now, self.label, self.value / before)
-        self._draw_chances(found, random)
+        labels, draw = self._next()
+        _draw_labels(likelihood, labels, random, draw)
+        _rescale(owners, now, self.label, self.value / before)
+        self._draw_chances(draw.tally, random)
 
-    def draw_alone(self, owners: _Owners, told: _Told, now: Float64, random: np.random.Generator) -> None:
+    def draw_sums(
+        self, owners: _Owners, estimates: _Estimates, now: Float64, random: np.random.Generator
+    ) -> None:
         """Draw the factors of single sums; of what is expected, `now`, they are no part."""
-        found, up_to = np.zeros(self._chances.shape), np.cumsum(self._chances, axis=1)
-        given = *owners, *told, now, self._counted, self._wider, self._size
-        _draw_alone(*given, up_to, random, found, self.variance, self._kind, self.value)
-        self._draw_chances(found, random)
+        labels, draw = self._next()
+        _draw_sums(owners, estimates, now, self._counted, labels, random, draw)
+        self._draw_chances(draw.tally, random)
 
-    def _draw_chances(self, found: Float64, random: np.random.Generator) -> None:
+    def _next(self) -> tuple[_Labels, _Draw]:
+        labels = _Labels(self._wider, self._size, np.cumsum(self._chances, axis=1))
+        return labels, _Draw(self.value, self._kind, self.variance, np.zeros(self._chances.shape))
+
+    def _draw_chances(self, tally: Float64, random: np.random.Generator) -> None:
         """Draw the chances of the variances, given how many labels of each size have which."""
         for kind in range(_STRATA):
             some = slice(kind * _SIZES, (kind + 1) * _SIZES)
-            every = random.dirichlet(found[some].sum(axis=0) + _BEFORE[: found.shape[1]])
-            self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
+            shared = random.dirichlet(tally[some].sum(axis=0) + _PRIOR_LABELS[: tally.shape[1]])
+            self._chances[some] = random.standard_gamma(tally[some] + _SHARED_LABELS * shared + 1e-3)
         self._chances *= self._may_be
         self._chances /= self._chances.sum(axis=1, keepdims=True)
 

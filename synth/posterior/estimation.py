@@ -264,9 +264,9 @@ class _Part:
 
     @classmethod
     def of(cls, table: MeasuredTable, groups: slice) -> _Part:
-        own = MeasuredTable(table.n[groups], table.domain[groups], table.domains, table.parameters)
+        cells = MeasuredTable(table.n[groups], table.domain[groups], table.domains, table.parameters)
         begin, stop = table.offsets[[groups.start, groups.stop]].tolist()
-        return cls(groups, slice(begin, stop), own)
+        return cls(groups, slice(begin, stop), cells)
 
 
 class _Fit:
@@ -303,8 +303,8 @@ class _Fit:
         """Add up the expected jobs of every cell."""
         totals = [np.zeros(int(table.offsets[-1])) for table in self._tables[1:]]
         for number, part in enumerate(self._parts[0]):
-            own, *others = self._of_run(number).margins()
-            self._expected[0][part.cells] = own
+            margins, *others = self._of_run(number).margins()
+            self._expected[0][part.cells] = margins
             for total, some in zip(totals, others, strict=True):
                 total += some
         for kept, total in zip(self._expected[1:], totals, strict=True):
@@ -350,15 +350,15 @@ class _Fit:
         several = len(self._tables) > 1
         for part in self._parts[k]:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
-            own = expect_anywhere(expected[part.cells], part.table.offsets, size)
-            mean, spread = posterior(*counts, own, size, concentration, ratio)
+            prior = expect_anywhere(expected[part.cells], part.table.offsets, size)
+            mean, spread = posterior(*counts, prior, size, concentration, ratio)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
             if best is not None:
-                mean = best(*counts, own, size, concentration, ratio)
+                mean = best(*counts, prior, size, concentration, ratio)
             if kin is not None:
                 profile, of = np.empty_like(mean), kin[part.groups]
-                _profiles(mean, own, part.table.offsets, size, of - of.min(), concentration, profile)
+                _profiles(mean, prior, part.table.offsets, size, of - of.min(), concentration, profile)
                 mean = profile
             target[part.cells] = mean
             if kin is None and several:
@@ -367,8 +367,8 @@ class _Fit:
             concentration = self._concentration(k, noisy, target)
             for part in self._parts[k]:
                 counts, size = (noisy[part.cells], part.table.offsets), part.table.n
-                own = expect_anywhere(target[part.cells], part.table.offsets, size)
-                target[part.cells], spread = posterior(*counts, own, size, concentration, ratio)
+                prior = expect_anywhere(target[part.cells], part.table.offsets, size)
+                target[part.cells], spread = posterior(*counts, prior, size, concentration, ratio)
                 if several:
                     variance[part.cells] = spread
         return target, variance
@@ -377,15 +377,15 @@ class _Fit:
         """Return the concentration that a sample of the groups shows."""
         table = self._tables[k]
         sample = sampled_groups(table.n, int(table.offsets[-1]))
-        found: list[tuple[Int64, Float64]] = []
+        sampled: list[tuple[Int64, Float64]] = []
         for part in self._parts[k]:
             inside = sample[(sample >= part.groups.start) & (sample < part.groups.stop)] - part.groups.start
             if inside.size:
-                counts, own = noisy[part.cells], expected[part.cells]
+                counts, prior = noisy[part.cells], expected[part.cells]
                 for group in inside.tolist():
                     cells = slice(*part.table.offsets[group : group + 2].tolist())
-                    found.append((counts[cells].copy(), own[cells].copy()))
-        some, means = map(np.concatenate, zip(*found, strict=True))
+                    sampled.append((counts[cells].copy(), prior[cells].copy()))
+        some, means = map(np.concatenate, zip(*sampled, strict=True))
         offsets, n = offsets_of(table.k[sample]), table.n[sample]
         return likeliest_concentration(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
 
@@ -397,20 +397,21 @@ class _Fit:
         the mean of independent normal counts whose sum is learned does.
         """
         last = len(targets) - 1
-        every = [table.domains for table in self._tables[: last + 1]]
-        first, bounds = np.unique(every[0].part, return_index=True)[1].tolist(), every[0].offsets.tolist()
-        common = np.concatenate([every[0].cuts[bounds[d] : bounds[d + 1]] for d in first])  # of each part
-        for domains in every:
+        all_domains = [table.domains for table in self._tables[: last + 1]]
+        cuts, bounds = all_domains[0].cuts, all_domains[0].offsets.tolist()
+        first = np.unique(all_domains[0].part, return_index=True)[1].tolist()
+        common = np.concatenate([cuts[bounds[d] : bounds[d + 1]] for d in first])  # of each part
+        for domains in all_domains:
             of = domains.policy.part(common)
             for d in range(domains.n_domains):
-                own = domains.cuts[domains.offsets[d] : domains.offsets[d + 1]]
-                kept = np.isin(common, own) | (of != domains.part[d])
+                cuts = domains.cuts[domains.offsets[d] : domains.offsets[d + 1]]
+                kept = np.isin(common, cuts) | (of != domains.part[d])
                 common, of = common[kept], of[kept]
-        wanted = self._area_totals(last, targets[last], common)
+        totals = self._area_totals(last, targets[last], common)
         for k, (target, variance) in enumerate(zip(targets[:-1], variances[:-1], strict=True)):
             spread = self._area_totals(k, variance, common)
             for _ in range(5):
-                missing = (wanted - self._area_totals(k, target, common)) / np.maximum(spread, 1e-12)
+                missing = (totals - self._area_totals(k, target, common)) / np.maximum(spread, 1e-12)
                 for part in self._parts[k]:
                     moved = target[part.cells]
                     _move(moved, variance[part.cells], part.table.n, *_areas(part.table, common), missing)
@@ -432,7 +433,7 @@ class _Fit:
     def off(self, k: int, target: Cells) -> float:
         """Return by how many jobs what is expected differs from a target."""
         cells = (part.cells for part in self._parts[k])
-        return sum(float(np.abs(self._expected[k][own] - target[own]).sum()) for own in cells)
+        return sum(float(np.abs(self._expected[k][of_part] - target[of_part]).sum()) for of_part in cells)
 
 
 def restore(
@@ -495,9 +496,9 @@ def _expected_row(share, jobs, factors, start, which, cell, r, row):  # type: ig
     for c in range(row.size):
         row[c] = share[c]
     for k in range(start.shape[0]):
-        begin, own = start[k, r], cell[which[k, r]]
+        begin, cells = start[k, r], cell[which[k, r]]
         for c in range(row.size):
-            row[c] *= factors[begin + own[c]]
+            row[c] *= factors[begin + cells[c]]
     for c in range(row.size):
         total += row[c]
     if total > 0.0:
@@ -519,9 +520,9 @@ def _add_up(share, n, factors, start, which, cell, total):  # type: ignore[no-un
     for r in range(n.size):
         _expected_row(share, n[r], factors, start, which, cell, r, row)
         for k in range(start.shape[0]):
-            begin, own = start[k, r], cell[which[k, r]]
+            begin, cells = start[k, r], cell[which[k, r]]
             for c in range(row.size):
-                total[begin + own[c]] += row[c]
+                total[begin + cells[c]] += row[c]
 
 
 @_compiled
@@ -559,18 +560,20 @@ def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type:
     for g in range(n.size):
         width[kin[g]] = offsets[g + 1] - offsets[g]
         size[kin[g]] += n[g]
-    at = 0
+    width_so_far = 0
     for f in range(families):
-        first[f] = at
-        at += width[f]
-    total = np.zeros(at)
+        first[f] = width_so_far
+        width_so_far += width[f]
+    total = np.zeros(width_so_far)
     for g in range(n.size):
         begin, of = offsets[g], first[kin[g]]
         for i in range(offsets[g + 1] - begin):
             total[of + i] += mean[begin + i]
     for g in range(n.size):
-        begin, of, own = offsets[g], first[kin[g]], n[g]
-        jobs = concentration + size[kin[g]] - own
+        begin, of, jobs_of_group = offsets[g], first[kin[g]], n[g]
+        jobs = concentration + size[kin[g]] - jobs_of_group
         for i in range(offsets[g + 1] - begin):
             others = max(0.0, total[of + i] - mean[begin + i])
-            profile[begin + i] = own * (concentration * expected[begin + i] / own + others) / jobs
+            profile[begin + i] = (
+                jobs_of_group * (concentration * expected[begin + i] / jobs_of_group + others) / jobs
+            )

@@ -160,17 +160,14 @@ def _in_parts(expected, n, mass):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _insert(tail, head, part, code, new, forest, whole, words, position):  # type: ignore[no-untyped-def]
+def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyped-def]
     """Add an edge that is not whole to a forest of such edges, and cancel the cycle that it closes, if any.
 
     Parameters
     ----------
-    tail, head : int
-        The nodes that the edge goes from and to.
-    part : int
-        Of its amount, that over a whole number; more than 0 and less than `_UNIT`.
-    code : int
-        Twice the number of the entry that it is; -1 for a sum of entries.
+    edge : tuple of int
+        The nodes that it goes from and to (tail, head); the part of its amount that is over a whole number,
+        more than 0 and less than `_UNIT`; and twice the number of the entry that it is, -1 for a sum of them.
     new : int
         Of the edge; another one at each call.
     forest : ndarray of int64, shape (n_nodes, 4)
@@ -188,6 +185,7 @@ def _insert(tail, head, part, code, new, forest, whole, words, position):  # typ
     int
         The next position, or -1 when words run out.
     """
+    tail, head, part, code = edge
     # Climb from both ends by turns, up to a node that is above both: with the edge, both ways are the cycle.
     first, second, meeting = head, tail, -1
     while first >= 0 or second >= 0:
@@ -290,7 +288,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                 if levels:
                     head = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
                 code = 2 * (r * width + c)
-                position = _insert(tail, head, part, code, new, forest, whole, words, position)
+                position = _insert((tail, head, part, code), new, forest, whole, words, position)
                 if position < 0:
                     return failed
                 new += 1
@@ -306,7 +304,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                         if j:
                             tail = first_part[j - 1] + steps[j - 1, r] * width + c
                         head = first_part[j] + steps[j, r] * width + c
-                        position = _insert(tail, head, part, -1, new, forest, whole, words, position)
+                        position = _insert((tail, head, part, -1), new, forest, whole, words, position)
                         if position < 0:
                             return failed
                         new += 1
@@ -315,7 +313,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
         if part != 0:
             tail = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
             head = first_area[levels] + c
-            position = _insert(tail, head, part, -1, new, forest, whole, words, position)
+            position = _insert((tail, head, part, -1), new, forest, whole, words, position)
             if position < 0:
                 return failed
             new += 1
@@ -329,7 +327,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                 if part != 0:
                     tail = first_of_row[i] + areas[i, c] * rows + r
                     head = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
-                    position = _insert(tail, head, part, -1, new, forest, whole, words, position)
+                    position = _insert((tail, head, part, -1), new, forest, whole, words, position)
                     if position < 0:
                         return failed
                     new += 1
@@ -338,7 +336,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
             if part != 0:
                 tail = first_area[i - 1] + areas[i - 1, c] if i else 0
                 head = first_area[i] + areas[i, c]
-                position = _insert(tail, head, part, -1, new, forest, whole, words, position)
+                position = _insert((tail, head, part, -1), new, forest, whole, words, position)
                 if position < 0:
                     return failed
                 new += 1
@@ -372,7 +370,7 @@ def _fitted(expected, factors, n, sums):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _nearer(odds, scale, wanted):  # type: ignore[no-untyped-def]
+def _nearer(odds, scale, target):  # type: ignore[no-untyped-def]
     """Return a factor for odds, by a step of Newton from `scale`, that brings chances nearer to a sum."""
     total, spread, some = 0.0, 0.0, 0
     for value in odds:
@@ -380,11 +378,11 @@ def _nearer(odds, scale, wanted):  # type: ignore[no-untyped-def]
         total += chance
         spread += chance * (1.0 - chance)
         some += value > 0.0
-    if wanted <= 0.0:
+    if target <= 0.0:
         return 0.0
-    if wanted >= some:
+    if target >= some:
         return 1e30
-    return scale * math.exp(min(3.0, max(-3.0, (wanted - total) / max(spread, 1e-12))))
+    return scale * math.exp(min(3.0, max(-3.0, (target - total) / max(spread, 1e-12))))
 
 
 @_compiled
@@ -455,8 +453,8 @@ def _whole_sums(values, n, missing):  # type: ignore[no-untyped-def]
         while missing[i] > 0:
             while left[r] == 0:
                 r += 1
-            given = min(missing[i], left[r])
-            mass[r, i] += given
-            left[r] -= given
-            missing[i] -= given
+            moved = min(missing[i], left[r])
+            mass[r, i] += moved
+            left[r] -= moved
+            missing[i] -= moved
     return mass

@@ -12,7 +12,8 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,16 @@ from synth.posterior.effects import Effects, Family, Sums, draw_effects, product
 from synth.posterior.estimation import Prior
 from synth.posterior.evidence import Evidence
 from synth.posterior.inside import Homes, Inside, Together, strata
-from synth.posterior.placing import GROUP, ROW, STEERED, draw_place
+from synth.posterior.placing import (
+    GROUP,
+    ROW,
+    STEERED,
+    Concentrations,
+    Crossing,
+    Parts,
+    Place,
+    draw_place,
+)
 from synth.posterior.ties import SHAPES, Ties, ties_of
 from synth.randomness import WordStream
 
@@ -35,28 +45,33 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-_GRID = 2.0 ** np.arange(0, 15)  # concentrations that are tried
+_GRID: Float64 = (2.0 ** np.arange(0, 15)).astype(np.float64)  # concentrations that are tried
 _FLOORS = (1e-3, 1e-2, 1e-1, 2e-1)  # shares of jobs that follow no place's profile
 # A survey asks few people of a zone outside the region, or none: a model has such a zone in few places only.
 # Jobs that count beside its own ones there, spread over places as all jobs are; and jobs that it has beside.
-_SPREADS = (100.0, 1000.0, 10000.0)
-_UNASKED = (3.0, 10.0)
+_SPREAD_JOBS = (100.0, 1000.0, 10000.0)
+_ADDED_JOBS = (3.0, 10.0)
 _EQUAL = 0.03  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
-_TELLING = 16  # jobs of a group whose own counts say something of its concentration
+_INFORMATIVE = 16  # jobs of a group whose own counts say something of its concentration
 # Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
-_ROUNDS, _SAMPLED, _TOLD = 24, 30, 8  # and so many places are drawn in each, given so many draws of effects
+_ROUNDS, _SAMPLED_PLACES, _KEPT_DRAWS = (
+    24,
+    30,
+    8,
+)  # and so many places are drawn in each, given so many draws of effects
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
-_CHAIN = 8  # draws of a place of several groups that are thrown away
+_BURN = 8  # draws of a place of several groups that are thrown away
 
 
-class Implicates:
-    """Posterior draws of the home of every job, place by place.
+@dataclass(frozen=True, eq=False)
+class Published:
+    """What was published of some jobs, and what people will read of them.
 
-    Parameters
+    Attributes
     ----------
     tables : sequence of Table
         Of which there is evidence first, then those whose sums people will read. Each group of the first
@@ -65,28 +80,93 @@ class Implicates:
         Of the first tables; after the first of all, noisy counts.
     groups : JobGroups
         Of all tables.
-    prior : Prior
+
+    Raises
+    ------
+    ValueError
+        If tables or evidence are not as above.
+    """
+
+    tables: Sequence[Table]
+    evidence: Sequence[Evidence]
+    groups: JobGroups
+
+    def __post_init__(self) -> None:
+        tables, evidence = self.tables, self.evidence
+        if not evidence or any(other.kind != NOISE for other in evidence[1:]) or len(evidence) > len(tables):
+            raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
+        self.groups.check(tables)
+        members = self.members()
+        if sum(member.size for member in members) != tables[0].n.size:
+            raise ValueError("every group of the first table lies in one place")
+        if any(np.unique(tables[0].domain[member]).size > 1 for member in members):
+            raise ValueError("the groups of a place have one domain in the first table")
+
+    def members(self) -> list[Int32]:
+        """Return the groups of the first table in each place, rising."""
+        groups = self.groups
+        return [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """Areas of homes and of places in which homes have something in common.
+
+    Attributes
+    ----------
     work_area : ndarray of int64, shape (n_places,)
         A larger area (a county) of each place, numbered as homes' are in the first copy of the blocks.
     home_area : ndarray of int32
         First block of every larger area, rising from 0.
-    draws : int
-    stream : WordStream
     home_unit : ndarray of int32, optional
         First block of every home area that several cells of the first table may lie in, rising from 0: homes
         are chosen by such areas first. By default cells are no parts of anything.
     work_unit : ndarray of int64, optional, shape (n_places,)
         Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
-    apart : mapping of int to ndarray of float64, shape (n_groups of the table,), optional
-        Of tables, by number, without evidence: the relative variance, by home unit or area, of those jobs of
-        a place, or of all places, that are in a group. By default as uncertain as homes are.
     outside : ndarray of int32, optional
         First block of each home area outside the region, of which the prior knows less.
-    categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
+    """
+
+    work_area: Int64
+    home_area: Int32
+    home_unit: Int32 | None = None
+    work_unit: Int64 | None = None
+    outside: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True, eq=False)
+class Attributes:
+    """How homes differ by attribute, or by part of a place, and which groups are alike.
+
+    Attributes
+    ----------
+    variances : mapping of int to ndarray of float64, shape (n_groups of the table,)
+        Of tables, by number, without evidence: the relative variance, by home unit or area, of those jobs of
+        a place, or of all places, that are in a group. By default as uncertain as homes are.
+    categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table)
         Of tables with evidence that cross places, by number: codes of the attributes of each group. Homes
         differ by attribute, so groups that agree in one are alike.
-    alike : ndarray of int64, shape (n_kinds, n_groups of the first table), optional
+    labels : ndarray of int64, shape (n_kinds, n_groups of the first table), optional
         What groups of a place may agree in, such as workplaces and categories: then their homes are alike.
+    """
+
+    variances: Mapping[int, Float64] = field(default_factory=dict)
+    categories: Mapping[int, Int64] = field(default_factory=dict)
+    labels: Int64 | None = None
+
+
+class Implicates:
+    """Posterior draws of the home of every job, place by place.
+
+    Parameters
+    ----------
+    published : Published
+    prior : Prior
+    areas : Areas
+    attributes : Attributes
+    draws : int
+    stream : WordStream
+        The same words give the same draws.
     done : callable, optional
         Told, while effects are drawn, how many turns are done, and how many there are.
 
@@ -101,54 +181,35 @@ class Implicates:
         areas of work by larger areas of homes and by homes, of the units of places by the same, and of sums.
     failures : int
         Groups whose counts were not drawn but set, because windows left none.
-
-    Raises
-    ------
-    ValueError
-        If tables or evidence are not as above.
     """
 
     def __init__(
         self,
-        tables: Sequence[Table],
-        evidence: Sequence[Evidence],
-        groups: JobGroups,
+        published: Published,
         prior: Prior,
-        work_area: Int64,
-        home_area: Int32,
+        areas: Areas,
+        attributes: Attributes,
         draws: int,
         stream: WordStream,
-        home_unit: Int32 | None = None,
-        work_unit: Int64 | None = None,
-        apart: Mapping[int, Float64] | None = None,
-        outside: Int32 | None = None,
-        categories: Mapping[int, Int64] | None = None,
-        alike: Int64 | None = None,
         done: Callable[[int, int], None] = lambda _, __: None,
     ) -> None:
-        if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
-            raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
+        tables, evidence, groups = published.tables, published.evidence, published.groups
         self._table, self._evidence, self._groups, self.draws = tables[0], evidence[0], groups, draws
-        groups.check(tables)
         self._sizes = [table.n for table in tables]
         self._layouts = layouts(tables, groups)
         self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
-        self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
-        self._ends = tables[0].domains.ends[[tables[0].domain[own[0]] for own in self._own]]
-        self._chain = max(own.size for own in self._own) > 1
-        if sum(own.size for own in self._own) != tables[0].n.size:
-            raise ValueError("every group of the first table lies in one place")
-        if any(np.unique(tables[0].domain[own]).size > 1 for own in self._own):
-            raise ValueError("the groups of a place have one domain in the first table")
+        self._members = published.members()
+        self._ends = tables[0].domains.ends[[tables[0].domain[member[0]] for member in self._members]]
+        self._several = max(member.size for member in self._members) > 1
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
-        self.failures = 0
-        self._apart, self._categories = apart or {}, categories or {}
-        self._alike = np.zeros((0, tables[0].n.size), np.int64) if alike is None else alike
-        self._shapes = np.full((len(self._alike), SHAPES.size), 1 / SHAPES.size)
-        self._outside = np.zeros(0, np.int32) if outside is None else outside
+        self.failures, self._drawn = 0, False
+        self._areas, self._attributes = areas, attributes
+        none = np.zeros((0, tables[0].n.size), np.int64)
+        self._labels = none if attributes.labels is None else attributes.labels
+        self._shapes = np.full((len(self._labels), SHAPES.size), 1 / SHAPES.size)
         random = np.random.default_rng(self._seeds[-1])
-        sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
+        sums = self._sums_of_places(prior)
         effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random, done)
         self._factor_of_sums = effects.factor
         scales = [family.scale for family in self.families[: self._everywhere]]
@@ -160,177 +221,174 @@ class Implicates:
         self._set_crossing(tables, evidence, random)
         self._measure_chances(random)
 
-    def place(self, position: int) -> Int32:
-        """Return the home cell of every job of a place in every draw. Places come in order, each once.
+    def places(self) -> Iterator[Int32]:
+        """Yield the home cell of every job of each place in every draw.
 
-        Parameters
-        ----------
-        position : int
-            Of the place.
+        Places take from what steered tables lack, so they come in order, and once.
 
-        Returns
-        -------
+        Yields
+        ------
         ndarray of int32, shape (n_draws, jobs of the place)
             Cells of the domain of that number in `domains`: row after row, in random order inside each.
+
+        Raises
+        ------
+        RuntimeError
+            If they were drawn before.
         """
-        random = np.random.default_rng(self._seeds[position])
-        kappas, burn = self._concentrations(position, random), _CHAIN if self._own[position].size > 1 else 0
-        given = self._drawn_shares(position), self._factor, self._use >= 0
-        jobs = self._draw(position, *given, burn, random, kappas, self._ties(position, random))[0]
-        self._expect(position, self._rest, -1.0)
-        return jobs
+        if self._drawn:
+            raise RuntimeError("the places of these implicates have been drawn: make others")
+        self._drawn = True
+        for position in range(self._groups.n_places):
+            random = np.random.default_rng(self._seeds[position])
+            kappas = self._concentrations(position, random)
+            shares, ties = self._drawn_shares(position), self._ties(position, random)
+            burn = _BURN if self._members[position].size > 1 else 0
+            yield self._draw(position, shares, kappas, ties, self._crossing, burn, random)[0]
+            self._expect(position, self._rest, -1.0)
 
     def _draw(
         self,
         position: int,
         shares: Float64,
-        factor: Float32,
-        some: NDArray[np.bool_],
-        burn: int,
-        random: np.random.Generator,
         kappas: Float64,
         ties: Ties,
+        crossing: _CrossingTables,
+        burn: int,
+        random: np.random.Generator,
     ) -> tuple[Int32, Float64, Float64]:
-        """Draw the jobs of a place, given draws of shares and factors, and which of the crossing tables.
+        """Draw the jobs of a place, given draws of shares and factors of crossing tables.
 
         Returns them, and how many jobs were in groups of each concentration, and in ties of each kind and
         shape. Those of places of several groups are drawn on from the first ones, which become the last ones.
         """
-        groups, layout, own = self._groups, self._layouts[position], self._own[position]
+        groups, layout, members = self._groups, self._layouts[position], self._members[position]
         rows = groups.rows(position)
-        n, member = groups.n[rows], groups.member[:, rows]
-        group = np.searchsorted(own, member[0])
-        given = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in own]
-        seen, parameter, keep = (np.stack(one) for one in zip(*given, strict=True))
+        member = groups.member[:, rows]
+        cells = [self._evidence.of(slice(*self._table.offsets[g : g + 2])) for g in members]
+        seen, parameter, retention = (np.stack(values) for values in zip(*cells, strict=True))
         guess = seen
         if self._evidence.kind != NOISE:
-            size = self._table.n[own] / seen.sum(axis=1)
+            size = self._table.n[members] / seen.sum(axis=1)
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
-        noted, noted_ties = np.zeros(_GRID.size), np.zeros(self._shapes.shape)
-        jobs = np.empty((shares.shape[0], int(n.sum())), np.int32)
-        crossing, begin = self._crossing[some], self._begin[:-1][some]
         cell = self._cell[position]
-        _, unit = self._others.cells(position) if self._chain else (0, cell.astype(np.int64))
-        self.failures += draw_place(
-            self._evidence.kind, seen, parameter, keep, guess, self._table.n[own], cell, layout.cuts,
-            self._fine.units(position), np.ascontiguousarray(shares), n, group.astype(np.int64),
+        _, area = self._place_sums.cells(position) if self._several else (0, cell.astype(np.int64))
+        place = Place(
+            self._evidence.kind, seen, parameter, retention, guess, self._table.n[members], cell, layout.cuts,
+            self._fine.units(position), area[cell], groups.n[rows],
+            np.searchsorted(members, member[0]).astype(np.int64),
+        )  # fmt: skip
+        concentrations = Concentrations(
             # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
             self.k_place if self.k_place < _GRID[-1] else np.inf,
-            kappas, np.log(self._chances), unit[cell], _GRID, noted, ties, np.log(self._shapes),
-            noted_ties, self.k_public, *self._parts_of(member),
-            layout.start[crossing] + begin[:, np.newaxis], layout.which[crossing], layout.cell,
-            factor, self._rest, self._use[some], burn, random, jobs,
+            self.k_public, kappas, _GRID, np.log(self._chances), np.zeros(_GRID.size),
         )  # fmt: skip
-        return jobs, noted, noted_ties
+        ties = ties._replace(log_chance=np.log(self._shapes), shape_jobs=np.zeros(self._shapes.shape))
+        factors = Crossing(
+            layout.start[crossing.table] + crossing.begin[:, np.newaxis], layout.which[crossing.table],
+            layout.cell, crossing.factor, self._rest, crossing.use,
+        )  # fmt: skip
+        shares = np.ascontiguousarray(shares)
+        parts = self._parts_of(member)
+        jobs, failures = draw_place(place, shares, concentrations, ties, parts, factors, burn, random)
+        self.failures += failures
+        return jobs, concentrations.jobs, ties.shape_jobs
 
     def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
         of = self._table.domains
         return Domains.of_cells(of.n_blocks, [layout.cuts for layout in self._layouts], of.policy)
 
-    def _sums_of_places(
-        self,
-        prior: Prior,
-        work_area: Int64,
-        home_area: Int32,
-        home_unit: Int32 | None,
-        work_unit: Int64 | None,
-    ) -> Sums:
+    def _sums_of_places(self, prior: Prior) -> Sums:
         """Add the first table up by place, and set shares, families and the public model's concentration."""
         table, groups = self._table, self._groups
         n_of_place = np.add.reduceat(groups.n, groups.starts[:-1]).astype(np.float64)
         numbers = groups.place[groups.starts[:-1]].tolist()
-        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
-        expected = np.zeros(every.size)
+        all_cuts = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        expected = np.zeros(all_cuts.size)
         fine, cuts, stops = [], [], []
-        told: list[tuple[Float32, ...]] = []
+        estimates: list[tuple[Float32, ...]] = []
         inside: list[Float64] = []
-        for number, layout, end, cell, own in zip(
-            numbers, self._layouts, self._ends.tolist(), self._cell, self._own, strict=True
+        for number, layout, end, cell, members in zip(
+            numbers, self._layouts, self._ends.tolist(), self._cell, self._members, strict=True
         ):
             share = prior(number, layout.cuts)
             fine.append(share / share.sum())
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
             stops.append(np.append(cuts[-1][1:], end))
-            np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * fine[-1])
-            each = zip(*(self._evidence.unbiased(table, g) for g in own.tolist()), strict=True)
-            value, variance, slope = (np.stack(one) for one in each)
-            by_size = table.n[own] / table.n[own].sum()
+            np.add.at(expected, np.searchsorted(all_cuts, layout.cuts), table.n[members].sum() * fine[-1])
+            by_group = zip(*(self._evidence.unbiased(table, g) for g in members.tolist()), strict=True)
+            value, variance, slope = (np.stack(values) for values in by_group)
+            by_size = table.n[members] / table.n[members].sum()
             total = value.sum(axis=0), variance.sum(axis=0), by_size @ slope
-            told.append(tuple(one.astype(np.float32) for one in total))
+            estimates.append(tuple(values.astype(np.float32) for values in total))
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
         up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
         common = [
-            np.diff(up_to[np.searchsorted(every, np.append(layout.cuts, end))])
+            np.diff(up_to[np.searchsorted(all_cuts, np.append(layout.cuts, end))])
             for layout, end in zip(self._layouts, self._ends, strict=True)
         ]
-        zone = [np.isin(layout.cuts, self._outside) for layout in self._layouts]
+        zone = [np.isin(layout.cuts, self._areas.outside) for layout in self._layouts]
         best, model, all_jobs = -np.inf, np.zeros(0), float(expected.sum())
         chosen = better = [_FLOORS[0], 0.0, 0.0]
-        for which, settings in enumerate((_FLOORS, _SPREADS, _UNASKED)):
-            if which > 0 and not any(one.any() for one in zone):
+        for which, settings in enumerate((_FLOORS, _SPREAD_JOBS, _ADDED_JOBS)):
+            if which > 0 and not any(values.any() for values in zone):
                 break
             for setting in settings:
                 tried = [*chosen[:which], setting, *chosen[which + 1 :]]
-                mixed = [
-                    _mixed(share, of_all, far, all_jobs, *tried)
+                smoothed = [
+                    _smoothed(share, of_all, far, all_jobs, *tried)
                     for share, of_all, far in zip(fine, common, zone, strict=True)
                 ]
                 coarse = np.concatenate(
-                    [np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)]
+                    [np.bincount(c, values) for c, values in zip(self._cell, smoothed, strict=True)]
                 )
                 logs = self._log_likelihoods(coarse).sum(axis=0)
                 if logs.max() > best:
                     best, self.k_public, model = logs.max(), _likely(logs.tolist()), coarse
-                    inside, better = mixed, tried
+                    inside, better = smoothed, tried
             chosen = better
-        del fine, common, mixed, coarse
-        value, variance, slope = (np.concatenate(one) for one in zip(*told, strict=True))
+        del fine, common, smoothed, coarse
+        value, variance, slope = (np.concatenate(values) for values in zip(*estimates, strict=True))
         place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
         self._model = np.split(model, self._bounds[1:-1])
-        for one, share, cell in zip(inside, self._model, self._cell, strict=True):
-            one /= share[cell]
+        for values, share, cell in zip(inside, self._model, self._cell, strict=True):
+            values /= share[cell]
         self._inside = inside
         n = n_of_place[place]
         ends = np.concatenate(cuts), np.concatenate(stops)
-        self._set_families(place, *ends, every, work_area, home_area, home_unit, work_unit)
+        self._set_families(place, *ends, all_cuts)
         return Sums(value, variance, slope, n * model, n, place)
 
-    def _set_families(
-        self,
-        place: Int64,
-        starts: Int32,
-        stops: Int64,
-        every: Int32,
-        work_area: Int64,
-        home_area: Int32,
-        home_unit: Int32 | None,
-        work_unit: Int64 | None,
-    ) -> None:
+    def _set_families(self, place: Int64, starts: Int32, stops: Int64, all_cuts: Int32) -> None:
         """Set the families of effects, and what is drawn of fine cells that lie in one cell.
 
         Places, begins and ends are of the cells of all places; `every` are the begins of all fine cells.
         """
-        home_unit = every if home_unit is None else home_unit
+        work_area, home_area = self._areas.work_area, self._areas.home_area
+        home_unit = all_cuts if self._areas.home_unit is None else self._areas.home_unit
         first, last, fine_unit = (
-            np.searchsorted(home_unit, one, side="right") - 1 for one in (starts, stops - 1, every)
+            np.searchsorted(home_unit, label, side="right") - 1 for label in (starts, stops - 1, all_cuts)
         )
         home = _common_homes(starts, stops, first, last, home_unit.size)
         all_homes = home_unit.size + starts.size  # more than their largest number
         self._unit = np.unique(place * home_unit.size + first, return_inverse=True)[1].astype(np.int64)
-        area, fine_area = (np.searchsorted(home_area, one, side="right") - 1 for one in (starts, every))
-        outside, fine_outside = (np.isin(one, self._outside) for one in (starts, every))
+        area, fine_area = (
+            np.searchsorted(home_area, label, side="right") - 1 for label in (starts, all_cuts)
+        )
+        outside, fine_outside = (np.isin(label, self._areas.outside) for label in (starts, all_cuts))
         all_areas, copies = home_area.size, self._table.domains.policy.copies
-        homes = Homes(every, fine_unit, fine_area, fine_outside, all_homes, all_areas, copies)
+        homes = Homes(all_cuts, fine_unit, fine_area, fine_outside, all_homes, all_areas, copies)
         all_places = np.arange(self._groups.n_places)
+        work_unit = self._areas.work_unit
         self._work_unit = unit_of_place = all_places if work_unit is None else work_unit
         work, owner = work_area[place], unit_of_place[place]
         stratum = strata(outside, work == area % (all_areas // copies))
         units = np.where(first == last, first, home)
         labels = [units] if np.array_equal(units, home) else [units, home]
-        everywhere = [Family(one, strata(outside), far=one is labels[-1]) for one in labels]
+        everywhere = [Family(label, strata(outside), far=label is labels[-1]) for label in labels]
         of_area = [Family(work * all_areas + area, stratum, areas=True)]
-        of_area += [Family(work * all_homes + one, stratum, areas=True) for one in labels]
+        of_area += [Family(work * all_homes + label, stratum, areas=True) for label in labels]
         of_unit = [Family(owner * all_areas + area, stratum, areas=True)]
         if self._unit[-1] + 1 < self._unit.size:
             of_unit.append(Family(owner * all_homes + units, stratum))
@@ -351,86 +409,92 @@ class Implicates:
 
         Shape (n_sample, n_concentrations): by group of a sample of these, large ones more often.
         """
-        jobs = np.array([self._table.n[own].sum() for own in self._own])
-        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
-        parts, found = np.split(profile, self._bounds[1:-1]), []
-        for i in np.unique(np.searchsorted(np.cumsum(jobs), at)).tolist():
-            own = self._own[i]
-            g = int(own[np.searchsorted(np.cumsum(self._table.n[own]), jobs[i] / 2)])
-            found.append(self._logs_around(g, parts[i]))
-        return np.array(found)
+        jobs = np.array([self._table.n[members].sum() for members in self._members])
+        position = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        parts, logs = np.split(profile, self._bounds[1:-1]), []
+        for i in np.unique(np.searchsorted(np.cumsum(jobs), position)).tolist():
+            members = self._members[i]
+            g = int(members[np.searchsorted(np.cumsum(self._table.n[members]), jobs[i] / 2)])
+            logs.append(self._logs_around(g, parts[i]))
+        return np.array(logs)
 
     def _logs_around(self, g: int, profile: Float64) -> Float64:
         """Return how likely every concentration of a group around a profile is."""
         table, seen = self._table, self._evidence
         n = int(table.n[g])
-        given = *seen.of(slice(*table.offsets[g : g + 2])), profile * n, n
-        return np.array([group_evidence(seen.kind, *given, one) for one in _GRID.tolist()])
+        published = *seen.of(slice(*table.offsets[g : g + 2])), profile * n, n
+        return np.array([group_evidence(seen.kind, *published, kappa) for kappa in _GRID.tolist()])
 
     def _measure_concentrations(self, sums: Sums, effects: Effects, random: np.random.Generator) -> None:
         """Find how far places are from what is expected with effects, and groups from their places."""
         # Around a draw of the effects, not their mean, which has been fitted to the same counts.
         mean = sums.times(product(self.families, effects.last))
-        if not self._chain:
+        if not self._several:
             alone = self._log_likelihoods(mean / sums.n)
             self.k_place = self.k_group = _likely(alone.sum(axis=0).tolist())
-            self._chances = _mixture(alone)
+            self._chances = _concentration_chances(alone)
             self._around = np.split(mean / sums.n, self._bounds[1:-1])
             return
         self.k_place = _concentration(sums, mean)
         mean = sums.times(product(self.families[: self._shared], effects.last[: self._shared]))
-        self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
-        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
-        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
-        found = []
-        for i in np.searchsorted(np.cumsum(jobs), at).tolist():
-            own = self._own[i]
-            g = int(random.choice(own, p=self._table.n[own] / self._table.n[own].sum()))  # by jobs, as read
-            found.append(self._logs_around_others(i, g))
-        self.k_group = _likely(np.sum(found, axis=0).tolist())
-        self._chances = _mixture(np.array(found))
+        self._place_sums = _PlaceSums(sums.by(self._unit, mean), self._unit, self._bounds)
+        jobs = self._jobs_of_several()
+        position = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        logs = []
+        for i in np.searchsorted(np.cumsum(jobs), position).tolist():
+            members = self._members[i]
+            n = self._table.n[members]
+            g = int(random.choice(members, p=n / n.sum()))  # by jobs, as read
+            logs.append(self._logs_around_rest(i, g))
+        self.k_group = _likely(np.sum(logs, axis=0).tolist())
+        self._chances = _concentration_chances(np.array(logs))
 
-    def _logs_around_others(self, position: int, g: int) -> Float64:
+    def _jobs_of_several(self) -> Int64:
+        """Return the jobs of each place, 0 where it has one group."""
+        members = self._members
+        return np.array([self._table.n[groups].sum() if groups.size > 1 else 0 for groups in members])
+
+    def _logs_around_rest(self, position: int, g: int) -> Float64:
         """Return how likely every concentration of a group around what the others of its place say is.
 
         Around a profile that was found with its own counts a group would seem nearer to its place than it is.
         Homes are counted by area, where cells are parts of areas: groups are farther from each other there.
         """
-        table, seen, own, sums = self._table, self._evidence, self._own[position], self._others.sums
-        n, jobs = int(table.n[g]), int(table.n[own].sum())
+        table, seen, members = self._table, self._evidence, self._members[position]
+        sums = self._place_sums.sums
+        n, jobs = int(table.n[g]), int(table.n[members].sum())
         rest = float(jobs - n)
-        place, cell = self._others.cells(position)
-        y, v, s = (np.bincount(cell, one) for one in seen.unbiased(table, g))
+        place, cell = self._place_sums.cells(position)
+        y, v, s = (np.bincount(cell, values) for values in seen.unbiased(table, g))
         counts, priors, keep = seen.of(slice(*table.offsets[g : g + 2]))
         share = sums.expected[place] / jobs
         binomial = share * np.maximum(1 - share, 1e-3)
         noise = np.maximum(sums.variance[place] - v, 0)
         noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * binomial
-        prior = binomial / (1 + self._others.k_place)
-        size = ((table.n[own] ** 2).sum() - n**2) / rest
+        prior = binomial / (1 + self._place_sums.k_place)
+        size = ((table.n[members] ** 2).sum() - n**2) / rest
         drawn = np.bincount(cell, counts).astype(np.int64)
         parameter: Float64 = np.bincount(cell, priors * keep).astype(np.float64)
         if seen.kind == NOISE:  # of the same variance
             parameter = v / (v + 1 + np.sqrt(2 * v + 1))
         which = np.arange(v.size)
-        if (
-            seen.kind != NOISE and (drawn == 0).any()
-        ):  # that none was drawn of several cells is as likely as of all of them as one
+        if seen.kind != NOISE and (drawn == 0).any():
+            # That none was drawn of several cells is as likely as of all of them as one.
             which = np.where(drawn > 0, np.cumsum(drawn > 0), 0)
             drawn = np.append(0, drawn[drawn > 0])
             parameter = np.bincount(which, parameter, drawn.size).astype(np.float64)
-        given = drawn, parameter, np.ones(drawn.size)
+        published = drawn, parameter, np.ones(drawn.size)
         result = np.zeros(_GRID.size)
         for j, concentration in enumerate(_GRID.tolist()):
             chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
-            known = 1 / (1 / prior + 1 / chance)
-            about = known * (share / prior + (sums.value[place] - y) / rest / chance)
-            about = np.maximum(about, 0.01 * share)
+            precise = 1 / (1 / prior + 1 / chance)
+            profile = precise * (share / prior + (sums.value[place] - y) / rest / chance)
+            profile = np.maximum(profile, 0.01 * share)
             # What is not known of the profile makes the group vary as a smaller concentration does.
-            unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
+            unknown = max(float(binomial.sum() / precise.sum()) - 1, 1e-3)
             both = 1 / (1 / concentration + 1 / unknown)
-            expected = np.bincount(which, about, drawn.size) / about.sum() * n
-            result[j] = group_evidence(seen.kind, *given, expected, n, both)
+            expected = np.bincount(which, profile, drawn.size) / profile.sum() * n
+            result[j] = group_evidence(seen.kind, *published, expected, n, both)
         return result
 
     def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
@@ -439,22 +503,22 @@ class Implicates:
         Most groups are alike, but a few are far from their places: which, their own counts say. Those of
         places of several groups are drawn with their jobs, from these on.
         """
-        own = self._own[position]
-        if own.size > 1:
-            return random.choice(_GRID, (1, own.size), p=self._chances)
+        members = self._members[position]
+        if members.size > 1:
+            return random.choice(_GRID, (1, members.size), p=self._chances)
         chance = self._chances
-        if self._table.n[own[0]] >= _TELLING and not self._chain:
-            logs = np.log(chance) + self._logs_around(int(own[0]), self._around[position])
+        if self._table.n[members[0]] >= _INFORMATIVE and not self._several:
+            logs = np.log(chance) + self._logs_around(int(members[0]), self._around[position])
             chance = np.exp(logs - logs.max())
             chance /= chance.sum()
-        found: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
-        return found
+        drawn: Float64 = random.choice(_GRID, (self.draws, 1), p=chance)
+        return drawn
 
     def _ties(self, position: int, random: np.random.Generator) -> Ties:
         """Return the ties of the groups of a place, as far as their chances tell."""
-        own = self._own[position]
-        areas = int(self._others.cells(position)[1][-1]) + 1 if self._chain else 0
-        return ties_of(self._alike[:, own], self._table.n[own], areas, self._shapes, random)
+        members = self._members[position]
+        areas = int(self._place_sums.cells(position)[1][-1]) + 1 if self._several else 0
+        return ties_of(self._labels[:, members], self._table.n[members], areas, self._shapes, random)
 
     def _measure_chances(self, random: np.random.Generator) -> None:
         """Find how often groups have which concentration, and ties which shape, from draws of some places.
@@ -462,36 +526,36 @@ class Implicates:
         In every round these are drawn given the chances of the one before. Large places are looked at more
         often, as people read more of them.
         """
-        if not self._chain:
+        if not self._several:
             return
-        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
-        u = (np.arange(_SAMPLED) + random.random(_SAMPLED)) / _SAMPLED * jobs.sum()
+        jobs = self._jobs_of_several()
+        u = (np.arange(_SAMPLED_PLACES) + random.random(_SAMPLED_PLACES)) / _SAMPLED_PLACES * jobs.sum()
         places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
         kappas = [self._concentrations(i, random) for i in places.tolist()]
-        shares = [self._drawn_shares(i)[:_TOLD].copy() for i in places.tolist()]
+        shares = [self._drawn_shares(i)[:_KEPT_DRAWS].copy() for i in places.tolist()]
         ties = [self._ties(i, random) for i in places.tolist()]
-        found = np.zeros((_ROUNDS, _GRID.size))
-        tied = np.zeros((_ROUNDS, *self._shapes.shape))
+        of_concentrations = np.zeros((_ROUNDS, _GRID.size))
+        of_shapes = np.zeros((_ROUNDS, *self._shapes.shape))
         for turn in range(_ROUNDS):
-            at = turn % len(shares[0])
-            some = slice(at, at + 1)
+            draw = turn % len(shares[0])
+            some = slice(draw, draw + 1)
             for j, i in enumerate(places.tolist()):
-                given = shares[j][some], self._factor[some], self._use == GROUP
-                _, noted, noted_ties = self._draw(i, *given, 0, random, kappas[j], ties[j])
-                found[turn] += noted * times[j] / jobs[i]
-                tied[turn] += noted_ties * times[j] / jobs[i]
+                factors = self._crossing.of_groups(some)
+                _, of_grid, of_shape = self._draw(i, shares[j][some], kappas[j], ties[j], factors, 0, random)
+                of_concentrations[turn] += of_grid * times[j] / jobs[i]
+                of_shapes[turn] += of_shape * times[j] / jobs[i]
             # In the second half chances are those of its rounds: earlier ones were still on their way.
             since = slice(min(turn, _ROUNDS // 2), turn + 1)
-            self._chances = _chances_of(found[since].sum(axis=0))
-            self._shapes = np.array([_chances_of(one) for one in tied[since].sum(axis=0)]).reshape(
-                self._shapes.shape
-            )
+            self._chances = _chances_of(of_concentrations[since].sum(axis=0))
+            self._shapes = np.array(
+                [_chances_of(jobs_of_kind) for jobs_of_kind in of_shapes[since].sum(axis=0)]
+            ).reshape(self._shapes.shape)
         self.failures = 0  # of draws that nobody gets
 
     def _expected_inside(self, position: int) -> Float64:
         """Return the jobs of a place that the public model expects in each of its fine cells."""
         share = self._inside[position] * self._model[position][self._cell[position]]
-        return np.asarray(share * float(self._table.n[self._own[position]].sum()))
+        return np.asarray(share * float(self._table.n[self._members[position]].sum()))
 
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
@@ -513,37 +577,26 @@ class Implicates:
         )
         return shares
 
-    def _parts_of(self, member: Int32) -> tuple[Float64, NDArray[np.uint64], Int64]:
-        """Return the parts of a place whose sums people read, as far as they are large.
-
-        Returns
-        -------
-        apart : ndarray of float64, shape (1 + n_parts,)
-            Relative variance, by home unit, of the profile of each part, beside that of its concentration.
-            Number 0 is for rows that are in no part.
-        key : ndarray of uint64, shape (1 + n_parts,)
-            Of each part, in all places that it has rows in.
-        part : ndarray of int64, shape (n_divisions, n_rows)
-            The part of each row, in each division of the rows.
-        """
+    def _parts_of(self, member: Int32) -> Parts:
+        """Return the parts of a place whose sums people read, as far as they are large."""
         apart, keys = [np.zeros(1)], [np.zeros(1, np.uint64)]
         labels: list[Int64] = []
         parts = [np.zeros((0, member.shape[1]), np.int64)]
         last = 0
         for k in self._parts:
-            found, label = np.unique(member[k], return_inverse=True)
-            if found.size == 1 or any(np.array_equal(label, one) for one in labels):
+            distinct, label = np.unique(member[k], return_inverse=True)
+            if distinct.size == 1 or any(np.array_equal(label, other) for other in labels):
                 continue
             labels.append(label)
-            large = self._sizes[k][found] > _PART * self.k_public
+            large = self._sizes[k][distinct] > _PART * self.k_public
             number = np.where(large, last + np.cumsum(large), 0)
             parts.append(number[np.newaxis, label])
             last = max(last, int(number.max()))
-            some = found[large]
-            given = self._apart.get(k)
-            apart.append(np.full(some.size, self._variance[0]) if given is None else given[some])
+            some = distinct[large]
+            variances = self._attributes.variances.get(k)
+            apart.append(np.full(some.size, self._variance[0]) if variances is None else variances[some])
             keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + some.astype(np.uint64)))
-        return np.concatenate(apart), np.concatenate(keys), np.concatenate(parts)
+        return Parts(np.concatenate(apart), np.concatenate(keys), np.concatenate(parts))
 
     def _set_crossing(
         self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator
@@ -554,68 +607,68 @@ class Implicates:
         crossing, self._parts, use = [], [], []
         unit = np.repeat(self._work_unit, np.diff(groups.starts)).astype(np.int32)
         for k in range(1, len(tables)):
-            sums = _follows(member[k], member[0])  # of groups of the first table
-            if not sums and _follows(groups.place if k < len(evidence) else unit, member[k]):
+            sums = _is_nested(member[k], member[0])  # of groups of the first table
+            if not sums and _is_nested(groups.place if k < len(evidence) else unit, member[k]):
                 self._parts.append(k)
-            elif _follows(groups.place, member[k]):
+            elif _is_nested(groups.place, member[k]):
                 continue
             elif k < len(evidence):
                 crossing.append(k)
                 use.append(STEERED)
-            elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
+            elif not any(_is_nested(member[k], member[j]) for j in range(1, len(evidence))):
                 crossing.append(k)
                 use.append(GROUP if sums else ROW)
-        self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
-        self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
-        self._rest = np.zeros(int(self._begin[-1]))
+        bounds = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
+        self._rest = np.zeros(int(bounds[-1]))
+        factor = np.ones((self.draws, self._rest.size), np.float32)
+        table, uses = np.array(crossing, np.int64), np.array(use, np.int64)
+        self._crossing = _CrossingTables(table, uses, bounds[:-1], factor)
         for i in range(groups.n_places):
             self._expect(i, self._rest, 1.0)
-        self._factor = np.ones((self.draws, self._rest.size), np.float32)
-        for k, how, begin in zip(crossing, use, self._begin.tolist(), strict=False):
-            part = slice(begin, begin + int(tables[k].offsets[-1]))
+        means: list[tuple[int, Float32]] = []
+        for i, (k, how) in enumerate(zip(crossing, use, strict=True)):
+            part = slice(*bounds[i : i + 2].tolist())
             if how == STEERED:
                 # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
                 concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
-                codes = self._categories.get(k, np.zeros((0, tables[k].n.size), np.int64))
+                codes = self._attributes.categories.get(k, np.zeros((0, tables[k].n.size), np.int64))
                 expected = np.maximum(self._rest[part], 1e-9)
-                given = tables[k], evidence[k], expected, concentration, codes
-                self._factor[:, part] = _counts(*given, self.draws, random)
+                prior = evidence[k], expected, concentration, codes
+                factor[:, part] = _draw_crossing(tables[k], *prior, self.draws, random)
             elif how == GROUP:
-                before = [j for j in range(len(crossing)) if use[j] == GROUP and crossing[j] < k]
-                self._factor[:, part] = self._effects_of_groups(tables[k], k, before, random)
+                factor[:, part] = self._effects_of_groups(tables[k], k, means, random)
+                means.append((k, factor[:, part].mean(axis=0)))
             else:
-                variance = self._apart.get(k, np.full(tables[k].n.size, self._variance[0]))
-                _factors(np.repeat(variance, tables[k].k), random, self._factor[:, part])
+                variance = self._attributes.variances.get(k, np.full(tables[k].n.size, self._variance[0]))
+                _factors(np.repeat(variance, tables[k].k), random, factor[:, part])
 
     def _effects_of_groups(
-        self, table: Table, k: int, before: list[int], random: np.random.Generator
+        self, table: Table, k: int, before: list[tuple[int, Float32]], random: np.random.Generator
     ) -> Float32:
         """Draw factors of a table from the first one, whose groups divide its groups.
 
-        Factors of tables before it, by position among those that cross places, are taken into account.
+        The mean factors of tables before it, by number, are taken into account.
         """
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
-        means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
         for i, layout in enumerate(self._layouts):
             rows, cell = self._groups.rows(i), self._cell[i]
             fine = self._profile[i][cell] * self._inside[i]
-            member, one = np.unique(self._groups.member[0, rows], return_index=True)
-            for g, row in zip(member.tolist(), one.tolist(), strict=True):
+            member, first_row = np.unique(self._groups.member[0, rows], return_index=True)
+            for g, row in zip(member.tolist(), first_row.tolist(), strict=True):
                 share = fine.copy()
-                for j, mean in zip(before, means, strict=True):
-                    q = int(self._crossing[j])
+                for q, mean in before:
                     share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]]]
                 share *= self._table.n[g] / share.sum()
-                at = layout.cell[layout.which[k, row]]
+                target = layout.cell[layout.which[k, row]]
                 # What a cell tells that lies in several of this table is parted as the model has it.
-                begin = np.flatnonzero(np.append(True, (np.diff(cell) > 0) | (np.diff(at) > 0)))
-                own, jobs = cell[begin], np.add.reduceat(share, begin)
-                part = jobs / np.maximum(np.bincount(own, jobs)[own], 1e-300)
-                known = [one[own] for one in self._evidence.unbiased(self._table, g)]
-                into = layout.start[k, row] + at[begin]
+                begin = np.flatnonzero(np.append(True, (np.diff(cell) > 0) | (np.diff(target) > 0)))
+                of_cell, jobs = cell[begin], np.add.reduceat(share, begin)
+                part = jobs / np.maximum(np.bincount(of_cell, jobs)[of_cell], 1e-300)
+                estimates = [values[of_cell] for values in self._evidence.unbiased(self._table, g)]
+                into = layout.start[k, row] + target[begin]
                 for total, some in zip(
                     (expected, value, variance, slope),
-                    (jobs, part * known[0], part * known[1], jobs * known[2]),
+                    (jobs, part * estimates[0], part * estimates[1], jobs * estimates[2]),
                     strict=True,
                 ):
                     np.add.at(total, into, some)
@@ -634,13 +687,29 @@ class Implicates:
         """Add what is expected of the rows of a place to the cells of steered tables."""
         layout, n = self._layouts[position], self._groups.n[self._groups.rows(position)]
         share = self._inside[position] * self._profile[position][self._cell[position]]
-        for at in np.flatnonzero(self._use == STEERED).tolist():
-            k, begin = int(self._crossing[at]), int(self._begin[at])
+        steered = self._crossing.use == STEERED
+        tables = zip(self._crossing.table[steered], self._crossing.begin[steered], strict=True)
+        for k, begin in tables:
             groups, first = np.unique(layout.start[k], return_index=True)
             jobs = np.bincount(np.searchsorted(groups, layout.start[k]), n)
             for start, row, size in zip(groups.tolist(), first.tolist(), jobs.tolist(), strict=True):
                 cells = begin + start + layout.cell[layout.which[k, row]]
                 np.add.at(total, cells, sign * size * share)
+
+
+@dataclass(frozen=True, eq=False)
+class _CrossingTables:
+    """Tables whose groups lie in several places: their numbers, uses, and factors in each draw."""
+
+    table: Int64
+    use: Int64
+    begin: Int64  # of the cells of each
+    factor: Float32
+
+    def of_groups(self, draws: slice) -> _CrossingTables:
+        """Return those of factors of groups, in some draws."""
+        some = self.use == GROUP
+        return _CrossingTables(self.table[some], self.use[some], self.begin[some], self.factor[draws])
 
 
 class BlockDraws:
@@ -679,14 +748,14 @@ class BlockDraws:
         ndarray of int32, shape (n_draws, n_jobs)
         """
         first, stop = cuts[cells], np.append(cuts[1:], end)[cells]
-        found = np.empty_like(cells)
-        for up_to, low, high, blocks in zip(self._up_to, first, stop, found, strict=True):
-            at = up_to[low] + self._random.random(low.size) * (up_to[high] - up_to[low])
-            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, low, high - 1)
-        return found
+        result = np.empty_like(cells)
+        for up_to, low, high, blocks in zip(self._up_to, first, stop, result, strict=True):
+            position = up_to[low] + self._random.random(low.size) * (up_to[high] - up_to[low])
+            blocks[:] = np.clip(np.searchsorted(up_to, position, side="right") - 1, low, high - 1)
+        return result
 
 
-def _counts(
+def _draw_crossing(
     table: Table,
     evidence: Evidence,
     expected: Float64,
@@ -709,9 +778,9 @@ def _counts(
     result = np.empty((draws, value.size), np.float32)
     for factor, drawn in zip(effects.factor, result, strict=True):
         about = sums.times(factor)
-        own = spread_of(about, n, concentration)
-        x = (value * own + about * variance) / (own + variance)
-        x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)
+        spread = spread_of(about, n, concentration)
+        x = (value * spread + about * variance) / (spread + variance)
+        x += np.sqrt(spread * variance / (spread + variance)) * random.standard_normal(x.size)
         x = np.maximum(x, 0.02 * about)
         drawn[:] = x * n / np.bincount(owner, x)[owner]
     return result
@@ -738,7 +807,7 @@ def _common_homes(starts: Int32, stops: Int64, first: Int64, last: Int64, units:
     return np.asarray(label[home])
 
 
-def _follows(label: Int32, of: Int32) -> bool:
+def _is_nested(label: Int32, of: Int32) -> bool:
     """Say whether rows that agree in `of` agree in `label`."""
     return bool(np.unique(np.stack([of, label]), axis=1).shape[1] == np.unique(of).size)
 
@@ -755,10 +824,10 @@ def _concentration(sums: Sums, mean: Float64) -> float:
 def _likely(logs: list[float]) -> float:
     """Return the smallest concentration of the grid that is not much less likely than the best."""
     best = max(logs)
-    return float(_GRID[next(i for i, one in enumerate(logs) if one > best - _TOLERANCE)])
+    return float(_GRID[next(i for i, log in enumerate(logs) if log > best - _TOLERANCE)])
 
 
-def _mixed(
+def _smoothed(
     share: Float64,
     of_all: Float64,
     far: NDArray[np.bool_],
@@ -769,26 +838,18 @@ def _mixed(
 ) -> Float64:
     """Return the homes of a place as the public model has them, made smoother.
 
-    Parameters
-    ----------
-    share, of_all : ndarray of float64, shape (n_cells,)
-        Of the place's jobs, and of those of all places, as the public model has them. Where a place has homes
-        in one part only (`synth.policy`), others are not in these cells.
-    far : ndarray of bool, shape (n_cells,)
-        Which cells are zones outside the region.
-    all_jobs : float
-    floor, spread, unasked : float
-        As of `_FLOORS`, `_SPREADS` and `_UNASKED`.
+    `share` and `of_all` are of the place's jobs and of all jobs in its cells; `far` are zones outside the
+    region; the rest are as of `_FLOORS`, `_SPREAD_JOBS` and `_ADDED_JOBS`.
     """
-    own, jobs = share.copy(), of_all[far] * all_jobs
-    own[far] = (share[far] * jobs + of_all[far] * spread) / np.maximum(jobs + spread, _TINY)
-    own[far] += unasked / all_jobs
-    other = of_all / np.maximum(of_all.sum(), _TINY) + _EQUAL / own.size
-    mixed: Float64 = (1 - floor) * own / own.sum() + floor * other / other.sum()
+    local, jobs = share.copy(), of_all[far] * all_jobs
+    local[far] = (share[far] * jobs + of_all[far] * spread) / np.maximum(jobs + spread, _TINY)
+    local[far] += unasked / all_jobs
+    common = of_all / np.maximum(of_all.sum(), _TINY) + _EQUAL / local.size
+    mixed: Float64 = (1 - floor) * local / local.sum() + floor * common / common.sum()
     return mixed
 
 
-def _mixture(logs: Float64) -> Float64:
+def _concentration_chances(logs: Float64) -> Float64:
     """Return the chances of the concentrations of the grid that make a sample of groups likely.
 
     Each concentration has a small chance, as groups that are far from their place are rare, and read.
@@ -832,7 +893,7 @@ def _divide(shares, some, begin, inside, weight):  # type: ignore[no-untyped-def
                 shares[d, some[i]] *= inside[i] * max(weight[d, i], 1e-30) / total
 
 
-class _Others:
+class _PlaceSums:
     """Sums of places by home area, and the concentration of places around what is expected of them."""
 
     def __init__(self, sums: Sums, unit: Int64, bounds: Int64) -> None:

@@ -131,44 +131,44 @@ class Inside:
         -------
         ndarray of float32, shape (n_draws, n_some)
         """
-        at = np.searchsorted(self._homes.first, self._cuts[position][some])
-        weight = np.ones((self._draws, at.size), np.float32)
-        for i, each in enumerate(self._together):
-            group = int(each.group[position])
+        number = np.searchsorted(self._homes.first, self._cuts[position][some])
+        weight = np.ones((self._draws, number.size), np.float32)
+        for i, level in enumerate(self._together):
+            group = int(level.group[position])
             if i not in self._last or self._last[i][0] != group:
                 self._last[i] = group, *self._draw(i, group, expected)
             _, cells, factor = self._last[i]
-            _multiply(weight, factor, np.searchsorted(cells, at))
+            _multiply(weight, factor, np.searchsorted(cells, number))
         return weight
 
     def _draw(self, i: int, group: int, jobs_of: Callable[[int], Float64]) -> tuple[Int64, Float32]:
         """Draw the factors that the places of a group have in common; return their fine cells and these."""
-        homes, each = self._homes, self._together[i]
-        places = range(*np.searchsorted(each.group, [group, group + 1]).tolist())
+        homes, level = self._homes, self._together[i]
+        places = range(*np.searchsorted(level.group, [group, group + 1]).tolist())
         cells, jobs = np.searchsorted(homes.first, self._cuts[places[0]]), jobs_of(places[0])
         if len(places) > 1:
             expected, used = np.zeros(homes.first.size), np.zeros(homes.first.size, np.bool_)
             for place in places:
-                at = np.searchsorted(homes.first, self._cuts[place])
-                expected[at] += jobs_of(place)
-                used[at] = True
+                number = np.searchsorted(homes.first, self._cuts[place])
+                expected[number] += jobs_of(place)
+                used[number] = True
             cells = np.flatnonzero(used)
             jobs = expected[cells]
-        stratum = homes.strata(cells, int(self._work_area[places[0]]) if each.near else None)
+        stratum = homes.strata(cells, int(self._work_area[places[0]]) if level.near else None)
         random = np.random.default_rng([self._seed, i + 1, group])  # a word of 0 would change nothing
         factor = np.ones((self._draws, cells.size), np.float32)
 
         def multiply(families: Sequence[Family], label: Int64, width: int) -> Int64:
             first = np.flatnonzero(np.append(True, np.diff(label) > 0))
             times = np.diff(np.append(first, label.size))
-            given = group * width + label[first], np.add.reduceat(jobs, first), stratum[first], random
+            labels = group * width + label[first], np.add.reduceat(jobs, first), stratum[first], random
             for family in families:
-                _multiply(factor, family.given(*given), np.repeat(np.arange(first.size), times))
+                _multiply(factor, family.given(*labels), np.repeat(np.arange(first.size), times))
             return np.repeat(times, times)
 
-        multiply(each.of_areas, homes.area[cells], homes.area_width)
-        finer = np.flatnonzero(multiply(each.of_units, homes.unit[cells], homes.unit_width) > 1)
-        for family in each.of_cells:
+        multiply(level.of_areas, homes.area[cells], homes.area_width)
+        finer = np.flatnonzero(multiply(level.of_units, homes.unit[cells], homes.unit_width) > 1)
+        for family in level.of_cells:
             factor[:, finer] *= family.unknown(jobs[finer], stratum[finer], random)
         return cells, factor
 
@@ -179,8 +179,8 @@ def strata(outside: NDArray[np.bool_], same: NDArray[np.bool_] | bool = True) ->
 
 
 @_compiled
-def _multiply(values, factor, at):  # type: ignore[no-untyped-def]
+def _multiply(values, factor, number):  # type: ignore[no-untyped-def]
     """Multiply values by factors, by draw and number."""
     for d in range(values.shape[0]):
         for i in range(values.shape[1]):
-            values[d, i] *= factor[d, at[i]]
+            values[d, i] *= factor[d, number[i]]

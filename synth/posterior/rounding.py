@@ -83,10 +83,10 @@ class Rounding:
 
     def _expected(self, position: int) -> tuple[Float64, Int64, list[Int64], list[Int64]]:
         """Return expected jobs of a place, sizes of its rows, its nested parts, and areas of its cells."""
-        groups, own = self._estimate.groups, self._estimate.groups.rows(position)
-        steps = [_numbered(step[own]) for step in groups.steps]
+        groups, rows = self._estimate.groups, self._estimate.groups.rows(position)
+        steps = [_numbered(step[rows]) for step in groups.steps]
         areas = self._estimate.layouts[position].areas()
-        return self._estimate.rows(position), groups.n[own], steps, areas
+        return self._estimate.rows(position), groups.n[rows], steps, areas
 
     def homes(
         self,
@@ -116,12 +116,12 @@ class Rounding:
         if parts is None:
             n = self._estimate.groups.n[self._estimate.groups.rows(position)]
             return _in_random_order(counts, n, stream)
-        found = []
-        for own, sizes in zip(counts, parts, strict=True):
-            cells = np.flatnonzero(own).astype(np.int32)
+        homes = []
+        for row, sizes in zip(counts, parts, strict=True):
+            cells = np.flatnonzero(row).astype(np.int32)
             within = [_numbered(area[cells]) for area in areas]
-            found.append(cells[_in_random_order(divide(own[cells], sizes, within, stream), sizes, stream)])
-        return np.concatenate(found)
+            homes.append(cells[_in_random_order(divide(row[cells], sizes, within, stream), sizes, stream)])
+        return np.concatenate(homes)
 
     def allows(
         self,
@@ -151,25 +151,29 @@ class Rounding:
             has what it can have been given of its part. Of rows that share out whole jobs which they cannot
             share so, only the sums are asked.
         """
-        expected, n, steps, own = self._expected(position)
+        expected, n, steps, cell_areas = self._expected(position)
         row = np.repeat(np.arange(n.size), n)
         counts = _counted(row, homes, expected.shape)
         off = counts - expected
         if apart and not self._steered:
-            fits = _are_near(off, steps, own)
+            fits = _are_near(off, steps, cell_areas)
         else:
             first = _finest(steps)
             coarse = [step[first] for step in steps[:-1]]
-            fits = _are_near(np.add.reduceat(off, first, axis=0), coarse, own, rows=self._steered != [])
+            fits = _are_near(
+                np.add.reduceat(off, first, axis=0), coarse, cell_areas, rows=self._steered != []
+            )
             if apart and fits:
                 fits = _shares_fit(counts, n, np.append(first, n.size), expected)
         if parts is None or not (apart and fits):
             return fits
         for sizes, inside in zip(parts, np.split(homes, np.cumsum(n)[:-1]), strict=True):
             cells, which = np.unique(inside, return_inverse=True)
-            found = _counted(np.repeat(np.arange(sizes.size), sizes), which, (sizes.size, cells.size))
-            due = np.outer(sizes / sizes.sum(), found.sum(axis=0))
-            if not _are_near(found - due, (), [_numbered(area[cells]) for area in areas]):
+            counts_of_parts = _counted(
+                np.repeat(np.arange(sizes.size), sizes), which, (sizes.size, cells.size)
+            )
+            due = np.outer(sizes / sizes.sum(), counts_of_parts.sum(axis=0))
+            if not _are_near(counts_of_parts - due, (), [_numbered(area[cells]) for area in areas]):
                 return False
         return True
 
@@ -184,16 +188,16 @@ class Rounding:
         result = np.zeros(expected.shape, np.int64)
         for part, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
             rows, cells = slice(begin, stop), np.flatnonzero(counts[part])
-            at = start[:, rows], which[:, rows], layout.cell
-            own = counts[part, cells]
+            layout_of_rows = start[:, rows], which[:, rows], layout.cell
+            part_counts = counts[part, cells]
             if stop - begin > 1:
-                pull = _pull(self._lacking, self._load, *at, expected[rows], cells)
+                pull = _pull(self._lacking, self._load, *layout_of_rows, expected[rows], cells)
                 result[begin:stop, cells] = share_out(
-                    own, n[rows], expected[begin:stop, cells], _STEER * pull, stream
+                    part_counts, n[rows], expected[begin:stop, cells], _STEER * pull, stream
                 )
             else:
-                result[begin, cells] = own
-            _remember(self._lacking, *at, expected[rows], result[rows])
+                result[begin, cells] = part_counts
+            _remember(self._lacking, *layout_of_rows, expected[rows], result[rows])
         return result
 
 
@@ -245,11 +249,13 @@ def _are_near(
     off: NDArray[np.number], steps: Sequence[Int64], areas: Sequence[Int64], *, rows: bool = True
 ) -> bool:
     """Say whether no sum that `round_flow` keeps is off by more than a job; of `rows` in areas, if asked."""
-    every = off.sum(axis=0, keepdims=True)
-    sums = [every, off, *(np.add.reduceat(off, _heads(step), axis=0) for step in steps)]
+    total = off.sum(axis=0, keepdims=True)
+    sums = [total, off, *(np.add.reduceat(off, _heads(step), axis=0) for step in steps)]
     for area in areas:
-        sums += [np.add.reduceat(each, _heads(area), axis=1) for each in ((every, off) if rows else (every,))]
-    return all(np.abs(each).max(initial=0) <= _MOST_OFF for each in sums)
+        sums += [
+            np.add.reduceat(values, _heads(area), axis=1) for values in ((total, off) if rows else (total,))
+        ]
+    return all(np.abs(values).max(initial=0) <= _MOST_OFF for values in sums)
 
 
 def _numbered(values: Int32 | Int64) -> Int64:
@@ -262,18 +268,18 @@ def _pull(lacking, load, start, which, cell, expected, columns):  # type: ignore
     result = np.zeros((start.shape[1], columns.size))
     for k in range(start.shape[0]):
         for r in range(start.shape[1]):
-            own = cell[which[k, r]]
+            cells = cell[which[k, r]]
             for c in columns:
-                load[start[k, r] + own[c]] += expected[r, c]
+                load[start[k, r] + cells[c]] += expected[r, c]
         for r in range(start.shape[1]):
-            own = cell[which[k, r]]
+            cells = cell[which[k, r]]
             for i in range(columns.size):
-                at = start[k, r] + own[columns[i]]
-                result[r, i] += min(2.0, max(-2.0, lacking[at] / (1.0 + load[at])))
+                i_cell = start[k, r] + cells[columns[i]]
+                result[r, i] += min(2.0, max(-2.0, lacking[i_cell] / (1.0 + load[i_cell])))
         for r in range(start.shape[1]):
-            own = cell[which[k, r]]
+            cells = cell[which[k, r]]
             for c in columns:
-                load[start[k, r] + own[c]] = 0.0
+                load[start[k, r] + cells[c]] = 0.0
     return result
 
 
@@ -282,6 +288,6 @@ def _remember(lacking, start, which, cell, expected, counts):  # type: ignore[no
     """Add what was expected of some rows, and take off what they were given."""
     for k in range(start.shape[0]):
         for r in range(start.shape[1]):
-            own = cell[which[k, r]]
-            for c in range(own.size):
-                lacking[start[k, r] + own[c]] += expected[r, c] - counts[r, c]
+            cells = cell[which[k, r]]
+            for c in range(cells.size):
+                lacking[start[k, r] + cells[c]] += expected[r, c] - counts[r, c]

@@ -38,7 +38,7 @@ class Ties(NamedTuple):
 
     Attributes
     ----------
-    of : ndarray of int64, shape (n_kinds, n_groups)
+    member : ndarray of int64, shape (n_kinds, n_groups)
         The tie of each kind that a group is in, or -1.
     kind : ndarray of int64, shape (n_ties,)
         Rising.
@@ -47,30 +47,36 @@ class Ties(NamedTuple):
         That of the factors of each tie, by position among `SHAPES`.
     factor : ndarray of float64, shape (n_ties, n_areas)
         By home area.
-    tables : ndarray of float64, shape (n_ties, n_areas)
+    tie_jobs : ndarray of float64, shape (n_ties, n_areas)
         How many jobs of the tie came from its place, in the draw before.
-    given : ndarray of float64, shape (n_groups,)
+    group_jobs : ndarray of float64, shape (n_groups,)
         How many of each group did; all are 0 before there was a draw.
     level : ndarray of float64, shape (n_areas,)
         A factor that all groups have, with which their homes are, together, those of their place.
+    log_chance : ndarray of float64, shape (n_kinds, n_shapes)
+        Of shapes.
+    shape_jobs : ndarray of float64, shape (n_kinds, n_shapes)
+        To these are added, in each draw, the jobs of ties that have a shape.
     """
 
-    of: Int64
+    member: Int64
     kind: Int64
     jobs: Float64
     shape: Int64
     factor: Float64
-    tables: Float64
-    given: Float64
+    tie_jobs: Float64
+    group_jobs: Float64
     level: Float64
+    log_chance: Float64
+    shape_jobs: Float64
 
 
-def ties_of(alike: Int64, n: Int64, areas: int, chances: Float64, random: np.random.Generator) -> Ties:
+def ties_of(labels: Int64, n: Int64, areas: int, chances: Float64, random: np.random.Generator) -> Ties:
     """Return the ties of a place, as they are before anything is known.
 
     Parameters
     ----------
-    alike : ndarray of int64, shape (n_kinds, n_groups)
+    labels : ndarray of int64, shape (n_kinds, n_groups)
         What groups agree in.
     n : ndarray of int64, shape (n_groups,)
         Jobs of each.
@@ -85,40 +91,40 @@ def ties_of(alike: Int64, n: Int64, areas: int, chances: Float64, random: np.ran
         Of at least two groups each, and of jobs enough to say something. The other groups of the place are
         in one together. Where groups agree in nothing, or all of them do, there are none.
     """
-    of, kinds, jobs = np.full(alike.shape, -1), [np.zeros(0, np.int64)], [np.zeros(0)]
-    for k, labels in enumerate(alike):
-        every, label, times = np.unique(labels, return_inverse=True, return_counts=True)
-        held = np.bincount(label, n, every.size)
-        some = (times > 1) & (held >= _FEW)
+    member, kinds, jobs = np.full(labels.shape, -1), [np.zeros(0, np.int64)], [np.zeros(0)]
+    for k, of_kind in enumerate(labels):
+        distinct, label, times = np.unique(of_kind, return_inverse=True, return_counts=True)
+        label_jobs = np.bincount(label, n, distinct.size)
+        some = (times > 1) & (label_jobs >= _FEW)
         number = np.where(some, np.cumsum(some) - 1, some.sum())[label]
-        held = np.bincount(number, n)
-        if held.size > 1 and some.any():
-            of[k] = number + sum(one.size for one in jobs)
-            kinds.append(np.full(held.size, k))
-            jobs.append(held.astype(np.float64))
+        tie_jobs = np.bincount(number, n)
+        if tie_jobs.size > 1 and some.any():
+            member[k] = number + sum(before.size for before in jobs)
+            kinds.append(np.full(tie_jobs.size, k))
+            jobs.append(tie_jobs.astype(np.float64))
     kind = np.concatenate(kinds).astype(np.int64)
     u = random.random(kind.size)[:, np.newaxis] if kind.size else np.zeros((0, 1))
     shape = (u >= np.cumsum(chances[kind], axis=1)[:, :-1]).sum(axis=1).astype(np.int64)
     size = kind.size, areas
-    number, given = of.astype(np.int64), np.zeros(n.size)
     return Ties(
-        number, kind, np.concatenate(jobs), shape, np.ones(size), np.zeros(size), given, np.ones(areas)
-    )
+        member.astype(np.int64), kind, np.concatenate(jobs), shape, np.ones(size), np.zeros(size),
+        np.zeros(n.size), np.ones(areas), np.log(chances), np.zeros(chances.shape),
+    )  # fmt: skip
 
 
 @_compiled
-def _log_likelihood(shape, tables, exposure):  # type: ignore[no-untyped-def]
+def _log_likelihood(shape, jobs, exposure):  # type: ignore[no-untyped-def]
     """Return how likely numbers by area are, of factors that are not known, but for what no shape changes."""
     value = 0.0
-    for a in range(tables.size):
-        if tables[a] > 0.0:
-            value += _log_rising(shape, tables[a]) - tables[a] * math.log(shape + exposure[a])
+    for a in range(jobs.size):
+        if jobs[a] > 0.0:
+            value += _log_rising(shape, jobs[a]) - jobs[a] * math.log(shape + exposure[a])
         value -= shape * math.log1p(exposure[a] / shape)
     return value
 
 
 @_compiled
-def vary_factors(ties, n, mass, chances, noted, random):  # type: ignore[no-untyped-def]
+def draw_factors(ties, n, mass, random):  # type: ignore[no-untyped-def]
     """Draw shapes and factors of all ties, given how many jobs of each came from their place.
 
     Parameters
@@ -129,34 +135,32 @@ def vary_factors(ties, n, mass, chances, noted, random):  # type: ignore[no-unty
         Jobs of each.
     mass : ndarray of float64, shape (n_groups, n_areas)
         Shares of homes that are expected of each group without its ties; changed.
-    chances, noted : ndarray of float64, shape (n_kinds, n_shapes)
-        Logarithms of the chances of shapes; to the other the jobs of ties are added that have one.
     random : numpy.random.Generator
     """
-    (groups, areas), of, factor = mass.shape, ties.of, ties.factor
-    weight, wanted, found = np.empty(groups), np.zeros(areas), np.zeros(areas)
+    (groups, areas), member, factor = mass.shape, ties.member, ties.factor
+    weight, target, total = np.empty(groups), np.zeros(areas), np.zeros(areas)
     for g in range(groups):
-        wanted += mass[g] * (n[g] / mass[g].sum())
+        target += mass[g] * (n[g] / mass[g].sum())
         mass[g] *= ties.level
-        for k in range(of.shape[0]):
-            if of[k, g] >= 0:
-                mass[g] *= factor[of[k, g]]
+        for k in range(member.shape[0]):
+            if member[k, g] >= 0:
+                mass[g] *= factor[member[k, g]]
         # Poisson numbers of this exposure, which is drawn by chance, are multinomial.
-        weight[g] = _gamma(ties.given[g], random) / mass[g].sum()
+        weight[g] = _gamma(ties.group_jobs[g], random) / mass[g].sum()
     exposure, ratio = np.zeros(factor.shape), np.ones(factor.shape)
     first = end = 0
-    for k in range(of.shape[0]):
+    for k in range(member.shape[0]):
         for g in range(groups):
-            if of[k, g] >= 0:
-                exposure[of[k, g]] += mass[g] * weight[g]
+            if member[k, g] >= 0:
+                exposure[member[k, g]] += mass[g] * weight[g]
         mean, jobs = np.zeros(areas), 0.0
         while end < ties.kind.size and ties.kind[end] == k:
             exposure[end] /= factor[end]
-            shape = _shape(end, ties, exposure, chances[k], random)
-            noted[k, ties.shape[end]] += ties.jobs[end]
+            shape = _draw_shape(end, ties, exposure, random)
+            ties.shape_jobs[k, ties.shape[end]] += ties.jobs[end]
             for a in range(areas):
-                now = _gamma(shape + ties.tables[end, a], random) / (shape + exposure[end, a])
-                ratio[end, a] = max(now, _LEAST) / factor[end, a]
+                drawn = _gamma(shape + ties.tie_jobs[end, a], random) / (shape + exposure[end, a])
+                ratio[end, a] = max(drawn, _LEAST) / factor[end, a]
             factor[end] *= ratio[end]
             mean += factor[end] * ties.jobs[end]
             jobs += ties.jobs[end]
@@ -167,23 +171,23 @@ def vary_factors(ties, n, mass, chances, noted, random):  # type: ignore[no-unty
             factor[i] *= jobs / mean
             ratio[i] *= jobs / mean
         for g in range(groups):
-            if of[k, g] >= 0:
-                mass[g] *= ratio[of[k, g]]
+            if member[k, g] >= 0:
+                mass[g] *= ratio[member[k, g]]
         first = end
     for g in range(groups):
-        found += mass[g] * (n[g] / mass[g].sum())
-    ties.level[:] *= wanted / np.maximum(found, _TINY)
+        total += mass[g] * (n[g] / mass[g].sum())
+    ties.level[:] *= target / np.maximum(total, _TINY)
 
 
 @_compiled
-def _shape(i, ties, exposure, chances, random):  # type: ignore[no-untyped-def]
-    """Draw whether a tie has one of the next shapes; return its shape."""
-    j = ties.shape[i]
+def _draw_shape(i, ties, exposure, random):  # type: ignore[no-untyped-def]
+    """Draw whether a tie has one of the next shapes (a Metropolis step); return its shape."""
+    j, log_chance = ties.shape[i], ties.log_chance[ties.kind[i]]
     other = j + 1 if random.random() < 0.5 else j - 1
     if 0 <= other < SHAPES.size:
-        log = chances[other] - chances[j]
-        log += _log_likelihood(SHAPES[other], ties.tables[i], exposure[i])
-        log -= _log_likelihood(SHAPES[j], ties.tables[i], exposure[i])
+        log = log_chance[other] - log_chance[j]
+        log += _log_likelihood(SHAPES[other], ties.tie_jobs[i], exposure[i])
+        log -= _log_likelihood(SHAPES[j], ties.tie_jobs[i], exposure[i])
         if math.log(1.0 - random.random()) < log:
             ties.shape[i] = other
     return SHAPES[ties.shape[i]]

@@ -32,7 +32,7 @@ from pipelines.views.release import PublicReleaseError, Release, blame_release
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import Evidence
-from synth.posterior.implicates import BlockDraws, Implicates
+from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -106,7 +106,7 @@ class JobDraws:
         }
         cuts = _common_cuts(tables[0])
         differ = attribute_concentrations(geography, plan.level, slots)
-        apart: dict[int, NDArray[np.float64]] = {}
+        variances: dict[int, NDArray[np.float64]] = {}
         # Homes that are no units of a level are sums of units, or parts in which units are alike.
         public = [tuple(name for name in t.attributes if name in names) for t in self.tables]
         read = [
@@ -120,9 +120,9 @@ class JobDraws:
             if choice[0] is not None and set(choice[1]) <= set(plan.pools.pooling.by):
                 own = np.intersect1d(cuts, own)  # sums of what pools say of their cells, which are many
             if choice[0] == geography.block_level:
-                apart[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
+                variances[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
             if choice[1]:
-                apart[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
+                variances[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
             tables.append(_table(groups.table.n, groups.table.domain, own, plan))
             member.append(groups.find(slots.some(head)))
         # A table of whole places, for its cells: homes are told apart by unit.
@@ -133,21 +133,21 @@ class JobDraws:
         above = levels[max(0, levels.index(level) - 1)]
         work_area = geography.unit_of(above, geography.starts(level)[unit_of_place]).astype(np.int64)
         groups_of_jobs = JobGroups(self.jobs, place[head].astype(np.int32), np.stack(member).astype(np.int32))
-        self._implicates = Implicates(
-            tables,
-            evidence,
-            groups_of_jobs,
-            self._prior(level, unit_of_place, part),
+        areas = Areas(
             work_area,
             starts_of(above),
-            draws,
-            key.stream("intervals", 0),
             starts_of(plan.level),
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
-            apart,
             policy.in_copies(geography.external_blocks, geography.n_blocks),
-            categories,
-            np.stack([plan.pools.place, *plan.pools.strata.values()]).astype(np.int64),
+        )
+        labels = np.stack([plan.pools.place, *plan.pools.strata.values()]).astype(np.int64)
+        self._implicates = Implicates(
+            Published(tables, evidence, groups_of_jobs),
+            self._prior(level, unit_of_place, part),
+            areas,
+            Attributes(variances, categories, labels),
+            draws,
+            key.stream("intervals", 0),
             done,
         )
         self._groups = groups_of_jobs
@@ -165,8 +165,8 @@ class JobDraws:
         domains = self._implicates.domains()
         copy, block = np.divmod(domains.cuts, geography.n_blocks)
         unit = copy * geography.n_units(self._unit_level) + geography.unit_of(self._unit_level, block)
-        for i in range(self._groups.n_places):
-            rows, cells = self._groups.rows(i), self._implicates.place(i)
+        for i, cells in enumerate(self._implicates.places()):
+            rows = self._groups.rows(i)
             if self._blocks is None:
                 yield PlaceDraws(rows, unit[domains.offsets[i] + cells])
             else:

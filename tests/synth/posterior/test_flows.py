@@ -121,12 +121,3 @@ def test_divided_counts_are_expected_in_proportion() -> None:
     stream = RunKey.from_seed(4).stream("round", 0)
     total = sum(divide(counts, n, [np.array([0, 0, 1])], stream) for _ in range(draws))
     assert np.abs(total / draws - np.outer(n, counts) / 7).max() < 0.05
-
-
-def test_the_same_words_give_the_same_jobs() -> None:
-    generator = np.random.default_rng(8)
-    n = generator.integers(1, 30, 40)
-    x = generator.dirichlet(np.full(60, 0.2), 40) * n[:, np.newaxis]
-    first, second = (round_flow(x, n, [], [], RunKey.from_seed(9).stream("round", 0)) for _ in range(2))
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, round_flow(x, n, [], [], RunKey.from_seed(10).stream("round", 0)))

@@ -18,7 +18,7 @@ from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Table
 from synth.posterior._gamma import gamma, log_rising
-from synth.posterior.conditional import NOISE, URN, backward, forward, group_evidence, solve
+from synth.posterior.conditional import NOISE, URN, Counts, draw_counts, group_evidence, scratch_for
 from synth.posterior.effects import (
     _MEANS,
     _SCALES,
@@ -26,16 +26,17 @@ from synth.posterior.effects import (
     OUTSIDE,
     SAME,
     Family,
+    Likelihood,
     Sums,
     _draw_next,
     _which_given,
     draw_effects,
 )
 from synth.posterior.evidence import Evidence
-from synth.posterior.implicates import BlockDraws, Implicates, _common_homes
+from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published, _common_homes
 from synth.posterior.intervals import intervals
-from synth.posterior.placing import GROUP, draw_place
-from synth.posterior.ties import SHAPES, Ties, ties_of, vary_factors
+from synth.posterior.placing import GROUP, Concentrations, Crossing, Parts, Place, draw_place
+from synth.posterior.ties import SHAPES, Ties, draw_factors, ties_of
 from synth.randomness import RunKey
 
 from ..measured_reference import measure
@@ -71,15 +72,12 @@ def test_counts_are_drawn_from_the_posterior_given_their_sum(case: tuple) -> Non
             exact[x] = math.exp(sum(log_weight(kind, *cell, z) for cell in cells))
     total = sum(exact.values())
     arrays = np.array(seen), np.array(par), np.array(keep), np.array(shape)
-    lows, starts = np.empty(k, np.int64), np.empty(k + 1, np.int64)
-    begin, stop, first = (np.empty(k, np.int64) for _ in range(3))
-    flat, out, table = np.empty(4096), np.empty(256), np.empty(4096)
-    _, mean, spread = solve(kind, *arrays, z, n, np.array(seen), 0.0, lows, starts, flat, out)
-    assert forward(lows, starts, flat, n, mean, spread, begin, stop, first, table)
-    random, counts = np.random.default_rng(1), np.empty(k, np.int64)
+    cells, room = Counts(kind, *arrays, np.array(seen)), scratch_for(k, n)
+    random, counts, tilt = np.random.default_rng(1), np.empty(k, np.int64), 0.0
     draws, found = 10_000, dict.fromkeys(exact, 0)
     for _ in range(draws):
-        assert backward(lows, starts, flat, n, begin, stop, first, table, random, counts)
+        done, tilt, room = draw_counts(cells, z, n, tilt, room, random, counts)
+        assert done
         found[tuple(counts.tolist())] += 1
     for x, weight in exact.items():
         chance = weight / total
@@ -134,11 +132,15 @@ def domains_of(cuts: NDArray[np.int32]) -> Domains:
 HOMES = domains_of(np.arange(BLOCKS, dtype=np.int32))
 
 
-def untied(groups: int) -> tuple[Ties, NDArray[np.float64], NDArray[np.float64]]:
-    """What is drawn of a place has no ties."""
-    none = np.zeros((0, SHAPES.size))
-    n = np.ones(groups, np.int64)
-    return ties_of(np.zeros((0, groups), np.int64), n, 0, none, np.random.default_rng(0)), none, none
+def untied(groups: int) -> Ties:
+    """Groups of a place that agree in nothing."""
+    none, n = np.zeros((0, groups), np.int64), np.ones(groups, np.int64)
+    return ties_of(none, n, 0, np.zeros((0, SHAPES.size)), np.random.default_rng(0))
+
+
+def whole(rows: int) -> Parts:
+    """Rows of a place that are in no part of it."""
+    return Parts(np.zeros(1), np.zeros(1, np.uint64), np.zeros((0, rows), np.int64))
 
 
 def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_does() -> None:
@@ -152,7 +154,7 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
             for c, count in enumerate(x):
                 exact[c, count] += chance
     exact /= exact.sum(axis=1, keepdims=True)
-    kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
+    kappa = shape.sum()
     parts = np.array([1.0, 0.2, 0.8, 0.5, 0.3, 0.2, 1.0, 1.0])  # of fine cells in theirs
     for cell, inside, crossing, factor in (
         (np.arange(5), np.ones(5), np.zeros((0, 1), np.int64), np.ones(0)),
@@ -162,15 +164,18 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         maps = (np.arange(cell.size) >= 4).astype(np.int32)[np.newaxis]
         mass = shape[cell] * inside
         shares = mass / kappa / (factor[maps[0]] if factor.size else 1.0)
-        failures = draw_place(
-            URN, *(one[np.newaxis] for one in (seen, par, keep, seen)), np.array([n]), cell.astype(np.int32),
-            cell.astype(np.int32), cell, np.tile(shares, (draws, 1)), np.array([n]), np.array([0]), kappa,
-            np.full((draws, 1), kappa), np.zeros(1), cell, np.ones(1), np.zeros(1), *untied(1), kappa,
-            np.zeros(1), np.zeros(1, np.uint64), np.zeros((0, 1), np.int64), crossing,
-            crossing.astype(np.int32), maps,
-            np.tile(factor.astype(np.float32), (draws, 1)),
-            np.zeros(factor.size), np.full(len(crossing), GROUP), 0, np.random.default_rng(5), homes,
-        )  # fmt: skip
+        rows = np.array([n]), np.array([0])
+        groups = (values[np.newaxis] for values in (seen, par, keep, seen))
+        cells = cell.astype(np.int32)
+        place = Place(URN, *groups, np.array([n]), cells, cells, cell, cell, *rows)
+        kappas = np.full((draws, 1), kappa)
+        concentrations = Concentrations(kappa, kappa, kappas, np.ones(1), np.zeros(1), np.zeros(1))
+        use = np.full(len(crossing), GROUP)
+        factors = np.tile(factor.astype(np.float32), (draws, 1))
+        tables = Crossing(crossing, crossing.astype(np.int32), maps, factors, np.zeros(factor.size), use)
+        random = np.random.default_rng(5)
+        shares = np.tile(shares, (draws, 1))
+        homes, failures = draw_place(place, shares, concentrations, untied(1), whole(1), tables, 0, random)
         assert failures == 0
         for c in range(5):
             found = np.bincount((cell[homes] == c).sum(axis=1), minlength=n + 1) / draws
@@ -190,16 +195,19 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
         counts = np.array([random.multinomial(n, random.dirichlet(true * share)) for _ in range(groups)])
         seen = counts + random.geometric(1 - p, counts.shape) - random.geometric(1 - p, counts.shape)
         kappas, noted = np.full((1, groups), 512.0), np.zeros(grid.size)
-        jobs, none = np.empty((draws, groups * n), np.int32), np.zeros((0, groups), np.int64)
-        failures = draw_place(
-            NOISE, seen, np.full(seen.shape, p), np.ones(seen.shape), seen, np.full(groups, n),
-            np.arange(wide, dtype=np.int32), np.arange(wide, dtype=np.int32), np.arange(wide),
-            np.tile(share, (draws, 1)), np.full(groups, n),
-            np.arange(groups), np.inf, kappas, np.zeros(grid.size), np.arange(wide), grid, noted,
-            *untied(groups), 1e4, np.zeros(1), np.zeros(1, np.uint64), none, none,
-            none.astype(np.int32), np.zeros((0, wide), np.int32),
-            np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 8, random, jobs,
-        )  # fmt: skip
+        sizes, home = np.full(groups, n), np.arange(wide)
+        cells = home.astype(np.int32)
+        ones, p_of_cells = np.ones(seen.shape), np.full(seen.shape, p)
+        rows = sizes, np.arange(groups)
+        place = Place(NOISE, seen, p_of_cells, ones, seen, sizes, cells, cells, home, home, *rows)
+        concentrations = Concentrations(np.inf, 1e4, kappas, grid, np.zeros(grid.size), noted)
+        none = np.zeros((0, groups), np.int64)
+        factors = np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64)
+        tables = Crossing(none, none.astype(np.int32), np.zeros((0, wide), np.int32), *factors)
+        shares = np.tile(share, (draws, 1))
+        jobs, failures = draw_place(
+            place, shares, concentrations, untied(groups), whole(groups), tables, 8, random
+        )
         assert failures == 0
         assert noted.sum() == draws * groups * n
         assert noted @ np.log2(grid) / noted.sum() == pytest.approx(math.log2(true), abs=0.5)
@@ -300,14 +308,8 @@ def test_sums_that_noise_hides_may_be_nobody() -> None:
     truth = random.poisson(np.where(random.random(size) < 0.05, 20.0, 0.0))
     n, none, deviation = float(truth.sum()), np.zeros(size), 5.0
     value = truth + deviation * random.standard_normal(size)
-    sums = Sums(
-        value,
-        np.full(size, deviation**2),
-        none,
-        np.full(size, n / size),
-        np.full(size, n),
-        none.astype(np.int64),
-    )
+    by_sum, owner = np.full(size, n), none.astype(np.int64)
+    sums = Sums(value, np.full(size, deviation**2), none, by_sum / size, by_sum, owner)
     family = Family(np.arange(size), none.astype(np.bool_))
     effects = draw_effects(sums, 2.0**14, [family], 30, random)
     hidden = value < 2 * deviation
@@ -331,13 +333,13 @@ def test_factors_have_the_posterior_of_a_count_with_a_background() -> None:
     for mean, estimate, noise in ((4.0, 9.0, 0.0), (2.0, 3.3, 1.5), (6.0, -4.0, 30.0), (6.0, 12.0, 30.0)):
         # As `_add_up` has them where about is 1.
         weight = mean / (noise + mean)
-        given = weight * mean, weight * estimate, weight**2 * noise
+        told = Likelihood(weight * mean, weight * estimate, weight**2 * noise, 1.0)
         x = max(estimate + noise, 0.0)
         exact = prior * np.exp(x * np.log(mean * f + noise) - mean * f - x * math.log(mean + noise))
         exact /= exact.sum()
         kind, value, found = 2, 1.0, np.empty(draws)
         for i in range(draws):
-            kind, value = _draw_next(*given, 1.0, wider, np.cumsum(chances), likely, random, kind, value)
+            kind, value = _draw_next(told, wider, np.cumsum(chances), likely, random, kind, value)
             found[i] = value
         for limit in (0.3, 0.8, 1.2, 2.5):
             held = exact[f < limit].sum()
@@ -380,7 +382,8 @@ def implicates(
     measured: int = 2,
     first: Domains = HOMES,
     read: Domains = HOMES,
-    **given: Any,
+    areas: dict[str, Any] | None = None,
+    **attributes: Any,
 ) -> Implicates:
     """Measure flows of places, and homes by attribute if two tables are measured."""
     key, row = RunKey.from_seed(3), np.repeat(np.arange(groups.n.size), groups.n)
@@ -402,8 +405,9 @@ def implicates(
 
     area = np.arange(groups.n_places) * AREAS // groups.n_places
     starts = np.arange(0, BLOCKS, BLOCKS // AREAS, dtype=np.int32)
-    stream = key.stream("implicates", 0)
-    return Implicates(tables, evidence, groups, prior, area, starts, draws, stream, **given)
+    areas, attributes = Areas(area, starts, **(areas or {})), Attributes(**attributes)
+    published, stream = Published(tables, evidence, groups), key.stream("implicates", 0)
+    return Implicates(published, prior, areas, attributes, draws, stream)
 
 
 def rows_of(groups: JobGroups, drawn: list[NDArray[np.int32]]) -> NDArray[np.int64]:
@@ -425,7 +429,7 @@ def test_intervals_of_flows_homes_and_sums_hold_the_truth(own_model: bool, ratio
     for seed in range(2):
         groups, homes, model = region(seed, own_model=own_model)
         drawn = implicates(groups, homes, model, 40, ratio)
-        counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+        counts = rows_of(groups, list(drawn.places()))
         assert drawn.failures == 0
         truth = rows_of(groups, [homes[np.newaxis]])[0]
         labels = {
@@ -448,12 +452,13 @@ def test_intervals_of_flows_homes_and_sums_hold_the_truth(own_model: bool, ratio
 def test_every_row_has_its_jobs_and_the_same_key_gives_the_same_draws() -> None:
     groups, homes, model = region(1, own_model=True)
     first, second = (implicates(groups, homes, model, 20, Fraction(1, 2)) for _ in range(2))
-    for i in range(groups.n_places):
-        one = first.place(i)
-        assert one.shape == (20, groups.n[groups.rows(i)].sum())
-        assert np.array_equal(one, second.place(i))
-        assert np.isin(one, np.arange(BLOCKS)).all()
+    for i, (homes_of_place, again) in enumerate(zip(first.places(), second.places(), strict=True)):
+        assert homes_of_place.shape == (20, groups.n[groups.rows(i)].sum())
+        assert np.array_equal(homes_of_place, again)
+        assert np.isin(homes_of_place, np.arange(BLOCKS)).all()
     assert first.domains().n_domains == groups.n_places
+    with pytest.raises(RuntimeError, match="have been drawn"):
+        next(first.places())
 
 
 def test_blocks_are_drawn_inside_their_cells_and_not_beyond_the_last_one() -> None:
@@ -467,7 +472,7 @@ def test_blocks_are_drawn_inside_their_cells_and_not_beyond_the_last_one() -> No
 def test_a_table_that_crosses_places_is_as_narrow_as_its_noise() -> None:
     groups, homes, model = region(2, own_model=False)
     drawn = implicates(groups, homes, model, 100, Fraction(1, 20))
-    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+    counts = rows_of(groups, list(drawn.places()))
     by_half = np.stack([counts[:, groups.member[1] == h].sum(axis=1) for h in range(2)])
     assert np.sqrt(by_half.var(axis=1).mean()) < 3  # without the table it is 15
     truth = rows_of(groups, [homes[np.newaxis]])[0]
@@ -493,7 +498,7 @@ def test_a_table_that_crosses_places_is_reached_where_workplaces_have_few_of_a_h
     homes = np.where(other, homes ^ 1, homes).astype(np.int32)
     groups = JobGroups(n, groups.place, np.stack([block, half]))
     drawn = implicates(groups, homes, model, 20, Fraction(3, 5))
-    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)]).mean(axis=0)
+    counts = rows_of(groups, list(drawn.places())).mean(axis=0)
     truth = rows_of(groups, [homes[np.newaxis]])[0]
     true, found = (every[half == 1].sum(axis=0) / every.sum(axis=0) for every in (truth, counts))
     assert 0.92 < np.polyfit(true, found, 1)[0] < 1.02
@@ -510,9 +515,9 @@ def test_a_part_of_several_places_has_one_profile_in_all_of_them() -> None:
     apart = {1: np.full(block.max() + 1, 0.25)}
     unit = np.arange(PLACES * 2) // 2
     two = domains_of(np.array([0, BLOCKS // 2], np.int32))  # what pools of all places say of the part
-    given = {"apart": apart, "work_unit": unit, "read": two}
+    given = {"variances": apart, "areas": {"work_unit": unit}, "read": two}
     drawn = implicates(groups, homes, model.repeat(2, axis=0), 100, Fraction(1, 20), 1, **given)
-    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+    counts = rows_of(groups, list(drawn.places()))
     one, other = (counts[:, groups.member[0] % 2 == h] for h in (0, 1))  # rows of the same parts
     often = (one.mean(axis=0) > 2) & (other.mean(axis=0) > 2)
     off = [x[:, often] / x[:, often].mean(axis=0) - 1 for x in (one, other)]
@@ -526,8 +531,8 @@ def test_an_attribute_without_evidence_is_as_uncertain_as_is_said() -> None:
     spread = []
     for variance in (0.01, 0.25):
         apart = {1: np.full(2, variance)}
-        drawn = implicates(groups, homes, model, 100, Fraction(1, 20), measured=1, apart=apart)
-        counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+        drawn = implicates(groups, homes, model, 100, Fraction(1, 20), measured=1, variances=apart)
+        counts = rows_of(groups, list(drawn.places()))
         share = counts[:, half == 0].sum(axis=1) / counts.sum(axis=1)
         spread.append(float((share.std(axis=0) / share.mean(axis=0)).mean()))
     # Of two equal halves with factors of this variance, a share has a relative variance of half of it.
@@ -544,7 +549,7 @@ def test_groups_that_agree_in_an_attribute_tell_of_each_other() -> None:
     slopes = []
     for categories in ({}, codes):
         drawn = implicates(groups, homes, model, 40, Fraction(19, 20), categories=categories)
-        counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)]).mean(axis=0)
+        counts = rows_of(groups, list(drawn.places())).mean(axis=0)
         true, found = (every[half == 1].sum(axis=0) / every.sum(axis=0) for every in (truth, counts))
         slopes.append(float(np.polyfit(true, found, 1)[0]))
     assert 1.15 * slopes[0] < slopes[1] < 1
@@ -578,9 +583,10 @@ def drawn_from_urns_by_halves(
     ]
     evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([a]), np.ones(1))
     stream = RunKey.from_seed(3).stream("implicates", 0)
+    areas = Areas(np.arange(PLACES) * AREAS // PLACES, starts, outside=np.array(outside, np.int32))
     return Implicates(
-        tables, [evidence], groups, lambda place, cuts: np.add.reduceat(model[place], cuts),
-        np.arange(PLACES) * AREAS // PLACES, starts, 40, stream, outside=np.array(outside, np.int32),
+        Published(tables, [evidence], groups), lambda place, cuts: np.add.reduceat(model[place], cuts),
+        areas, Attributes(), 40, stream,
     )  # fmt: skip
 
 
@@ -597,7 +603,7 @@ def test_urns_by_an_attribute_tell_of_residents_by_it() -> None:
     result = drawn_from_urns_by_halves(groups, homes, model, 0.05)
     cells = result.domains()
     homes_drawn = [
-        cells.cuts[cells.offsets[i] : cells.offsets[i + 1]][result.place(i)] for i in range(groups.n_places)
+        cells.cuts[cells.offsets[i] : cells.offsets[i + 1]][homes] for i, homes in enumerate(result.places())
     ]
     counts = rows_of(groups, homes_drawn).mean(axis=0)
     truth = rows_of(groups, [homes[np.newaxis]])[0]
@@ -643,13 +649,12 @@ def test_urns_of_a_workplace_tell_of_each_other() -> None:
     evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([0.2]), np.ones(1))
     label = np.eye(workplace.max() + 1, dtype=np.int64)[workplace]
     held, errors = [], []
-    for alike in (np.zeros((0, rows), np.int64), np.stack([workplace, earnings])):
-        result = Implicates(
-            [Table(n, np.zeros(rows, np.int32), homes)], [evidence], JobGroups(n, place, urn[np.newaxis]),
-            lambda place, cuts: model[place], np.zeros(PLACES, np.int64), np.zeros(1, np.int32), 40,
-            RunKey.from_seed(3).stream("implicates", 0), alike=alike,
-        )  # fmt: skip
-        jobs = np.concatenate([result.place(i) for i in range(PLACES)], axis=1)
+    table, groups = Table(n, np.zeros(rows, np.int32), homes), JobGroups(n, place, urn[np.newaxis])
+    published, areas = Published([table], [evidence], groups), Areas(np.zeros(PLACES, int), np.zeros(1, int))
+    for attributes in (Attributes(), Attributes(labels=np.stack([workplace, earnings]))):
+        stream = RunKey.from_seed(3).stream("implicates", 0)
+        result = Implicates(published, lambda place, cuts: model[place], areas, attributes, 40, stream)
+        jobs = np.concatenate(list(result.places()), axis=1)
         assert result.failures == 0
         row = np.repeat(np.arange(rows), n) * wide
         by_row = np.stack([np.bincount(row + one, minlength=rows * wide) for one in jobs])
@@ -675,15 +680,14 @@ def test_ties_vary_as_much_as_they_were_made_to() -> None:
         tables = random.multinomial(2 * n, profile)
         chances = np.full((1, SHAPES.size), 1 / SHAPES.size)
         tied = ties_of(of, jobs, areas, chances, random)
-        assert np.array_equal(tied.of, of)
-        tied.tables[:], tied.given[:] = tables, n
-        noted = np.zeros(chances.shape)
+        assert np.array_equal(tied.member, of)
+        tied.tie_jobs[:], tied.group_jobs[:] = tables, n
         found: list[NDArray[np.float64]] = []
         for _ in range(60):
-            noted[:] *= len(found) > 20
-            vary_factors(tied, jobs, np.tile(share, (2 * ties, 1)), np.log(chances), noted, random)
+            tied.shape_jobs[:] *= len(found) > 20
+            draw_factors(tied, jobs, np.tile(share, (2 * ties, 1)), random)
             found.append(share * tied.level * tied.factor)
-        assert SHAPES[noted[0].argmax()] == true
+        assert SHAPES[tied.shape_jobs[0].argmax()] == true
         drawn = np.array(found[20:])
         drawn /= drawn.sum(axis=2, keepdims=True)
         np.testing.assert_allclose(drawn.mean(axis=(0, 1)), share, rtol=0.01)
@@ -696,7 +700,7 @@ def test_ties_are_of_several_groups_that_do_not_make_up_a_place() -> None:
     alike = np.array([[5, 5, 8, 3, 3, 8], [1, 1, 1, 1, 1, 1], [1, 2, 3, 4, 5, 6]])
     ties = ties_of(alike, n, 3, np.full((3, SHAPES.size), 1 / SHAPES.size), random)
     # One of too few jobs to say anything is one with the rest; all groups alike, or none, are no ties.
-    assert ties.of.tolist() == [[0, 0, 1, 2, 2, 1], [-1] * 6, [-1] * 6]
+    assert ties.member.tolist() == [[0, 0, 1, 2, 2, 1], [-1] * 6, [-1] * 6]
     assert ties.kind.tolist() == [0, 0, 0]
     assert ties.jobs.tolist() == [18, 70, 14]
 
@@ -711,8 +715,9 @@ def test_zones_outside_of_which_a_survey_asked_few_are_drawn_where_all_jobs_are(
     model /= model.sum(axis=1, keepdims=True)
     far = random.random(homes.size) < 0.06
     homes = np.where(far, random.choice(zones, homes.size), homes).astype(np.int32)
-    drawn = implicates(groups, homes, model, 40, Fraction(9, 10), measured=1, outside=zones.astype(np.int32))
-    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])[:, :, zones]
+    outside = {"outside": zones.astype(np.int32)}
+    drawn = implicates(groups, homes, model, 40, Fraction(9, 10), measured=1, areas=outside)
+    counts = rows_of(groups, list(drawn.places()))[:, :, zones]
     truth = rows_of(groups, [homes[np.newaxis]])[0][:, zones]
     label = np.eye(PLACES, dtype=np.int64)[groups.place]
     flows, true = np.einsum("rp,mrz->mpz", label, counts), label.T @ truth
@@ -728,7 +733,7 @@ def test_nobody_is_sure_that_a_home_without_public_flows_is_empty() -> None:
     cuts = np.arange(0, BLOCKS, 8, dtype=np.int32)
     coarse = domains_of(cuts)
     drawn = implicates(groups, homes, model, 40, Fraction(1, 20), measured=1, first=coarse)
-    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+    counts = rows_of(groups, list(drawn.places()))
     assert counts[:, :, ::2].any()
 
 
@@ -799,21 +804,8 @@ def test_held_by_lot_is_right_for_counts_that_are_nearly_always_zero() -> None:
 
 def test_cells_are_the_same_homes_if_they_are_alike_or_cut_a_unit_in_several_ways() -> None:
     unit = np.array([0, 4, 8, 12])
-    cells = [
-        (0, 2),
-        (2, 4),
-        (0, 2),
-        (2, 4),
-        (4, 6),
-        (4, 8),
-        (6, 8),
-        (8, 12),
-        (8, 12),
-        (8, 16),
-        (4, 12),
-        (8, 16),
-    ]
-    starts, stops = np.array(cells, np.int32).T
+    starts = np.array([0, 2, 0, 2, 4, 4, 6, 8, 8, 8, 4, 8], np.int32)
+    stops = np.array([2, 4, 2, 4, 6, 8, 8, 12, 12, 16, 12, 16], np.int32)
     ends = (np.searchsorted(unit, one, side="right") - 1 for one in (starts, stops - 1))
     home = _common_homes(starts, stops, *ends, 4).tolist()
     assert home[0] == home[2] >= 4  # the first unit is cut in one way: its cells are themselves

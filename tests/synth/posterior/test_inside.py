@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from synth.posterior.effects import OTHER, OUTSIDE, SAME, Family, Sums, draw_effects
 from synth.posterior.inside import Homes, Inside, Together, strata
@@ -68,6 +69,8 @@ def test_what_sums_tell_of_a_label_holds_inside_cells_too() -> None:
     shared, single = Family(label, none), Family(np.arange(100), none)
     draw_effects(sums, 2.0**14, [shared, single], 40, random)
     given = np.array([8, 5, 3]), np.full(3, 50.0), np.zeros(3, np.int64), random
+    with pytest.raises(RuntimeError, match="has not drawn"):
+        Family(label, none).given(*given)
     known = shared.given(*given)
     assert (known[:, 0] > 3 * known[:, 2]).all()
     assert np.array_equal(known[:, [2, 0]], np.array(shared.values, np.float32))

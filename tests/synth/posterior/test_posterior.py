@@ -174,10 +174,3 @@ def test_counts_far_from_what_was_expected_have_a_posterior(
         assert whole.sum() == pytest.approx(n)
         assert (whole >= 0).all()
     assert likeliest_concentration(counts, offsets, means, sizes, 0.9) in 2.0 ** np.arange(-1, 15)
-
-
-def test_a_count_without_noise_is_believed() -> None:
-    y = np.array([7, 0, 3, 0])
-    mean, _ = posterior(y, np.array([0, 4]), np.full(4, 2.5), np.array([10]), 4.0, 1e-9)
-    assert mean == pytest.approx(y, abs=1e-6)
-    assert least_loss(y, np.array([0, 4]), np.full(4, 2.5), np.array([10]), 4.0, 1e-9).tolist() == y.tolist()
