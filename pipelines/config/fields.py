@@ -22,6 +22,7 @@ from pydantic import (
 
 import synth
 from geo_data.arguments import refuse_url
+from pipelines.storage.stored_names import stored_name
 from synth.limits import MAX_DENOMINATOR, MAX_EPSILON
 from synth.rationals import decimal_up, exact
 
@@ -175,6 +176,18 @@ def _labels(value: object) -> dict[str, str]:
     return dict(value)
 
 
+def stored(longest: int) -> AfterValidator:
+    """Return the validator of a name that is stored, in one Unicode form."""
+
+    def validate(value: str) -> str:
+        try:
+            return stored_name(value, longest)
+        except ValueError as error:
+            raise ValueError(f"{shown(value)} cannot be stored; {error}") from None
+
+    return AfterValidator(validate)
+
+
 def _email(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", value):
         raise ValueError(f'{shown(value)} is not an e-mail address; write one, such as "data@example.org"')
@@ -236,7 +249,8 @@ WeightNumber = Annotated[
 InputPath = Annotated[
     Path, PlainValidator(_path), PlainSerializer(lambda path: path.name, return_type=str, when_used="json")
 ]
-Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")]
+LINE, STATE, JOB_TYPE = r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$", "^[a-z0-9_]+$", "^JT0[0-5]$"
+Line = Annotated[str, StringConstraints(min_length=1, pattern=LINE)]
 Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a frozen model needs tuples
 LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
@@ -248,9 +262,9 @@ NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Population = Literal["all", "residents"]
 # These three stand in the names of files.
-State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+State = Annotated[str, StringConstraints(pattern=STATE)]
 Year = Annotated[int, Field(ge=1900, le=2999)]
-JobType = Annotated[str, StringConstraints(pattern=r"^JT0[0-5]$")]
+JobType = Annotated[str, StringConstraints(pattern=JOB_TYPE)]
 
 
 def expand(path: Path) -> tuple[Path, ...]:
@@ -277,6 +291,11 @@ def shown(value: object) -> str:
         with suppress(ValueError):
             text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def listed(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one name, or several, as several."""
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -7,8 +7,9 @@ files exist and what is in them is the readers' business.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -17,7 +18,8 @@ from geo_data.arguments import PathLike, path_of, texts_of
 from geo_data.od_files import od_name
 from pipelines.config.fields import absolute
 from pipelines.config.implicates import Implicates
-from pipelines.config.problems import STORED, describe, problems_across, usable_mechanisms
+from pipelines.config.problems import LISTS, describe
+from pipelines.config.rules import problems_across, settings_missing
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
     AcsTable,
@@ -43,7 +45,6 @@ from pipelines.config.sections import (
     tables_of,
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
-from pipelines.storage.stored_names import one_form
 
 _Auxiliary = Annotated[FlowTable | CtppTable | AcsTable | LodesTable, Field(discriminator="format")]
 
@@ -124,11 +125,12 @@ class PublicConfig(Section):
         """The mechanism that is named, or all that have what else is asked for: the planner compares them."""
         if self.release.mechanism is not None:
             return (self.release.mechanism,)
-        written = None if self.workplaces is None else dict.fromkeys(self.workplaces.model_fields_set)
-        release, plan = (
-            table.model_dump(mode="json", exclude_none=True) for table in (self.release, self.plan)
+        tables = self.release, self.plan, self.workplaces
+        return tuple(
+            name
+            for name, mechanism in sorted(synth.MECHANISMS.items())
+            if not any(settings_missing(mechanism, *tables))
         )
-        return tuple(usable_mechanisms(release, plan, written))
 
     @property
     def implicates(self) -> Implicates:
@@ -136,8 +138,8 @@ class PublicConfig(Section):
         return Implicates(self.release.implicates, self.release.implicate_source)
 
     def quoted(self) -> dict[str, Any]:
-        """Return the keys that are set, ready for JSON: exact numbers are text, however they were written."""
-        return PUBLIC.dump_python(self, mode="json", exclude_unset=True)
+        """Return every key, ready for JSON: exact numbers are text, the same however they were written."""
+        return PUBLIC.dump_python(self, mode="json")
 
 
 PUBLIC = TypeAdapter(PublicConfig)
@@ -284,28 +286,35 @@ def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig
     ConfigError
         If the tables say something that cannot be used.
     """
-    problems: list[str] = []
-    config = None
-    data = _in_one_form(data)
     try:
         config = ReleaseConfig.model_validate(data, context={"folder": folder})
-    except ValidationError as errors:
-        problems += [describe(error, _KEYS) for error in errors.errors(include_url=False)]
-    # On the text's own tables, not on the model: one bad value elsewhere must not hide these problems.
-    problems += problems_across(data)
-    if config is None or problems:
+    except ValidationError as error:
+        problems = [line for each in error.errors(include_url=False) for line in describe(each, _KEYS)]
+        # One table that is unusable must not hide what is wrong between others.
+        problems += problems_across(_usable_tables(data, folder))
+        raise ConfigError(f"{name}: {problem}" for problem in problems) from None
+    if problems := [*problems_across(dict(config))]:
         raise ConfigError(f"{name}: {problem}" for problem in problems)
     return config
 
 
-def _in_one_form(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the tables with the names that are stored in Unicode's form NFC.
+def _usable_tables(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the tables that are usable by themselves, and None for the members of lists that are not."""
+    tables: dict[str, Any] = {}
+    for key, field in ReleaseConfig.model_fields.items():
+        value, kind = data.get(key), Annotated[field.annotation, field]
+        if key not in data:
+            if not field.is_required():
+                tables[key] = field.get_default()
+        elif key in LISTS and isinstance(value, list):
+            member = get_args(field.annotation)[0]
+            tables[key] = tuple(_usable(member, each, folder) for each in value)
+        elif (table := _usable(kind, value, folder)) is not None:
+            tables[key] = table
+    return tables
 
-    It is done here, once, and not where a configuration is read that a plan or a run quotes: these say what
-    they said. Names of columns stay as they are, for so they stand in the files.
-    """
-    result = dict(data)
-    for table, key in STORED:
-        if isinstance(found := result.get(table), dict) and isinstance(found.get(key), str):
-            result[table] = found | {key: one_form(found[key])}
-    return result
+
+def _usable(kind: Any, value: Any, folder: Path) -> Any:
+    with suppress(ValidationError):
+        return TypeAdapter(kind).validate_python(value, context={"folder": folder})
+    return None

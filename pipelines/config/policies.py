@@ -75,25 +75,20 @@ class AttributePolicy(_Policy):
 
     attribute: Annotated[
         dict[str, _Categories],
-        Field(min_length=1),
         AfterValidator(lambda secret: dict(sorted(secret.items()))),
     ]
 
 
 def _kind(value: Any) -> str | None:
-    """Return the tag of a policy, as written or read."""
-    if value == "full" or isinstance(value, FullPolicy):
-        return "full"
-    keys = [
-        *(
-            value
-            if isinstance(value, dict)
-            else type(value).model_fields
-            if isinstance(value, _Policy)
-            else ()
-        )
-    ]
-    return str(keys[0]) if len(keys) == 1 else None
+    """Return the tag of a policy, as written or read; None where it has the form of none."""
+    if isinstance(value, _Policy):
+        return next(iter(type(value).model_fields), "full")
+    match value:
+        case "full":
+            return "full"
+        case {"partition": str()} | {"distance_km": _} | {"attribute": dict()} if len(value) == 1:
+            return str(*value) if value != {"attribute": {}} else None
+    return None
 
 
 Policy = Annotated[
@@ -104,8 +99,8 @@ Policy = Annotated[
     Discriminator(
         _kind,
         custom_error_type="policy",
-        custom_error_message='write "full", or { partition = "cty" } with a level of yours, or '
-        '{ distance_km = 16 } with a distance, or { attribute = { earnings = ["low", "high"] } } with an '
+        custom_error_message='is not a policy; write "full", or { partition = "cty" } with a level of yours, '
+        'or { distance_km = 16 } with a distance, or { attribute = { earnings = ["low", "high"] } } with an '
         "attribute and all its categories",
     ),
 ]

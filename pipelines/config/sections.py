@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -36,16 +37,67 @@ from pipelines.config.fields import (
     WeightNumber,
     Year,
     expand,
+    one_of,
+    shown,
+    stored,
 )
 from pipelines.config.implicates import ImplicateSource
 from pipelines.config.policies import AttributePolicy, FullPolicy, Policy
+from pipelines.storage.stored_names import LONGEST_NAME
 from synth.limits import MAX_RECORDS
+
+Problem: TypeAlias = tuple[str, str]
+"""A key of the table, "" for the table itself, and what is wrong with the fix."""
+
+# Columns that the files of a release have beside those named after attributes and levels. Capitals do not
+# tell names apart: not in every program that reads these files, nor on every disk.
+_OF_JOBS = ("place", "shared", "pool", "work", "count", "n", "m", "domain", "class", "w_geocode", "h_geocode")
+_OF_AREAS = ("latitude", "longitude", "weight", "geometry")
+
+
+class SectionError(ValueError):
+    """What the keys of a table must not be together."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(text for _, text in problems))
+
+
+def repeated(*columns: str | None) -> Iterator[Problem]:
+    """Yield the columns that are named for two purposes, which is a slip of the pen."""
+    for column, times in Counter(columns).items():
+        if column is not None and times > 1:
+            yield "", f"{shown(column)} is named {times} times; name a column for one purpose only"
+
+
+def names_apart(key: str, names: Iterable[str], taken: Sequence[str]) -> Iterator[Problem]:
+    """Yield the names that cannot stand beside the others, or beside the columns that are there already."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (folded := name.casefold()) in taken:
+            yield (
+                key,
+                f"{shown(name)} is the name of a column that the release has already; rename the column, in "
+                "the file and here",
+            )
+        elif seen.setdefault(folded, name) != name:
+            yield key, f"{shown(seen[folded])} and {shown(name)} differ in capitals only; rename one"
 
 
 class Section(BaseModel):
     """A table of the configuration: unknown keys refused, types strict, immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    def _problems(self) -> Iterator[Problem]:
+        """Yield what its keys must not be together."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if problems := [*self._problems()]:
+            raise SectionError(problems)
+        return self
 
 
 def tables_of(
@@ -102,7 +154,7 @@ class PublicReleaseSettings(Section):
         How to cite the release; left out, it is made of publisher, title, date and plan.
     """
 
-    name: Line
+    name: Annotated[Line, stored(LONGEST_NAME - len(", run ") - 16)]  # a ledger adds the number of the run
     state: State
     year: Year
     job_type: JobType = "JT00"
@@ -234,6 +286,12 @@ class MicrodataJobsSettings(Section):
         """The confidential files."""
         return expand(self.file)
 
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(self.home, self.work, self.worker, self.count, *self.attributes)
+        yield from names_apart("attributes", self.attributes, _OF_JOBS)
+        if self.worker is not None and self.count is not None:
+            yield "count", "rows that count several jobs cannot name one worker; leave out one of the two"
+
 
 class FlowTable(Section):
     """A public table of flows that informs the plan: one row for each pair of areas.
@@ -273,6 +331,9 @@ class FlowTable(Section):
     margin: Line | None = None
     decimal_point: bool = False
     same_jobs: bool = False
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(*self.origin, *self.destination, self.flow, self.margin)
 
 
 class CtppTable(Section):
@@ -397,6 +458,9 @@ class WeightsSettings(Section):
     weight: Line
     decimal_point: bool = False
 
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(self.area, self.weight)
+
 
 class WorkloadTable(Section):
     """A table that the release is for: jobs counted by home area, work area and attributes.
@@ -422,6 +486,9 @@ class WorkloadTable(Section):
     work: Line | None = None
     attributes: Names = ()
     weight: WeightNumber = Fraction(1)
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(*self.attributes)
 
 
 class AttributeSettings(Section):
@@ -534,6 +601,34 @@ class PublicGeographySettings(Section):
     non_nesting_areas: LevelNames = ()
     polygons: Annotated[tuple[PublicPolygonTable, ...], Field(strict=False)] = ()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of areas of all kinds."""
+        return (*self.levels, self.block, *self.non_nesting_areas)
+
+    @property
+    def columns_of_names(self) -> tuple[str, ...]:
+        """Columns of the names of areas."""
+        return ()
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(*self.external_zones)
+        yield from repeated(*self.columns, self.latitude, self.longitude, *self.columns_of_names)
+        yield from names_apart("", self.columns, _OF_AREAS)
+        for level, times in Counter(table.level for table in self.polygons).items():
+            if times > 1:
+                yield "polygons", f"{shown(level)} has {times} tables; name one file for a level"
+        for number, table in enumerate(self.polygons, start=1):
+            if table.level not in (known := (*self.levels, self.block)):
+                rule = f"{shown(table.level)} is not a level of the geography; use {one_of(known)}"
+                yield f"polygons #{number}.level", f"{rule}, or add it to geography.levels"
+        given, other = ("latitude", "longitude") if self.longitude is None else ("longitude", "latitude")
+        if (self.latitude is None) != (self.longitude is None):
+            yield other, f"missing beside {given}; name both, or none where the file has polygons"
+        for name in self.groupings:
+            if name not in self.levels:
+                yield "groupings", f"{shown(name)} is not in geography.levels; add it where it belongs"
+
 
 class GeographySettings(PublicGeographySettings):
     """The public geography: one row per block.
@@ -547,6 +642,24 @@ class GeographySettings(PublicGeographySettings):
 
     names: NameColumns | None = None
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()
+
+    @property
+    def columns_of_names(self) -> tuple[str, ...]:
+        """Columns of the names of areas."""
+        return tuple((self.names or {}).values())
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        names = self.names or {}
+        with_shapes = [table.level for table in self.polygons if table.name is not None]
+        for level in names:
+            if level not in self.columns:
+                fix = "name its levels and non-nesting areas only"
+                yield "names", f"{shown(level)} is not a level of the geography; {fix}"
+            if level in self.groupings:
+                yield "names", f"{shown(level)} is a grouping, whose units have no names; leave it out"
+            if level in with_shapes:
+                yield "names", f"{shown(level)} has names in geography.polygons too; leave out one"
 
 
 class LedgerSettings(Section):
@@ -576,13 +689,23 @@ class LedgerSettings(Section):
     """
 
     file: InputPath
-    data_set: Line
-    period: Line | None = None
+    data_set: Annotated[Line, stored(LONGEST_NAME)]
+    period: Annotated[Line, stored(LONGEST_NAME)] | None = None
     epsilon: PositiveNumber
     delta: DeltaNumber
     total_epsilon: PositiveNumber | None = None
     total_delta: DeltaNumber | None = None
     witness: Names = ()
+
+    def _problems(self) -> Iterator[Problem]:
+        totals = {"total_epsilon": self.total_epsilon, "total_delta": self.total_delta}
+        given = [key for key, total in totals.items() if total is not None]
+        for key in totals if len(given) == 1 else ():
+            if key not in given:
+                yield key, f"missing beside {given[0]}; name both or neither"
+        if given and self.period is None:
+            rule = "without period, epsilon and delta are the budget over all periods"
+            yield given[0], f"{rule}; leave it out, or name a period"
 
     @property
     def over_all_periods(self) -> tuple[Fraction, Fraction] | None:
@@ -651,6 +774,12 @@ class PlanSettings(Section):
     pool_below: Annotated[int, Field(ge=1, le=MOST)] | None = None
     retention_min: RetentionNumber = Fraction(1)
     prior: PositiveNumber | None = None
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from repeated(*(self.pool_by or ()))
+        if self.cell_level is not None and self.coarsening != "units":
+            fix = 'write coarsening = "units", or leave this line out'
+            yield "cell_level", f"only cells that are units are of a level; {fix}"
 
     @model_validator(mode="before")
     @classmethod

@@ -81,14 +81,6 @@ def refuse_other_names(config: ReleaseConfig) -> None:
         "jobs, or correct the configuration"
         for key, (first, *more) in problems.items()
     ]
-    lines += [
-        f"auxiliary #{i}.same_jobs: {table.file.name} is by its name of job type {name.job_type}, not "
-        f"{config.release.job_type}, and counts other jobs; write same_jobs = false"
-        for i, table in enumerate(config.auxiliary, start=1)
-        if getattr(table, "same_jobs", False)
-        and (name := od_name(table.file))
-        and name.job_type != config.release.job_type
-    ]
     parts = {name.part for key, _, name, _ in _named_files(config) if key == "workplaces.file"}
     whole = {"main"} if config.jobs.population == "residents" else {"aux", "main"}
     if parts and parts != whole:

@@ -23,7 +23,8 @@ import synth
 from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.pools import order_records
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.problems import problems_across
+from pipelines.config.problems import describe
+from pipelines.config.rules import problems_across
 from pipelines.config.sections import PlanSettings, PrivacySettings
 from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import refuse_as_public
@@ -142,23 +143,22 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
         plan["pool_by"] = tuple(plan["pool_by"])
     try:
         asked, settings = PrivacySettings.model_validate(privacy), PlanSettings.model_validate(plan)
-    except ValidationError as errors:
-        raise ConfigError(
-            f"{error['loc'][-1]}: {error['input']!r} cannot be tried; write a value as in a configuration, "
-            f'or "{AUTO}" for the planner\'s choice'
-            for error in errors.errors(include_url=False)
-        ) from None
-    chosen = settings.model_dump(mode="json", exclude_none=True)
-    kept = {"mechanism": release.mechanism, "implicate_source": release.implicate_source}
-    levels = {"levels": [*config.geography.levels], "block": config.geography.block}
-    tables: dict[str, Any] = {"release": kept, "plan": chosen, "geography": levels}
-    if config.workplaces is not None:
-        tables["workplaces"] = {}  # which not every mechanism takes; its own settings are as they were
-    if secret := config.privacy.secret:  # by which no pools can be made
-        tables |= {"privacy": {"policy": privacy["policy"]}, "jobs": {"attributes": [*secret]}}
-    if problems := [*problems_across(tables)]:
+    except ValidationError as error:
+        lines = []
+        for each in error.errors(include_url=False):
+            if each["loc"]:
+                rule = f"{each['loc'][-1]}: {each['input']!r} cannot be tried"
+                lines.append(
+                    f'{rule}; write a value as in a configuration, or "{AUTO}" for the planner\'s choice'
+                )
+            else:
+                lines += describe({**each, "loc": ("plan",)}, {})
+        raise ConfigError(lines) from None
+    result = config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
+    # Not every mechanism takes the settings of a table of workplaces; they are as they were.
+    if problems := [line for line in problems_across(dict(result)) if not line.startswith("workplaces.")]:
         raise ConfigError(problems)
-    return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
+    return result
 
 
 def strata_of(value: str) -> list[str]:

@@ -153,10 +153,11 @@ def read_model(path: Path, model: type[_Model]) -> _Model:
         return model.model_validate(data, context={"folder": path.parent})
     except ValidationError as errors:
         found = errors.errors(include_url=False)
-        raise ConfigError(f"{path.name}: {_described(error, _TABLES[model])}" for error in found) from None
+        lines = (line for error in found for line in _described(error, _TABLES[model]))
+        raise ConfigError(f"{path.name}: {line}" for line in lines) from None
 
 
-def _described(error: ErrorDetails, keys: Mapping[tuple[str, ...], tuple[str, ...]]) -> str:
+def _described(error: ErrorDetails, keys: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[str]:
     if error["type"] == "missing" and error["loc"] != ("set",):
-        return f"{error['loc'][0]}: missing; add a line {error['loc'][0]} = ..."
+        return [f"{error['loc'][0]}: missing; add a line {error['loc'][0]} = ..."]
     return describe(error, keys)

@@ -396,4 +396,4 @@ def _problem(error: ErrorDetails) -> str:
             return f"{key}: not a name of an input; use letters, digits, dots, dashes and underscores"
         case "string_type" if key in _SECRET:
             return f"{key}: this is not text; write it in quotes"
-    return describe(error, _KEYS)
+    return "; ".join(describe(error, _KEYS))

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.problems import problems_across
+from pipelines.config.rules import problems_across
 from pipelines.config.sections import WorkloadTable
 from pipelines.config.toml import ConfigError
 from pipelines.planning.recommendation import recommend
@@ -96,15 +96,14 @@ def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> Relea
     """Return the configuration with other tables that the release is for; as it is if there are none."""
     if not tables:
         return config
-    values = [{k: v for k, v in table.model_dump(mode="json").items() if v is not None} for table in tables]
-    sections = {"geography": config.geography, "jobs": config.jobs}
-    tables_there = {name: part.model_dump(mode="json", exclude_none=True) for name, part in sections.items()}
-    # Of all that such tables may contradict, these are about what was asked; the others were checked before.
-    problems_found = problems_across({**tables_there, "workload": values})
-    if problems := [problem for problem in problems_found if problem.startswith("workload")]:
+    try:
+        workload = tuple(WorkloadTable.model_validate(table.model_dump(mode="json")) for table in tables)
+    except ValidationError as error:
+        raise ConfigError(f"workload: {each['msg']}" for each in error.errors()) from None
+    result = config.model_copy(update={"workload": workload})
+    if problems := [*problems_across(dict(result))]:
         raise ConfigError(problems)
-    workload = tuple(WorkloadTable.model_validate(table, strict=False) for table in values)
-    return config.model_copy(update={"workload": workload})
+    return result
 
 
 def compare(

@@ -617,7 +617,7 @@ def test_bad_public_tables(
 BAD_VALUES: list[tuple[dict[str, object], str]] = [
     *(({"privacy.epsilon": value}, "privacy.epsilon") for value in ("0", "-1", 8.6)),
     *(({"privacy.delta": value}, "privacy.delta") for value in ("1", 1e-5)),
-    ({"privacy.guarantee": "DP"}, 'privacy.guarantee: "DP" is not known; use "pdp" or "dp"'),
+    ({"privacy.guarantee": "DP"}, 'privacy.guarantee: "DP": Input should be'),
     *(({"plan.retention_min": value}, "plan.retention_min") for value in ("0", "1.5", 0.5)),
     ({"plan.retention_min": None, "plan.retention": "0.5"}, "plan.retention"),
 ]

