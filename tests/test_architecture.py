@@ -23,7 +23,7 @@ MODULES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
-    if path.name != "_version.py"
+    if path.name != "_version.py" and "node_modules" not in path.parts
 }
 
 
