@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines.views.count_queries import jobs_within
-from pipelines.views.evaluation.count_queries import count_queries, query_errors, share_within
+from pipelines.views.evaluation.count_queries import count_queries, jobs_within, query_errors, share_within
 
 
 def table(generator: np.random.Generator) -> pd.DataFrame:

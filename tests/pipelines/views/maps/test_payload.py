@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import pipelines
 from pipelines.views.maps.draws import draw_tables
 from pipelines.views.maps.payload import Payload, make_payload
 from pipelines.views.release import Release
@@ -150,7 +149,7 @@ def test_shapes_or_cells(payload: Payload, mapped: Release, shapeless: Release) 
 def test_draws_take_the_room_there_is(mapped: Release, tmp_path: Path) -> None:
     """All of them where they fit; with less room they are of coarser levels, and then of residents only."""
     mapped.write_intervals(tmp_path / "intervals", draws=19)
-    draws = pipelines.mapped.draws(tmp_path / "intervals" / "draws.parquet")
+    draws = mapped.draws(tmp_path / "intervals" / "draws.parquet")
     levels = mapped.levels
     whole = draw_tables(draws, levels, LARGE)
     for table in (table for table in whole if table.column == "S000"):
