@@ -21,7 +21,7 @@ from pipelines import ReleasePlan, resume, run
 from pipelines.plans.form import plan_hash
 from pipelines.running import run as releasing
 
-from .helpers import Configs, Table, interrupted
+from .helpers import Configs, interrupted
 
 _READS: list[Counter[Path]] = []
 
@@ -71,9 +71,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def _counting(found: Counter[str], read: Callable[..., object]) -> Callable[..., object]:
-    def reading(path: Path, columns: Table, **named: object) -> object:
-        found["homes" if {"h_geocode", "live"} & {*columns} else "slots"] += 1
-        return read(path, columns, **named)
+    def reading(path: Path, schema: tables.TableSchema, *rest: object) -> object:
+        found["homes" if {"h_geocode", "live"} & {*schema.columns} else "slots"] += 1
+        return read(path, schema, *rest)
 
     return reading
 
