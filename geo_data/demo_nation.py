@@ -9,8 +9,8 @@ many workers of a place and most have few.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from geo_data.errors import InputError
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
+_log = logging.getLogger(__name__)
 _WORKERS, _COUNTIES, _TRACTS, _STATES = 140_000_000, 3142, 73_000, 51
 _BLOCKS_PER_TRACT = 104
 _WORK_SHARE = 0.3  # of blocks have jobs
@@ -104,7 +105,6 @@ def simulate_nation(
     workers: int,
     *,
     seed: int = 1,
-    report: Callable[[str], None] | None = None,
 ) -> Path:
     """Write the files of a generated nation, and a configuration that releases it.
 
@@ -116,8 +116,6 @@ def simulate_nation(
         Job records, at least 1,000; exactly so many are written, in ``jobs/state_*.parquet``.
     seed : int
         Equal seeds give equal files.
-    report : callable, optional
-        Told each step.
 
     Returns
     -------
@@ -133,16 +131,16 @@ def simulate_nation(
     """
     if workers < 1000:
         raise ValueError("a nation has at least 1,000 workers")
-    folder, say = path_of(folder, "folder"), report or (lambda _: None)
+    folder = path_of(folder, "folder")
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
     (folder / "jobs").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
-    say("Places ...")
+    _log.info("Places ...")
     nation = _places(rng, folder, workers)
     tracts = nation.code.size
     per_tract = np.bincount(nation.tract[nation.work], nation.jobs, tracts)
-    say("Flows of other years ...")
+    _log.info("Flows of other years ...")
     structure = _structure(rng, nation.place)
     last_year = _flows(structure[0], _perturbed(rng, structure[1]), per_tract)
     inside = nation.county[last_year["h"]] == nation.county[last_year["w"]]
@@ -154,7 +152,7 @@ def simulate_nation(
         survey.assign(**{side: nation.county[survey[side]] for side in ("h", "w")}),
     )
     for state in range(int(nation.state.max()) + 1):
-        say(f"Jobs of state {state + 1} of {int(nation.state.max()) + 1} ...")
+        _log.info("Jobs of state %d of %d ...", state + 1, int(nation.state.max()) + 1)
         _write_jobs(rng, folder / "jobs" / f"state_{state:02}.parquet", nation, structure, state)
     config = folder / "nation.toml"
     config.write_text(_CONFIG.format(workers=workers), encoding="utf-8")

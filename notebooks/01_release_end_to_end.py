@@ -77,7 +77,7 @@ Image(planned.folder / "cells.png")
 # there, and put in place by one rename. (Without `plan` it would plan by itself, as above.)
 
 # %%
-release = pipelines.run(config, plan=planned.folder, report=print)
+release = pipelines.run(config, plan=planned.folder)
 
 # %% [markdown]
 # What may be published is in one folder, and nothing else is:

@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import itertools
 import json
+import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running import run as runs
+from pipelines.running.steps import StepBegins, step_of, words_of
 from pipelines.storage.checksums import sha256_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,3 +237,21 @@ def refused(folder: Path, key: Path | None = None) -> VerificationError:
         list(verify(folder, key))
     assert str(caught.value).startswith(f"{caught.value.check}: ")
     return caught.value
+
+
+class Said(list[str]):
+    """What was logged, in words for people, and the steps that began."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[StepBegins] = []
+        self.handler = logging.Handler()
+        self.handler.emit = self._emit  # type: ignore[method-assign]
+
+    def clear(self) -> None:
+        super().clear()
+        self.steps.clear()
+
+    def _emit(self, record: logging.LogRecord) -> None:
+        self.append(words_of(record))
+        self.steps += filter(None, [step_of(record)])

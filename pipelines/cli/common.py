@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import click
 
 import pipelines
 from geo_data.arguments import refuse_url
+from pipelines.running.steps import words_of
 from pipelines.storage.errors import MEMORY_ERRORS, private_message
+from pipelines.storage.progress import EstimatedTotal, Progress
 from synth.errors import ShownError
 
 
@@ -91,21 +94,27 @@ def say(message: str) -> None:
     click.echo(message, err=True)
 
 
-def counter() -> Callable[[int, int], None] | None:
+class Words(logging.Handler):
+    """Prints what is logged, for people."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it."""
+        say(words_of(record))
+
+
+def counter() -> Progress | None:
     """Return what shows how much of a step is done, in one line; None unless a person is looking.
 
     From a second on it says how much longer the step takes at the pace so far.
     """
-    from pipelines.planning.counting import About
-
     if not sys.stderr.isatty():
         return None
     begin, first, last, whole = time.monotonic(), 0, 0, -1
 
     def show(done: int, of: int) -> None:
         nonlocal begin, first, last, whole
-        about = isinstance(of, About)
-        if done < last or (of != whole and not (about and isinstance(whole, About))):
+        about = isinstance(of, EstimatedTotal)
+        if done < last or (of != whole and not (about and isinstance(whole, EstimatedTotal))):
             begin, first = time.monotonic(), done
         last, whole = done, of
         took, made = time.monotonic() - begin, done - first

@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
-from pipelines.cli.common import one_clear_error, say
+from pipelines.cli.common import Words, one_clear_error, say
 from pipelines.cli.records import RECORDS
 from pipelines.cli.releases import RELEASES
 from pipelines.cli.service import SERVICE
 from pipelines.cli.views import VIEWS
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
+from pipelines.running.steps import logged_to
 
 
 class _Verbs(click.Group):
@@ -30,7 +31,7 @@ class _Verbs(click.Group):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # What becomes of a cluster is one clear error of ours; Dask would log it as a traceback, too.
         logging.getLogger("distributed.client").disabled = True
-        with one_clear_error(), ending_on_signals():
+        with one_clear_error(), logged_to(Words()), ending_on_signals():
             forbid_core_dumps()
             try:
                 return super().invoke(ctx)

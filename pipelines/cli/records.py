@@ -11,7 +11,7 @@ import click
 import geo_data
 import pipelines
 from geo_data.fetching import LODES_URL
-from pipelines.cli.common import FILE, FOLDER, PATH, say
+from pipelines.cli.common import FILE, FOLDER, PATH, counter, say
 
 _NAME = click.argument("name")
 _VERSION = click.argument("version")
@@ -95,7 +95,7 @@ def due(folder: Path, dry_run: bool) -> None:
     """
     os.umask(os.umask(0) | 0o007)
     try:
-        summary = pipelines.due(folder, dry_run=dry_run, report=say)
+        summary = pipelines.due(folder, dry_run=dry_run, progress=counter())
     except KeyboardInterrupt:
         say(f"What was begun is kept. Continue with: odsynth due {folder}")
         raise
@@ -218,7 +218,7 @@ def simulate(folder: Path, workers: int) -> None:
 
     140,000,000 workers make one of the size of the United States.
     """
-    config = geo_data.simulate_nation(folder, workers, report=say)
+    config = geo_data.simulate_nation(folder, workers)
     click.echo(f"Written {config}. Try: odsynth plan {config}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ def demo(out: Path | None) -> None:
     from pipelines.cli.summary import comparison, release_summary
     from pipelines.running.demo import demo_truth
 
-    release = pipelines.demo(out, report=say)
+    release = pipelines.demo(out, progress=counter())
     click.echo(release_summary(release))
     click.echo(comparison(release.plan, release.public, demo_truth(release)))
     try:
@@ -64,7 +63,7 @@ def plan(config: Path, out: Path | None, scheduler: str | None) -> None:
     from pipelines.cli.summary import planned_summary
 
     loaded = pipelines.load_config(config)
-    planned = pipelines.plan(loaded, out, report=say, count=counter(), scheduler=scheduler)
+    planned = pipelines.plan(loaded, out, progress=counter(), scheduler=scheduler)
     click.echo(planned_summary(planned, loaded.ledger, config))
 
 
@@ -106,8 +105,7 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     loaded = pipelines.load_config(config)
     target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
     sweep = pipelines.Sweep(**values) if any(values.values()) else every_mechanism(loaded)
-    shown = sys.stderr.isatty()
-    results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=shown, out=target)
+    results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=counter(), out=target)
     click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
     click.echo(f"Written     {target}: tune.parquet, frontier.png")
     click.echo(pipelines.recommend(results, loaded))
@@ -156,7 +154,7 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
     loaded = pipelines.load_config(config)
     loaded = loaded if out is None else loaded.with_out(out)
     with kept_for_resume(loaded.release.out):
-        made = pipelines.run(loaded, plan=plan, report=say, count=counter(), scheduler=scheduler)
+        made = pipelines.run(loaded, plan=plan, progress=counter(), scheduler=scheduler)
         click.echo(release_summary(made))
 
 
@@ -171,7 +169,7 @@ def resume(out: Path, scheduler: str | None) -> None:
     from pipelines.cli.summary import release_summary
 
     with kept_for_resume(out.absolute()):
-        made = pipelines.resume(out.absolute(), report=say, count=counter(), scheduler=scheduler)
+        made = pipelines.resume(out.absolute(), progress=counter(), scheduler=scheduler)
         click.echo(release_summary(made))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +18,7 @@ from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.plans.measured import group_jobs
 from pipelines.plans.plan import Choices, ReleasePlan
+from pipelines.storage.progress import Progress
 from synth.block_sampling import OriginShares
 from synth.composition import one_urn_implicates
 
@@ -32,7 +32,7 @@ def assemble(
     choices: Choices,
     delta: Fraction,
     rough: bool = False,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ReleasePlan:
     """Make the plan of some slots with given choices."""
     geography, model, settings = inputs.geography, inputs.model, config.plan
@@ -71,7 +71,7 @@ def assemble(
         # Only a mechanism that measures tables takes secondary ones, and one that has priors larger ones.
         | ({"secondary": measured} if measured else {})
         | ({"multiple": coarse.multiple} if "prior" in mechanism.settings else {})
-        | ({"count": count} if count else {}),
+        | ({"count": progress} if progress else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,6 +35,7 @@ from pipelines.planning.guards import (
 )
 from pipelines.plans.plan import policy_of
 from pipelines.plans.polygon_tables import read_polygon_tables
+from pipelines.storage.progress import Progress
 from synth.block_sampling import cumulative_weights
 from synth.policy import FULL
 
@@ -90,9 +91,7 @@ class PublicInputs:
         return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
 
 
-def read_public_inputs(
-    config: ReleaseConfig, count: Callable[[int, int], None] | None = None
-) -> PublicInputs:
+def read_public_inputs(config: ReleaseConfig, progress: Progress | None = None) -> PublicInputs:
     """Read the public inputs that a configuration names, and fit the public model to them.
 
     Of the job file only the public side is parsed: work blocks and attributes, never the column of
@@ -102,7 +101,7 @@ def read_public_inputs(
     Parameters
     ----------
     config : ReleaseConfig
-    count : callable, optional
+    progress : Progress, optional
         Told how many of several files of jobs have been read, and how many there are.
 
     Returns
@@ -124,7 +123,7 @@ def read_public_inputs(
     refuse_other_states(config, geography)
     _check_codes(config, geography)
     files = config.jobs.files if config.workplaces is None else expand(config.workplaces.file)
-    with count_job_files(files, count):
+    with count_job_files(files, progress):
         slots = slot_source(config, geography).slots(read_policy(config, geography))
     _check_categories(config, slots)
     check_pool_by(config, slots)
@@ -232,14 +231,12 @@ def _slot_file(config: ReleaseConfig) -> Path:
 
 
 @contextmanager
-def count_job_files(
-    files: Sequence[Path], count: Callable[[int, int], None] | None
-) -> Iterator[dict[str, int]]:
-    """Do what `count_rows` does, and tell `count` how many of several files have been read."""
+def count_job_files(files: Sequence[Path], progress: Progress | None) -> Iterator[dict[str, int]]:
+    """Do what `count_rows` does, and tell how many of several files have been read."""
 
     def told(done: int) -> None:
-        if count is not None and len(files) > 1:
-            count(done, len(files))
+        if progress is not None and len(files) > 1:
+            progress(done, len(files))
 
     with count_rows(told) as rows:
         yield rows

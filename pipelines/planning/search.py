@@ -28,13 +28,13 @@ from geo_data.arguments import check_type
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
-from pipelines.planning.counting import Parts
+from pipelines.planning.parallel_map import ParallelMap, thread_map
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
-from pipelines.planning.side_by_side import SideBySide, with_threads
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan
 from pipelines.plans.workload import Workload, resolve_workload
+from pipelines.storage.progress import Progress, ProgressCounter
 
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
@@ -60,8 +60,8 @@ def make_plan(
     config: ReleaseConfig,
     inputs: PublicInputs | None = None,
     *,
-    count: Callable[[int, int], None] | None = None,
-    side_by_side: SideBySide | None = None,
+    progress: Progress | None = None,
+    parallel_map: ParallelMap | None = None,
 ) -> ReleasePlan:
     """Make the plan of a release.
 
@@ -70,10 +70,10 @@ def make_plan(
     config : ReleaseConfig
     inputs : PublicInputs, optional
         What `read_public_inputs` gave, to spare reading twice.
-    count : callable, optional
-        Told how many candidates have been tried, and `About` how many will be; then how many classes of pools
-        are calibrated, and how many there are.
-    side_by_side : callable, optional
+    progress : Progress, optional
+        Told how many candidates have been tried, of an estimated total; then how many classes of pools are
+        calibrated, and how many there are.
+    parallel_map : callable, optional
         How candidates are tried: called, as `map` is, with a function and items. By default threads try two
         at once of those that measure tables; the plan is always the same.
 
@@ -91,17 +91,17 @@ def make_plan(
     check_type(config, ReleaseConfig, "config", "load_config")
     inputs = read_public_inputs(config) if inputs is None else inputs
     check_type(inputs, PublicInputs, "inputs", "read_public_inputs")
-    tried = Parts(count)
-    choices = choose(config, inputs, tried, side_by_side)
+    tried = ProgressCounter(progress)
+    choices = choose(config, inputs, tried, parallel_map)
     tried.end()
-    return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, count=count)
+    return assemble(config, inputs, inputs.slots, choices, config.privacy.delta, progress=progress)
 
 
 def choose(
     config: ReleaseConfig,
     inputs: PublicInputs,
-    tried: Parts | None = None,
-    side_by_side: SideBySide | None = None,
+    tried: ProgressCounter | None = None,
+    parallel_map: ParallelMap | None = None,
 ) -> Choices:
     """Choose what the configuration leaves to the planner.
 
@@ -117,7 +117,7 @@ def choose(
     def search(name: str) -> _Search:
         size = SAMPLE_JOBS if _measures(name) else _MORE_JOBS
         sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(inputs.slots.attributes))
-        return _Search(config, inputs, sample, jobs, name, tried or Parts(), side_by_side)
+        return _Search(config, inputs, sample, jobs, name, tried or ProgressCounter(), parallel_map)
 
     # Those that resample last: they lose more, as a rule, and are not searched far then.
     first, *others = sorted(config.mechanisms, key=lambda name: not _measures(name))
@@ -187,9 +187,9 @@ class _Search:
     jobs : ndarray of int64, shape (n_blocks,)
         Of every work block.
     mechanism : str
-    tried : Parts
+    tried : ProgressCounter
         Told of each candidate that was tried.
-    side_by_side : callable
+    parallel_map : callable
         As for `make_plan`.
     """
 
@@ -200,14 +200,14 @@ class _Search:
         sample: Sample,
         jobs: NDArray[np.int64],
         mechanism: str,
-        tried: Parts,
-        side_by_side: SideBySide | None,
+        tried: ProgressCounter,
+        parallel_map: ParallelMap | None,
     ) -> None:
         self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
         settings, level = config.plan, config.plan.pool_level or inputs.model.level
         self._measures = _measures(mechanism)
         # What is resampled is tried so soon that threads would wait for each other.
-        self._told, self._side_by_side = tried, side_by_side or (with_threads if self._measures else map)
+        self._told, self._parallel_map = tried, parallel_map or (thread_map if self._measures else map)
         self._whole = len(inputs.slots) <= SAMPLE_JOBS  # small, so that more can be tried
         self._by_size = settings.coarsening in (None, "balanced", "threshold")
         self._adaptive = self._by_size and settings.split_threshold is None
@@ -253,7 +253,7 @@ class _Search:
         """Try candidates side by side, if one draw decides: what one loses has nothing to do with others."""
         new = [one for one in dict.fromkeys(candidates) if one not in self._tried]
         if self._sample.draws == 1 and len(new) > 1:
-            for one, found in zip(new, self._side_by_side(self._trial, new), strict=True):
+            for one, found in zip(new, self._parallel_map(self._trial, new), strict=True):
                 self._told()
                 self._tried[one] = found
 

@@ -22,8 +22,7 @@ from geo_data.arguments import check_type
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins
 from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model
-from pipelines.planning.counting import Parts
-from pipelines.planning.side_by_side import SideBySide
+from pipelines.planning.parallel_map import ParallelMap
 from pipelines.plans.accuracy import (
     ExpectedAccuracy,
     SizeClass,
@@ -34,6 +33,7 @@ from pipelines.plans.accuracy import (
 from pipelines.plans.plan import ReleasePlan, batches, slots_of
 from pipelines.plans.utility import commutes, destination_commute_error, mean_km, total_variation
 from pipelines.plans.workload import CountedJobs, Table, jobs_at, resolve_workload
+from pipelines.storage.progress import Progress, ProgressCounter
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,8 @@ def simulate_utility(
     seed: int = 0,
     trial_jobs: int = _TRIAL_JOBS,
     batch_jobs: int | None = None,
-    side_by_side: SideBySide | None = None,
-    count: Callable[[int, int], None] | None = None,
+    parallel_map: ParallelMap | None = None,
+    progress: Progress | None = None,
 ) -> SimulatedUtility:
     """Run a plan, or a part of it, on proxy truth and measure what it loses.
 
@@ -236,10 +236,10 @@ def simulate_utility(
         would have too many cells in memory.
     batch_jobs : int, optional
         Jobs of such a batch, as for a run.
-    side_by_side : callable, optional
+    parallel_map : callable, optional
         Where one table is measured: how batches are drawn; called, as `map` is, with a function and items. By
         default by threads of this process.
-    count : callable, optional
+    progress : Progress, optional
         Told how many parts of this are done, and how many there are.
 
     Returns
@@ -249,10 +249,10 @@ def simulate_utility(
     worlds = _worlds(plan, trial_jobs) if homes is None else 1
     draws = ("released", "public", "without_noise")
     trials = (
-        _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, side_by_side)
+        _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, parallel_map)
         for i in range(worlds)
     )
-    trial, drawn, sizes, lost, measured = _tried(trials, worlds, draws, count, measures=True)
+    trial, drawn, sizes, lost, measured = _tried(trials, worlds, draws, progress, measures=True)
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
@@ -272,13 +272,13 @@ def simulate_utility(
 def simulate_accuracy(
     plan: ReleasePlan,
     model: geo_data.PublicModel,
-    side_by_side: SideBySide | None,
-    count: Callable[[int, int], None] | None,
+    parallel_map: ParallelMap | None,
+    progress: Progress | None,
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
     worlds = _worlds(plan, _TRIAL_JOBS)
-    trials = (_Trial(plan, model, seed=i, side_by_side=side_by_side) for i in range(worlds))
-    trial, drawn, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), count)
+    trials = (_Trial(plan, model, seed=i, parallel_map=parallel_map) for i in range(worlds))
+    trial, drawn, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
     return trial.accuracy(drawn, sizes, lost)
 
 
@@ -286,7 +286,7 @@ def _tried(
     trials: Iterable[_Trial],
     worlds: int,
     draws: Sequence[str],
-    count: Callable[[int, int], None] | None,
+    progress: Progress | None,
     *,
     measures: bool = False,
 ) -> tuple[_Trial, list[CountedJobs], list[list[SizeClass]], NDArray[np.float64], list[float]]:
@@ -299,7 +299,7 @@ def _tried(
     measured = []
     for trial in trials:
         if not losses:
-            done = Parts(count, worlds * trial.count_parts(draws))
+            done = ProgressCounter(progress, worlds * trial.count_parts(draws))
         drawn = trial.draw([getattr(trial, name) for name in draws], done)
         lost, found = trial.losses(drawn, sized=not losses)
         if not losses:
@@ -327,7 +327,7 @@ class _Trial:
         seed: int = 0,
         trial_jobs: int = _TRIAL_JOBS,
         batch_jobs: int | None = None,
-        side_by_side: SideBySide | None = None,
+        parallel_map: ParallelMap | None = None,
     ) -> None:
         check_type(plan, ReleasePlan, "plan", "make_plan")
         check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
@@ -352,7 +352,7 @@ class _Trial:
         self._homes, self._geography = drawn, model.geography
         self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
         self._procedure = procedure_of(plan)
-        self._side_by_side = side_by_side if self._procedure.worth_sending else None
+        self._parallel_map = parallel_map if self._procedure.worth_sending else None
         self._batch_trial = _BatchTrial(plan, drawn, self._parts, seed)
 
     def losses(
@@ -401,13 +401,13 @@ class _Trial:
     ) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
-        together = self._plan.numeric.k.sum() <= _FEW_CELLS and self._side_by_side is None
+        together = self._plan.numeric.k.sum() <= _FEW_CELLS and self._parallel_map is None
         with ThreadPoolExecutor(2 if together else 1) as threads:
             homes = list(threads.map(lambda draw: draw(done), draws))
         work, policy = self.true.work, self._plan.policy
         return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
 
-    def _each_batch(self, draw: SideBySide, done: Callable[[], None], *, noisy: bool) -> NDArray[np.int32]:
+    def _each_batch(self, draw: ParallelMap, done: Callable[[], None], *, noisy: bool) -> NDArray[np.int32]:
         found = []
         for drawn in draw(self._batch_trial, [(noisy, i) for i in range(len(self._parts))]):
             found.append(drawn)
@@ -415,8 +415,8 @@ class _Trial:
         return np.concatenate(found)
 
     def released(self, done: Callable[[], None]) -> NDArray[np.int32]:
-        if self._side_by_side is not None:
-            return self._each_batch(self._side_by_side, done, noisy=True)
+        if self._parallel_map is not None:
+            return self._each_batch(self._parallel_map, done, noisy=True)
         key = synth.RunKey.from_seed(self._seed)
         return self._procedure.draw(self._parts, self._homes, key, done)[0]
 
@@ -426,8 +426,8 @@ class _Trial:
         return drawn
 
     def without_noise(self, done: Callable[[], None]) -> NDArray[np.int32]:
-        if self._side_by_side is not None:
-            return self._each_batch(self._side_by_side, done, noisy=False)
+        if self._parallel_map is not None:
+            return self._each_batch(self._parallel_map, done, noisy=False)
         key = synth.RunKey.from_seed(self._seed)
         return self._procedure.draw_without_noise(self._parts, self._homes, key, done)
 

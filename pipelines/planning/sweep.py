@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,7 +14,6 @@ import pandas as pd
 from dask.base import compute
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from dask.diagnostics.progress import ProgressBar
 from pydantic import ValidationError
 
 import geo_data
@@ -38,6 +36,7 @@ from pipelines.planning.public_inputs import (
 )
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
+from pipelines.storage.progress import Progress
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
@@ -190,8 +189,7 @@ def tune(
     *,
     proxy_truth: PathLike | None = None,
     seeds: Sequence[int] = (0,),
-    progress: bool = False,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     out: PathLike | None = None,
 ) -> pd.DataFrame:
     """Try every combination of a sweep on public homes.
@@ -205,9 +203,7 @@ def tune(
         instead of slots of this release and homes drawn from the public model.
     seeds : sequence of int
         Trials of each combination; measures are their means.
-    progress : bool
-        Show a bar on standard error.
-    count : callable, optional
+    progress : Progress, optional
         Told how many combinations were tried, and how many there are.
     out : str or path, optional
         Folder, made if need be, for the measures (tune.parquet) and the figure (frontier.png).
@@ -250,8 +246,8 @@ def tune(
     records = _with_every_attribute(earlier, [*inputs.slots.attributes]) if earlier else None
     task = delayed(_try, pure=False, traverse=False)
     numbers = itertools.count(1)
-    tried = Callback(posttask=lambda *_: count(next(numbers), len(candidates)) if count else None)
-    with ProgressBar(out=sys.stderr) if progress else nullcontext(), tried:
+    tried = Callback(posttask=lambda *_: progress(next(numbers), len(candidates)) if progress else None)
+    with tried:
         rows = compute(
             *(task(candidate, inputs, records, seeds) for candidate in candidates),
             scheduler="threads",

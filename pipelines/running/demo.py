@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -15,12 +15,15 @@ from pipelines.config.toml import ConfigError
 from pipelines.release.layout import MANIFEST
 from pipelines.running.folder import RunFolder
 from pipelines.running.run import run
+from pipelines.storage.progress import Progress
 from pipelines.views.release import Release
+
+_log = logging.getLogger(__name__)
 
 _NAME = "demo.toml"
 
 
-def demo(out: PathLike | None = None, *, report: Callable[[str], None] | None = None) -> Release:
+def demo(out: PathLike | None = None, *, progress: Progress | None = None) -> Release:
     """Generate the demo region, and release it.
 
     The configuration is ``examples/demo.toml``; its paths are taken as if it lay in ``examples`` of the
@@ -31,8 +34,8 @@ def demo(out: PathLike | None = None, *, report: Callable[[str], None] | None = 
     ----------
     out : str or path, optional
         Another output folder.
-    report : callable, optional
-        Told each step.
+    progress : Progress, optional
+        As for `run`.
 
     Returns
     -------
@@ -54,11 +57,10 @@ def demo(out: PathLike | None = None, *, report: Callable[[str], None] | None = 
                 f"{target}: the output folder exists and is not an earlier demo. Choose another with --out"
             )
         shutil.rmtree(target)
-    if report:
-        report("Generating a region of 65,000 jobs ...")
+    _log.info("Generating a region of 65,000 jobs ...")
     _write_region(config)
     shutil.rmtree(RunFolder.of(target).folder, ignore_errors=True)  # of an interrupted demo
-    return run(config, report=report)
+    return run(config, progress=progress)
 
 
 def demo_inputs(folder: PathLike, **size: int) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
+import logging
 import queue
 import re
 import sys
@@ -17,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,24 +28,26 @@ import dask
 from dask.base import compute
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from dask.diagnostics.progress import ProgressBar
 from dask.system import CPU_COUNT
 from dask.threaded import get as compute_with_threads
 from dask.utils import parse_timedelta
 
 import synth
-from pipelines.planning.side_by_side import SideBySide
+from pipelines.planning.parallel_map import ParallelMap
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use
 from pipelines.running.batches import BatchWork, Given, RunBatches, Task
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
-from pipelines.running.steps import Progress, Step
+from pipelines.running.steps import Step, StepLog
 from pipelines.storage.errors import shown_address
+from pipelines.storage.progress import Progress
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
+
+_log = logging.getLogger(__name__)
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -67,7 +70,7 @@ def sample_release(
     state: RunState,
     key: synth.RunKey,
     *,
-    progress: Progress,
+    steps: StepLog,
     scheduler: str | None = None,
 ) -> list[list[Part]]:
     """Sample all pools with Dask; each batch gets its part, and none is drawn twice.
@@ -82,8 +85,7 @@ def sample_release(
     plan : ReleasePlan
     state : RunState
     key : synth.RunKey
-    progress : Progress
-        Told the steps, and the address of the Dask dashboard, where there is one.
+    steps : StepLog
     scheduler : str, optional
         Address of a Dask cluster, whose workers need no file. By default threads of this process, or,
         for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
@@ -98,36 +100,35 @@ def sample_release(
     with _client(scheduler, local_workers(plan), staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
-                progress.say(f"Dask dashboard: {client.dashboard_link}")
-        steps = {"measure": Step.MEASURE, "estimate": Step.ESTIMATE, "draw": Step.DRAW}
+                _log.info("Dask dashboard: %s", client.dashboard_link)
+        step_of = {"measure": Step.MEASURE, "estimate": Step.ESTIMATE, "draw": Step.DRAW}
         drawing = f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
         for task in run.tasks:
-            with progress.step(steps[task], drawing if task == "draw" else None):
+            with steps.step(step_of[task], drawing if task == "draw" else None):
                 if task != "estimate":
-                    _do_batches(client, run, task, progress)
+                    _do_batches(client, run, task, steps.progress)
                 elif not run.finished(run.estimated):
                     getattr(run, task)()
     by_batch = (run.work.parts_of(run.made("draw", batch)) for batch in range(len(run)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
 
 
-def _do_batches(client: Client | None, run: RunBatches, task: Task, progress: Progress) -> None:
+def _do_batches(client: Client | None, run: RunBatches, task: Task, progress: Progress | None) -> None:
     """Do what is not done yet of every batch."""
     todo = run.to_do(task)
     before = len(run) - len(todo)
 
     def done(number: int) -> None:
-        progress.count(before + number, len(run))
+        if progress is not None:
+            progress(before + number, len(run))
 
     done(0)
-    shown = progress.shown and not progress.counted and sys.stderr.isatty()
     if client is not None:
-        _on_cluster(client, run, task, done, shown=shown)
+        _on_cluster(client, run, task, done)
         return
     work = delayed(run.do, pure=False, traverse=False)
     numbers = itertools.count(1)
-    bar = ProgressBar(out=sys.stderr) if shown else nullcontext()
-    with bar, Callback(posttask=lambda *_: done(next(numbers))):
+    with Callback(posttask=lambda *_: done(next(numbers))):
         # By its function: by its name, Dask would load its cluster first, half a second.
         compute(*(work(task, batch) for batch in todo), scheduler=compute_with_threads)
 
@@ -270,7 +271,7 @@ def _refuse_unencrypted(client: Client) -> int:
 
 
 @contextmanager
-def trying_on(scheduler: str | None) -> Iterator[SideBySide | None]:
+def trying_on(scheduler: str | None) -> Iterator[ParallelMap | None]:
     """Have plans tried by the workers of a cluster, for which they need no file.
 
     Parameters
@@ -280,7 +281,7 @@ def trying_on(scheduler: str | None) -> Iterator[SideBySide | None]:
 
     Yields
     ------
-    SideBySide or None
+    ParallelMap or None
         What `make_plan` and `simulate_utility` are to be told.
 
     Raises
@@ -407,9 +408,7 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
         return None
 
 
-def _on_cluster(
-    client: Client, run: RunBatches, task: Task, count: Callable[[int], None], *, shown: bool
-) -> None:
+def _on_cluster(client: Client, run: RunBatches, task: Task, count: Callable[[int], None]) -> None:
     """Do what is not done yet of every batch on workers; one that dies is replaced, and gives the same bytes.
 
     Raises
@@ -425,10 +424,7 @@ def _on_cluster(
             if not todo:
                 return
             for left in _sent(client, run, task, todo):
-                count(done := whole - left)
-                if shown:
-                    end = "\n" if left == 0 else ""
-                    print(f"\r{done} of {whole} batches", end=end, file=sys.stderr, flush=True)
+                count(whole - left)
         raise CancelledError
 
 

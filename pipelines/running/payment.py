@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -33,6 +34,8 @@ from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
+
+_log = logging.getLogger(__name__)
 
 
 def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, Fraction]:
@@ -217,7 +220,7 @@ def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:
     return EpsilonDelta(epsilon=synth.decimal_up(epsilon), delta=synth.decimal_up(delta))
 
 
-def pay(state: RunState, plan: ReleasePlan, staging: RunFolder, say: Callable[[str], None]) -> RunState:
+def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
     """Pay for a release before its first draw, or see that it has been paid for.
 
     Parameters
@@ -227,8 +230,6 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder, say: Callable[[s
         Of the run.
     staging : RunFolder
         Where the debit is noted.
-    say : callable
-        Told of a debit that is the first of its data set in the ledger.
 
     Returns
     -------
@@ -253,9 +254,11 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder, say: Callable[[s
     if not settings.file.exists() or not budgets.debits_of(ledger.entries(), data_set, None):
         # made anew, or a mistyped name
         EventLog(staging.events).write("first debit")
-        say(
-            f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
-            "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
+        _log.warning(
+            "%s has no release of %r before this. If there were any, what they spent is not counted: put "
+            "their ledger back, or correct data_set (docs/ledger.md)",
+            settings.file,
+            settings.data_set,
         )
     debit = ledger.debit(**_debit_of_run(state, plan))
     state = replace(state, debit=debit.id)

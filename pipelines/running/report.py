@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,10 @@ from pipelines.running.payment import cost_of
 from pipelines.running.preflight import check_ready, load_back
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.running.run import certify
-from pipelines.running.steps import PLAN_STEPS, Progress, Step
+from pipelines.running.steps import PLAN_STEPS, Step, StepLog
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
+from pipelines.storage.progress import Progress
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 
@@ -151,8 +152,7 @@ def plan(
     config: ReleaseConfig,
     out: PathLike | None = None,
     *,
-    report: Callable[[str], None] | None = None,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     scheduler: str | None = None,
 ) -> PlanReport:
     """Plan a release, and write the plan with its report; no home is read.
@@ -162,11 +162,9 @@ def plan(
     config : ReleaseConfig
     out : str or path, optional
         Folder of the plan and its report; by default the release's with ``-plan``.
-    report : callable, optional
-        Told each step as it begins.
-    count : callable, optional
-        Told how many parts of a step are done, and how many there are, where it has parts; an `About`
-        (`pipelines.planning.counting`) while nobody knows.
+    progress : Progress, optional
+        Told how many parts of a step are done, and how many there are, where it has parts; an
+        `EstimatedTotal` (`pipelines.storage.progress`) while nobody knows.
     scheduler : str, optional
         Address of a Dask cluster (``tls://...``) whose workers try plans; by default threads of this
         process. The plan is the same.
@@ -195,15 +193,15 @@ def plan(
     # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.
     check_ready(config, confidential=config.workplaces is None)
     _refuse_other(folder)
-    progress = Progress(report, count, PLAN_STEPS)
-    with trying_on(scheduler) as side_by_side:
-        with progress.step(Step.READ_PUBLIC_INPUTS):
-            inputs = read_public_inputs(config, count)
-        with progress.step(Step.CHOOSE):
-            made = make_plan(config, inputs, count=count, side_by_side=side_by_side)
+    steps = StepLog(progress, PLAN_STEPS)
+    with trying_on(scheduler) as parallel_map:
+        with steps.step(Step.READ_PUBLIC_INPUTS):
+            inputs = read_public_inputs(config, progress)
+        with steps.step(Step.CHOOSE):
+            made = make_plan(config, inputs, progress=progress, parallel_map=parallel_map)
             guarantee = certify(made)
-        with progress.step(Step.SIMULATE):
-            utility = simulate_utility(made, inputs.model, side_by_side=side_by_side, count=count)
+        with steps.step(Step.SIMULATE):
+            utility = simulate_utility(made, inputs.model, parallel_map=parallel_map, progress=progress)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)

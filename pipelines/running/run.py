@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,11 +49,14 @@ from pipelines.running.payment import (
 )
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
-from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
+from pipelines.running.steps import Step, StepLog, resumed_steps, run_steps
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
+from pipelines.storage.progress import Progress
 from pipelines.views.release import Release
+
+_log = logging.getLogger(__name__)
 
 # Always the same words: what differs, and that anything does, is confidential.
 _PROTECTED_TOTALS = (
@@ -81,8 +84,7 @@ def run(
     *,
     plan: PathLike | None = None,
     key: synth.RunKey | None = None,
-    report: Callable[[str], None] | None = None,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     scheduler: str | None = None,
 ) -> Release:
     """Make a release.
@@ -140,7 +142,7 @@ def run(
     plan = None if plan is None else path_of(plan, "plan")
     out, reviewed = config.release.out, plan
     check_ready(config, new=True, public=reviewed is None)
-    progress = Progress(report, count)
+    steps = StepLog(progress)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     key = key or synth.RunKey.generate()
     staging = RunFolder.of(out)
@@ -148,30 +150,32 @@ def run(
         with staging.fresh():
             refuse_existing(out)  # now that nobody else makes it
             try_workers(scheduler)
-            made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress, scheduler)
-            progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
+            made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, steps, scheduler)
+            steps.order = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
             check_payable(state, made)
             check_space(config, made)
             if config.workplaces is not None:
-                progress.say(_PROTECTED_TOTALS)
-            with progress.step(Step.READ_ORIGINS):
-                jobs_sha256, rows = _keep_homes(config, made, staging, progress, given=reviewed is not None)
+                _log.info(_PROTECTED_TOTALS)
+            with steps.step(Step.READ_ORIGINS):
+                jobs_sha256, rows = _keep_homes(
+                    config, made, staging, steps.progress, given=reviewed is not None
+                )
             state = replace(state, inputs=jobs_sha256, rows=rows)
             try_workers(scheduler)  # others may have come
             staging.save(state, key)
             try:
-                state = pay(state, made, staging, progress.say)
+                state = pay(state, made, staging)
             except BaseException as error:
                 if isinstance(error, LedgerError) or debit_of(state) is None:
                     staging.abandon()  # the ledger refused, or was never asked
                 raise
-            progress.events = EventLog(staging.events)
-            progress.events.write("began", version=certificate.software.version, debit=state.debit or "")
-            with record_outcome(state, progress.events):
-                _draw_and_write(staging, made, state, key, signing_key, progress, scheduler)
-                _finish(staging, made, state, guarantee, progress, out)
+            steps.events = EventLog(staging.events)
+            steps.events.write("began", version=certificate.software.version, debit=state.debit or "")
+            with record_outcome(state, steps.events):
+                _draw_and_write(staging, made, state, key, signing_key, steps, scheduler)
+                _finish(staging, made, state, guarantee, steps, out)
     finally:
         key.destroy()
     return Release(out / "public")
@@ -180,8 +184,7 @@ def run(
 def resume(
     out: PathLike,
     *,
-    report: Callable[[str], None] | None = None,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     scheduler: str | None = None,
 ) -> Release:
     """Continue an interrupted run, with the result that it would have had, at no further cost.
@@ -193,7 +196,7 @@ def resume(
     ----------
     out : str or path
         Output folder of the run.
-    report, count, scheduler
+    progress, scheduler
         As for `run`.
 
     Returns
@@ -221,7 +224,7 @@ def resume(
             "with odsynth runs --wipe, then odsynth resume"
         )
     refuse_existing(out)
-    progress = Progress(report, count)
+    steps = StepLog(progress)
     with staging.again() as state:
         finished_before = is_finished(state)
         if finished_before and not staging.checked:
@@ -235,7 +238,7 @@ def resume(
         check_ready(state.config.with_out(out), public=False, confidential=False)
         with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
-        progress.steps = resumed_steps(measures=bool(plan.measures))
+        steps.order = resumed_steps(measures=bool(plan.measures))
         certificate, guarantee = state.certificate, certify(plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
@@ -248,20 +251,20 @@ def resume(
             check_payable(state, plan)
         if not staging.checked:
             check_space(state.config.with_out(out), plan)
-        progress.events = EventLog(staging.events)
-        progress.events.write("resumed", version=certificate.software.version)
+        steps.events = EventLog(staging.events)
+        steps.events.write("resumed", version=certificate.software.version)
         if not finished_before:  # else a copy of a folder that needs only to be put in place: the same bytes
-            state = pay(state, plan, staging, progress.say)
-        with record_outcome(state, progress.events, finished=finished_before):
+            state = pay(state, plan, staging)
+        with record_outcome(state, steps.events, finished=finished_before):
             if staging.checked:
                 _put_in_place(staging, out)
                 return Release(out / "public")
             key = staging.key(state)
             try:
-                _draw_and_write(staging, plan, state, key, signing_key, progress, scheduler)
+                _draw_and_write(staging, plan, state, key, signing_key, steps, scheduler)
             finally:
                 key.destroy()
-            _finish(staging, plan, state, guarantee, progress, out)
+            _finish(staging, plan, state, guarantee, steps, out)
     return Release(out / "public")
 
 
@@ -269,8 +272,7 @@ def make_release(
     config: ReleaseConfig,
     *,
     plan: Path | None = None,
-    report: Callable[[str], None] | None = None,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     scheduler: str | None = None,
 ) -> None:
     """Make a release; or go on with it, or leave it, if it is there already.
@@ -278,7 +280,7 @@ def make_release(
     Parameters
     ----------
     config : ReleaseConfig
-    plan, report, count, scheduler
+    plan, progress, scheduler
         As for `run`.
 
     Raises
@@ -288,39 +290,39 @@ def make_release(
     """
     out = config.release.out
     if (staging := RunFolder.of(out)).begun and staging.load().config.release == config.release:
-        resume(out, report=report, count=count, scheduler=scheduler)
+        resume(out, progress=progress, scheduler=scheduler)
     elif RunFolder(out).checked and (state := RunFolder(out).load()).config.release == config.release:
         if state.debit is not None and not is_finished(state):
-            resume(out, report=report, count=count, scheduler=scheduler)  # killed before the ledger was told
+            resume(out, progress=progress, scheduler=scheduler)  # killed before the ledger was told
     else:
-        run(config, plan=plan, report=report, count=count, scheduler=scheduler)
+        run(config, plan=plan, progress=progress, scheduler=scheduler)
 
 
 def _write_plan(
-    config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress, scheduler: str | None
+    config: ReleaseConfig, reviewed: Path | None, public: Path, steps: StepLog, scheduler: str | None
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
     """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
-    stored, count = public / "plan", progress.count if progress.counted else None
+    stored = public / "plan"
     if reviewed is None:
-        with trying_on(scheduler) as side_by_side:
-            with progress.step(Step.MAKE_PLAN):
-                inputs = read_public_inputs(config, count)
-                plan = make_plan(config, inputs, count=count, side_by_side=side_by_side)
+        with trying_on(scheduler) as parallel_map:
+            with steps.step(Step.MAKE_PLAN):
+                inputs = read_public_inputs(config, steps.progress)
+                plan = make_plan(config, inputs, progress=steps.progress, parallel_map=parallel_map)
                 polygons = inputs.polygons
                 write_names(inputs.names, plan.geography, public)
                 plan_sha256 = save_plan(plan, stored)
-            with progress.step(Step.SIMULATE):
-                accuracy = simulate_accuracy(plan, inputs.model, side_by_side, count)
+            with steps.step(Step.SIMULATE):
+                accuracy = simulate_accuracy(plan, inputs.model, parallel_map, steps.progress)
                 write_accuracy(accuracy, plan_sha256, public)
         del inputs, plan  # both are large: nothing needs the public model any more, or two plans
-        with progress.step(Step.CERTIFY):
+        with steps.step(Step.CERTIFY):
             plan = load_back(config, stored, plan_sha256)
             guarantee = certify(plan)
     else:
         with blame_plan(reviewed):
-            with progress.step(Step.READ_PLAN):
+            with steps.step(Step.READ_PLAN):
                 plan, plan_sha256 = take_plan(config, reviewed, stored)
-            with progress.step(Step.CERTIFY):
+            with steps.step(Step.CERTIFY):
                 guarantee = certify(plan)
         refuse_as_public(config)
         tables = read_polygon_tables(config, plan.geography)
@@ -335,12 +337,12 @@ def _draw_and_write(
     state: RunState,
     key: synth.RunKey,
     signing_key: Ed25519PrivateKey | None,
-    progress: Progress,
+    steps: StepLog,
     scheduler: str | None,
 ) -> None:
     """Draw what is not drawn yet, and write the public folder."""
-    parts = sample_release(staging, plan, state, key, progress=progress, scheduler=scheduler)
-    with progress.step(Step.WRITE):
+    parts = sample_release(staging, plan, state, key, steps=steps, scheduler=scheduler)
+    with steps.step(Step.WRITE):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
@@ -355,19 +357,19 @@ def _finish(
     plan: ReleasePlan,
     state: RunState,
     guarantee: synth.Guarantee,
-    progress: Progress,
+    steps: StepLog,
     out: Path,
 ) -> None:
     """Check the release, and put it in its place."""
-    with progress.step(Step.CHECK):
+    with steps.step(Step.CHECK):
         _check(staging, plan, state, guarantee)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     set_times(staging.public, state.certificate.created)  # when each was written tells how long homes took
     sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
-    _log(staging, state, progress)
-    if progress.events is not None:
-        progress.events.write("finished")
+    _write_summary(staging, state, steps)
+    if steps.events is not None:
+        steps.events.write("finished")
     _put_in_place(staging, out)
 
 
@@ -388,7 +390,7 @@ def _keep_homes(
     config: ReleaseConfig,
     plan: ReleasePlan,
     staging: RunFolder,
-    progress: Progress,
+    progress: Progress | None,
     *,
     given: bool,
 ) -> tuple[dict[str, str], dict[str, int]]:
@@ -404,7 +406,7 @@ def _keep_homes(
     # Slots have been read of the same files, unless they are those of a public table.
     source = job_source(config, plan.geography, reading, checked=config.workplaces is None)
     try:
-        with count_job_files(config.jobs.files, progress.count) as rows:
+        with count_job_files(config.jobs.files, progress) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except ChangedFileError:
@@ -415,7 +417,7 @@ def _keep_homes(
         ) from None
     # For the operator: nothing is refused because of these, as they depend on homes.
     for remark in reading.remarks:
-        progress.say(f"WARNING: {remark}")
+        _log.warning(remark)
     if others:
         tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
         if not all(jobs.any() for jobs in tables):
@@ -437,12 +439,12 @@ def _check(staging: RunFolder, plan: ReleasePlan, state: RunState, guarantee: sy
             raise
 
 
-def _log(staging: RunFolder, state: RunState, progress: Progress) -> None:
+def _write_summary(staging: RunFolder, state: RunState, steps: StepLog) -> None:
     """Keep what an auditor inside the agency needs: which input it was, and how long each step took.
 
     It is written when the release has passed its checks, and says that.
     """
-    seconds = {step.value: seconds for step, seconds in progress.seconds.items()}
+    seconds = {step.value: seconds for step, seconds in steps.seconds.items()}
     log = {
         "inputs_sha256": state.inputs,
         "rows_read": state.rows,

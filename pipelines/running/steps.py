@@ -1,14 +1,20 @@
-"""The steps of a plan and of a run, by name, and what is told and noted of each as it begins and ends."""
+"""The steps of a plan and of a run, by name, and what is logged and noted of each as it begins and ends."""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Self
+from typing import NamedTuple
 
 from pipelines.storage.event_log import EventLog
+from pipelines.storage.progress import Progress
+
+_log = logging.getLogger(__name__)
+_PACKAGES, _SERVICE = ("geo_data", "pipelines"), "pipelines.service"
 
 
 class Step(Enum):
@@ -48,67 +54,63 @@ def resumed_steps(*, measures: bool) -> tuple[Step, ...]:
     return (*measured, Step.DRAW, Step.WRITE, Step.CHECK)
 
 
-class StepBegins(str):
-    """What is said when a step begins: words for people.
-
-    Attributes
-    ----------
-    step : Step
-        What they are about.
-    number : int
-        Which it is, from 1.
-    of : int or None
-        How many there are, where that is known.
-    """
+class StepBegins(NamedTuple):
+    """A step that begins, which number it has, from 1, and of how many, where that is known."""
 
     step: Step
     number: int
     of: int | None
 
-    def __new__(cls, step: Step, words: str | None = None, number: int = 1, of: int | None = None) -> Self:
-        """Return the words; by default the title of the step."""
-        text = super().__new__(cls, f"{words or step.value} ...")
-        text.step, text.number, text.of = step, number, of
-        return text
 
+class StepLog:
+    """Logs steps as they begin, notes how long they took, and enters them in `events`.
 
-class Progress:
-    """Tells `report` of steps as they begin, notes how long they took, and enters them in `events`.
-
-    Parameters
-    ----------
-    report : callable or None
-        Told each step as it begins.
-    count : callable, optional
-        Told how many parts of a step are done, and how many there are, where it has parts; an `About`
-        (`pipelines.planning.counting`) while nobody knows.
-    steps : tuple of Step, optional
-        All that there will be, in order; unless given, it is not known yet how many.
+    Unless all steps are given, in their `order`, it is not known yet how many there will be.
     """
 
-    def __init__(
-        self,
-        report: Callable[[str], None] | None,
-        count: Callable[[int, int], None] | None = None,
-        steps: tuple[Step, ...] | None = None,
-    ) -> None:
-        self.shown = report is not None
-        self.say = report or (lambda _: None)
-        self.counted = count is not None
-        self.count = count or (lambda _, __: None)
-        self.steps = steps
+    def __init__(self, progress: Progress | None = None, order: tuple[Step, ...] | None = None) -> None:
+        self.progress = progress
+        self.order = order
         self.events: EventLog | None = None
         self.seconds: dict[Step, float] = {}
 
     @contextmanager
     def step(self, step: Step, words: str | None = None) -> Iterator[None]:
         """Enclose a step; it is noted when it succeeds."""
-        if self.steps is None:
-            self.say(StepBegins(step, words, len(self.seconds) + 1))
-        else:
-            self.say(StepBegins(step, words, self.steps.index(step) + 1, len(self.steps)))
+        order = self.order
+        number = (len(self.seconds) if order is None else order.index(step)) + 1
+        begins = StepBegins(step, number, None if order is None else len(order))
+        _log.info("%s ...", words or step.value, extra={"begins": begins})
         begin = time.monotonic()
         yield
         self.seconds[step] = round(time.monotonic() - begin, 3)
         if self.events is not None:
             self.events.write("step", step=step.value, seconds=self.seconds[step])
+
+
+def step_of(record: logging.LogRecord) -> StepBegins | None:
+    """Return the step that a record of the log begins, if it is about one."""
+    return getattr(record, "begins", None)
+
+
+def words_of(record: logging.LogRecord) -> str:
+    """Return what a record says to people."""
+    return f"{'WARNING: ' if record.levelno == logging.WARNING else ''}{record.getMessage()}"
+
+
+@contextmanager
+def logged_to(handler: logging.Handler) -> Iterator[None]:
+    """Give a handler what this thread logs, from steps on; the service has a log of its own."""
+    thread = threading.get_ident()
+    handler.addFilter(lambda record: record.thread == thread and not record.name.startswith(_SERVICE))
+    loggers = [logging.getLogger(name) for name in _PACKAGES]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)

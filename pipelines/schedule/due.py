@@ -7,12 +7,12 @@ so that neither a kill between the two nor a lost record makes a second one of t
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -29,13 +29,17 @@ from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.process import exit_code
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
+from pipelines.running.steps import logged_to, words_of
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.costs import outlook, period_cost
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import Result, Summary
 from pipelines.storage.errors import private_message, shown_message
+from pipelines.storage.progress import Progress
 from synth.rationals import exact
+
+_log = logging.getLogger(__name__)
 
 
 def due(
@@ -43,7 +47,7 @@ def due(
     *,
     now: datetime | None = None,
     dry_run: bool = False,
-    report: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Summary:
     """Make the releases of a calendar that are due and not made yet, and tell whom the calendar names.
 
@@ -60,8 +64,8 @@ def due(
     dry_run : bool
         Only say what would be done, and what periods would cost: writes nothing, tells nobody and reads no
         confidential file.
-    report : callable, optional
-        Told each step as it begins.
+    progress : Progress, optional
+        As for `run`.
 
     Returns
     -------
@@ -83,7 +87,7 @@ def due(
         with Records(calendar.records).locked() as free:
             if not free:
                 return Summary(calendar.folder.name, now, busy=True)
-            call = _Call(calendar, now, False, report)
+            call = _Call(calendar, now, False, progress)
             return _tell(calendar, call.summary(), looked=call.looked)
     except OSError as error:  # no folder for records, or no lock
         where = "" if error.filename else f"{calendar.records}: "
@@ -133,7 +137,7 @@ class _Call:
     calendar: Calendar
     now: datetime
     dry_run: bool
-    report: Callable[[str], None] | None
+    progress: Progress | None
 
     def __post_init__(self) -> None:
         self.looked = False  # at occurrences
@@ -255,38 +259,38 @@ class _Call:
         )
         self.store.save(record)
         log = self.store.log(name, number)
-        with log.open("a", encoding="utf-8") as file:
+        with log.open("a", encoding="utf-8") as file, logged_to(private := _AttemptLog(file)):
             log.chmod(0o600)
             planned = self.store.plan(name)
-            self._tell(file, f"{name}, due {occurrence.local}: attempt {number} of {self.calendar.attempts}")
+            attempts = self.calendar.attempts
+            _log.info("%s, due %s: attempt %d of %d", name, occurrence.local, number, attempts)
             try:
-                tell = partial(self._tell, file)
                 if not (RunFolder.of(out).begun or RunFolder(out).checked):  # no attempt got as far as paying
                     shutil.rmtree(planned, ignore_errors=True)
-                    plan(config, planned, report=tell, scheduler=self.calendar.scheduler)
-                make_release(config, plan=planned, report=tell, scheduler=self.calendar.scheduler)
+                    plan(config, planned, progress=self.progress, scheduler=self.calendar.scheduler)
+                make_release(config, plan=planned, progress=self.progress, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
-                    self._tell(file, "Publishing the release ...")
+                    _log.info("Publishing the release ...")
                     placed = publish(out, destination, key=self.calendar.signer).location
                     record = replace(record, published=placed)
                     if not is_signed(out / "public"):
-                        self._tell(file, f"WARNING: {UNSIGNED}")
+                        _log.warning(UNSIGNED)
             except OverBudgetError as error:
                 said = shown_message(error, one_line=True)
-                self._tell(file, f"{name}: set aside: {said}", error=type(error).__name__)
+                _log.info("%s: set aside: %s", name, said, extra={"error": type(error).__name__})
                 epsilon, delta, _ = period_cost(config, planned)
                 return self._set_aside(occurrence, record, said, number - 1, out, (str(epsilon), str(delta)))
             except Exception as error:
                 kind, said = type(error).__name__, shown_message(error, one_line=True)
-                self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
-                if (private := private_message(error, one_line=True)) != said:
-                    self._write(file, private)  # into this log only
+                _log.error("%s: failed (%s): %s", name, kind, said, extra={"error": kind})
+                if (whole := private_message(error, one_line=True)) != said:
+                    private.write(whole)
                 self.store.save(replace(record, status="failed", error=kind))
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
             except KeyboardInterrupt as stop:
-                self._write(file, f"{name}: stopped by {exit_code(stop)[0]}", error=type(stop).__name__)
+                private.write(f"{name}: stopped by {exit_code(stop)[0]}", error=type(stop).__name__)
                 raise
-            self._tell(file, f"{name}: finished")
+            _log.info("%s: finished", name)
         self.store.save(replace(record, status="finished"))
         fit = RunFolder(out).load().certificate.for_release
         detail = f"{out}{'' if fit else ' (not for release)'}"
@@ -294,15 +298,23 @@ class _Call:
             detail += f"; published at {record.published}. WARNING: {UNSIGNED}"
         return _result(occurrence, "finished", detail, record)
 
-    def _write(self, file: TextIO, message: str, **more: str) -> None:
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": message} | more
-        file.write(json.dumps(line) + "\n")
-        file.flush()
 
-    def _tell(self, file: TextIO, message: str, **more: str) -> None:
-        self._write(file, message, **more)
-        if self.report is not None:
-            self.report(message)
+class _AttemptLog(logging.Handler):
+    """Writes what is logged during an attempt into its private log, a line of JSON each."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__()
+        self._file = file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = getattr(record, "error", None)
+        self.write(words_of(record), **({"error": error} if error else {}))
+
+    def write(self, message: str, **more: str) -> None:
+        """Write what is for this log only."""
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": message} | more
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
 
 
 def _result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +46,7 @@ from pipelines.release.polygons import polygon_file
 from pipelines.release.verification import VerificationReport, verify
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
+from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS
 from synth.errors import ShownError
 
@@ -730,8 +731,7 @@ class Release:
         to: PathLike | None = None,
         *,
         draws: int = DRAWS,
-        report: Callable[[str], None] | None = None,
-        count: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Path]:
         """Write posterior draws of the release, and the intervals of every table that it is for.
 
@@ -744,9 +744,7 @@ class Release:
             A new folder for the files; by default ``intervals`` beside the public one.
         draws : int
             Of the homes of all jobs; at least 19, which an interval of 90 % needs.
-        report : callable, optional
-            Told each step as it begins.
-        count : callable, optional
+        progress : Progress, optional
             Told how many parts of a step are done, and how many there are.
 
         Returns
@@ -762,7 +760,7 @@ class Release:
         """
         from pipelines.views.intervals.writing import write_intervals
 
-        return write_intervals(self, to, draws=draws, report=report, count=count)
+        return write_intervals(self, to, draws=draws, progress=progress)
 
     def evaluate(self, truth: PathLike, to: PathLike | None = None) -> pd.DataFrame:
         """Measure how far the release is from the confidential truth, and write a confidential report.

@@ -17,10 +17,11 @@ import geo_data
 import pipelines
 from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
-from helpers import freeze, same_key
+from helpers import Said, freeze, same_key
 from pipelines.config.loading import check_config
 from pipelines.running import report
 from pipelines.running.cell_figure import draw_cells
+from pipelines.running.steps import logged_to
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
@@ -44,6 +45,14 @@ def _no_figure_of_cells() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "draw_cells", lambda _, path: path.write_bytes(b"no picture"))
         yield
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    """Collect what the command line would print, and the service show."""
+    heard = Said()
+    with logged_to(heard.handler):
+        yield heard
 
 
 @pytest.fixture(scope="session", autouse=True)

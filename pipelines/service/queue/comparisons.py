@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from pipelines.config.toml import ConfigError
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.sweep import Sweep, changed, draw_frontier, tune
 from pipelines.plans.measured import table_in_words
+from pipelines.storage.progress import Progress
 
 FRONTIER = "frontier.png"
 MOST = 24
@@ -107,18 +108,18 @@ def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> Relea
 
 
 def compare(
-    config: ReleaseConfig, varied_values: Mapping[str, Any], folder: Path, count: Callable[[int, int], None]
+    config: ReleaseConfig, varied_values: Mapping[str, Any], folder: Path, progress: Progress
 ) -> dict[str, Any]:
     """Try every combination, and draw the frontier."""
     variation = Variation.model_validate(varied_values)
     total, frames = len(variation.configurations(config)), []
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    count(0, total)
+    progress(0, total)
     per_workload = total // len(variation.workloads)
     for number, tables in enumerate(variation.workloads):
-        tried = partial(_count, count, number * per_workload, total)
-        frame = tune(with_workload(config, tables), variation.sweep, count=tried)
+        tried = partial(_of_all, progress, number * per_workload, total)
+        frame = tune(with_workload(config, tables), variation.sweep, progress=tried)
         frames.append(frame.assign(workload=workload_words(tables), number=number))
     results = pd.concat(frames, ignore_index=True)
     draw_frontier(results, config.release.name, folder / FRONTIER)
@@ -130,8 +131,8 @@ def compare(
     return {"rows": rows, "recommended": recommended}
 
 
-def _count(count: Callable[[int, int], None], before: int, total: int, done: int, _: int) -> None:
-    count(before + done, total)
+def _of_all(progress: Progress, before: int, total: int, done: int, _: int) -> None:
+    progress(before + done, total)
 
 
 def workload_words(tables: Sequence[VariedTable]) -> str:

@@ -7,7 +7,7 @@ its SHA-256 among them, and the SHA-256 of every public file that it was made fr
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,11 @@ from pipelines.storage.checksums import sha256_of
 _AGAIN = "Submit the run again, so that it is planned again"
 
 
-def keep_plan(
-    config: ReleaseConfig, folder: Path, report: Callable[[str], None], scheduler: str | None = None
-) -> dict[str, Any]:
+def keep_plan(config: ReleaseConfig, folder: Path, scheduler: str | None = None) -> dict[str, Any]:
     """Plan a release; no home is read."""
     shutil.rmtree(folder, ignore_errors=True)
     inputs = _inputs(config)  # before they are read: what changes from here on is noticed
-    written = plan(config, folder, report=report, scheduler=scheduler)
+    written = plan(config, folder, scheduler=scheduler)
     return {**plan_numbers(folder)[0], "report": written.text(), "inputs": inputs}
 
 

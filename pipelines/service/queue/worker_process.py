@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import sys
@@ -27,7 +28,7 @@ from pipelines.publishing.publishing import publish
 from pipelines.running.folder import BusyError, RunFolder
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps, keep_freed_memory
 from pipelines.running.run import make_release
-from pipelines.running.steps import StepBegins
+from pipelines.running.steps import logged_to, step_of, words_of
 from pipelines.service.queue.comparisons import compare
 from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
@@ -70,8 +71,9 @@ def main() -> int:
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     config = ReleaseConfig.model_validate(job.configuration, context={"folder": job.folder})
     try:
-        with ending_on_signals():
-            result = _TASKS[job.task](config, job, _Reporter(answers))
+        reporter = _Reporter(answers)
+        with ending_on_signals(), logged_to(reporter):
+            result = _TASKS[job.task](config, job, reporter)
     except BusyError:
         return EXIT_BUSY
     except KeyboardInterrupt as stop:  # the outcome is noted; the service gives the run to another worker
@@ -101,10 +103,11 @@ def without_paths(text: str, paths: list[str]) -> str:
     return _PATH.sub("", text)
 
 
-class _Reporter:
+class _Reporter(logging.Handler):
     """Says how far a task is."""
 
     def __init__(self, answers: TextIO) -> None:
+        super().__init__()
         self._answers, self._counted = answers, 0.0
 
     def step(self, title: str, number: int = 1, of: int | None = 1) -> None:
@@ -112,12 +115,12 @@ class _Reporter:
         _answer(self._answers, step=title, number=number, of=of)
         self._counted = 0.0
 
-    def message(self, message: str) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         """Tell the steps of a plan or a run; other words may be confidential, as warnings of homes are."""
-        if isinstance(message, StepBegins):
-            self.step(message.step.value, message.number, message.of)
+        if (begun := step_of(record)) is not None:
+            self.step(begun.step.value, begun.number, begun.of)
         else:
-            print(message, file=sys.stderr)  # the private log of the run
+            print(words_of(record), file=sys.stderr)  # the private log of the run
 
     def count(self, done: int, total: int) -> None:
         """Say how many parts of the step are done; now and then, and the last."""
@@ -136,7 +139,7 @@ def _compare(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, 
 
 def _plan(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    kept = keep_plan(config, job.plan_folder, reporter.message, job.scheduler)
+    kept = keep_plan(config, job.plan_folder, job.scheduler)
     return {"plan": json.dumps(kept)}
 
 
@@ -146,8 +149,8 @@ def _release(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, 
 
     folder, out, scheduler = job.plan_folder, config.release.out, job.scheduler
     if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
-        check_plan(config, folder, job.plan or keep_plan(config, folder, reporter.message, scheduler))
-    make_release(config, plan=folder, report=reporter.message, count=reporter.count, scheduler=scheduler)
+        check_plan(config, folder, job.plan or keep_plan(config, folder, scheduler))
+    make_release(config, plan=folder, progress=reporter.count, scheduler=scheduler)
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
 from pipelines.plans.workload import Table
 from pipelines.storage.durable import whole_folder
+from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS, FEWEST
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
 from pipelines.views.intervals.reading import (
@@ -28,6 +30,7 @@ from pipelines.views.intervals.reading import (
 )
 from pipelines.views.release import PublicReleaseError, Release, check_target
 
+_log = logging.getLogger(__name__)
 README = "README.txt"
 _JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block
 
@@ -37,8 +40,7 @@ def write_intervals(
     to: PathLike | None = None,
     *,
     draws: int = DRAWS,
-    report: Callable[[str], None] | None = None,
-    count: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Path]:
     """Write posterior draws of a release, and the intervals of its tables (`Release.write_intervals`)."""
     folder = release.public
@@ -47,13 +49,13 @@ def write_intervals(
         raise PublicReleaseError(f"{draws} draws are too few. Fix: an interval of 90 % needs {FEWEST}")
     check_target(to, folder, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
-    say, done = report or (lambda _: None), count or (lambda _, __: None)
-    say("Drawing how far homes may be from the public model ...")
+    done = progress or (lambda _, __: None)
+    _log.info("Drawing how far homes may be from the public model ...")
     jobs = JobDraws(release, draws, public_key(folder), done)
     with whole_folder(to, mode=None) as made:
-        say("Drawing homes, workplace by workplace ...")
+        _log.info("Drawing homes, workplace by workplace ...")
         _write_draws(release, jobs, draws, made / DRAWS_FILE, done)
-        say("Writing intervals, table by table ...")
+        _log.info("Writing intervals, table by table ...")
         opened = PosteriorDraws(release, made / DRAWS_FILE)
         tables = {}
         for i, table in enumerate(jobs.tables):
@@ -75,9 +77,7 @@ def file_name(table: Table) -> str:
     return f"{areas}{''.join(f'_by_{name}' for name in table.attributes)}.csv.gz"
 
 
-def _write_draws(
-    release: Release, jobs: JobDraws, draws: int, path: Path, done: Callable[[int, int], None]
-) -> None:
+def _write_draws(release: Release, jobs: JobDraws, draws: int, path: Path, done: Progress) -> None:
     geography = jobs.plan.geography
     units = geography.n_units(jobs.home_level) * jobs.plan.policy.copies
     home = pa.uint16() if units <= 2**16 else pa.int32()

@@ -25,11 +25,11 @@ import pipelines
 import synth
 from pipelines.cli.common import counter
 from pipelines.cli.main import main
-from pipelines.planning.counting import About
 from pipelines.release import certificate
 from pipelines.release.signing import UNSIGNED
 from pipelines.running import batches
 from pipelines.running import run as releasing
+from pipelines.storage.progress import EstimatedTotal
 
 Invoke = Callable[..., click.testing.Result]
 Refused = Callable[..., str]
@@ -832,7 +832,7 @@ def test_progress_says_how_much_longer_a_step_takes(
     monkeypatch.setattr("pipelines.cli.common.time", SimpleNamespace(monotonic=lambda: next(clock)))
     show = counter()
     assert show is not None
-    for done, of in ((1, About(3)), (2, About(4)), (2, 2)):
+    for done, of in ((1, EstimatedTotal(3)), (2, EstimatedTotal(4)), (2, 2)):
         show(done, of)
     for done in (1, 3, 4):
         show(done, 4)

@@ -93,7 +93,7 @@ def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_p
     named = small_config(OPEN, {"release.mechanism": other})
     assert "mechanism" in contradictions(named, plan)
     told: list[tuple[int, int]] = []
-    measured = make_plan(small_config(MEASURED), count=lambda *parts: told.append(parts))
+    measured = make_plan(small_config(MEASURED), progress=lambda *parts: told.append(parts))
     # Candidates, whose number is known in the end: this mechanism is calibrated at once.
     assert [done for done, _ in told] == [*range(1, len(told)), len(told) - 1]
     assert [done < of for done, of in told] == [True] * (len(told) - 1) + [False]

@@ -20,10 +20,10 @@ import pipelines
 import synth
 from geo_data.pools import Pooling, build_pools
 from geo_data.proxy_truth import attribute_concentrations
+from helpers import Said
 from pipelines import ReleaseConfig, make_plan
-from pipelines.planning import search, side_by_side, trials
+from pipelines.planning import parallel_map, search, trials
 from pipelines.planning.assembling import assemble
-from pipelines.planning.counting import About
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, choose
@@ -34,6 +34,8 @@ from pipelines.plans.plan import Choices
 from pipelines.plans.workload import resolve_workload
 from pipelines.running.report import run_cost
 from pipelines.running.run import certify
+from pipelines.running.steps import PLAN_STEPS
+from pipelines.storage.progress import EstimatedTotal
 
 Configs = Callable[..., ReleaseConfig]
 FREE = {"plan.split_threshold": None, "plan.pool_below": None}
@@ -101,26 +103,27 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
         return losses.setdefault(candidate, found)
 
     monkeypatch.setattr(search, "try_candidate", spy)
-    together = choose(config, inputs, side_by_side=side_by_side.with_threads)
+    together = choose(config, inputs, parallel_map=parallel_map.thread_map)
     known = dict(losses)
     losses.clear()
-    assert choose(config, inputs, side_by_side=map) == together
+    assert choose(config, inputs, parallel_map=map) == together
     assert losses == known
     assert threads - {threading.get_ident()}
 
 
-def test_every_step_says_how_far_it_is(small_config: Configs, zones: dict[str, Any], tmp_path: Path) -> None:
+def test_every_step_says_how_far_it_is(
+    small_config: Configs, zones: dict[str, Any], tmp_path: Path, said: Said
+) -> None:
     """Files of jobs, candidates, classes of pools, and the trial of the plan: each to its end."""
-    told: list[list[tuple[int, int]]] = [[]]
+    told: list[list[tuple[int, int]]] = [[] for _ in PLAN_STEPS]
     pipelines.plan(
         small_config(FREE, zones),
         tmp_path / "plan",
-        report=lambda words: told.append([]) if "..." in words else None,
-        count=lambda done, of: told[-1].append((done, of)),
+        progress=lambda done, of: told[len(said.steps) - 1].append((done, of)),
     )
-    _, read, chosen, tried = told
+    read, chosen, tried = told
     assert read == [(1, 2), (2, 2)]
-    candidates = [(done, of) for done, of in chosen if isinstance(of, About)]
+    candidates = [(done, of) for done, of in chosen if isinstance(of, EstimatedTotal)]
     assert [done for done, _ in candidates] == list(range(1, len(candidates) + 1))
     assert all(done < of for done, of in candidates)
     known = chosen[len(candidates) :]
@@ -677,7 +680,7 @@ def test_a_small_table_is_not_given_up_for_a_share_that_is_too_small(
     tables = [FLOWS, {"home": "trct", "attributes": ["SI"]}]
     change = NO_PRUNING | {"release.mechanism": "geometric", "privacy.delta": "0", "workload": tables}
     config = config_of("2", change)
-    chosen = choose(config, read_public_inputs(config), side_by_side=None)
+    chosen = choose(config, read_public_inputs(config), parallel_map=None)
     assert [str(table.share) for table in chosen.tables] == ["1/2"]
 
 

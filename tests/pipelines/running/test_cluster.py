@@ -18,6 +18,7 @@ import pytest
 from distributed import Client, Future, LocalCluster
 
 import pipelines
+from helpers import Said
 from pipelines.planning import simulation, trials
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
@@ -263,6 +264,7 @@ def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     many_batches: Configs,
     frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
+    said: Said,
 ) -> None:
     threads = public_bytes(seeded(many_batches()))
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
@@ -278,8 +280,7 @@ def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
 
     monkeypatch.setattr(drawing, "_client", seen)
     config = many_batches()
-    said: list[str] = []
-    release = seeded(config, report=said.append)
+    release = seeded(config)
     assert public_bytes(release) == threads
     assert [line for line in said if line.startswith("Dask dashboard: http://127.0.0.1:")]
     assert len(opened) == 2

@@ -15,7 +15,7 @@ import geo_data
 from geo_data.external_zones import US_STATES
 from geo_data.lodes import LODES_COLUMNS
 from geo_data.od_files import write_od_csv
-from helpers import alone, refused, seal_again
+from helpers import Said, alone, refused, seal_again
 from pipelines import ConfigError, Release, make_plan, run, verify
 from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
@@ -179,14 +179,13 @@ def test_tampering_with_the_two_files_is_found(release: Release, tmp_path: Path)
 
 @pytest.mark.parametrize("empty", ["jobs.aux", "jobs.file"])
 def test_where_nobody_lives_is_no_reason_to_refuse(
-    empty: str, zones: Table, outside_config: Configs, clean_source: object, tmp_path: Path
+    empty: str, zones: Table, outside_config: Configs, clean_source: object, tmp_path: Path, said: Said
 ) -> None:
     """One of the two files has a header only: the run is made, and warns the operator."""
     path = tmp_path / "none.csv"
     pd.read_csv(zones[empty], dtype="str")[:0].to_csv(path, index=False)
     path.chmod(0o600)
-    said: list[str] = []
-    release = run(outside_config({empty: path}), report=said.append)
+    release = run(outside_config({empty: path}))
     assert [check.name for check in verify(release.public)][-1] == "for release"
     assert alone(release.public) is None
     assert ["none.csv: the file has no jobs" in line for line in said if "WARNING" in line] == [True]

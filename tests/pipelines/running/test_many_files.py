@@ -12,7 +12,7 @@ import pytest
 
 import geo_data
 import pipelines
-from helpers import with_values
+from helpers import Said, with_values
 from pipelines import ConfigError, run
 from pipelines.cli.main import main
 from pipelines.config.loading import check_config
@@ -142,10 +142,11 @@ def test_one_file_under_two_names_is_refused(pieces: Path, small_config: Configs
         run(small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"}))
 
 
-def test_a_file_without_jobs_is_remarked_to_the_operator(pieces: Path, small_config: Configs) -> None:
+def test_a_file_without_jobs_is_remarked_to_the_operator(
+    pieces: Path, small_config: Configs, said: Said
+) -> None:
     jobs = pd.read_csv(pieces / "jobs_1.csv.gz", dtype="str")
     jobs[:0].to_csv(pieces / "jobs_3.csv.gz", index=False)
     (pieces / "jobs_3.csv.gz").chmod(0o600)
-    said: list[str] = []
-    run(small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"}), report=said.append)
+    run(small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"}))
     assert ["jobs_3.csv.gz: the file has no jobs" in line for line in said if "WARNING" in line] == [True]

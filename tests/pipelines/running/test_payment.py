@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import synth
+from helpers import Said
 from pipelines import ConfigError, Ledger, LedgerError, Release, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.budgets import Budget
@@ -75,15 +76,17 @@ def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, b
     assert left_in(read_ledger(settings), settings) == (2, Fraction("1e-4"))
 
 
-def test_the_cap_over_all_periods_binds_a_run(paid_config: Configs, book: Path, clean_source: object) -> None:
+def test_the_cap_over_all_periods_binds_a_run(
+    paid_config: Configs, book: Path, clean_source: object, said: Said
+) -> None:
     """Each period allows 20: the second run costs less than that, and is refused before a home is read."""
     total = {"ledger.total_epsilon": "10", "ledger.total_delta": "1e-4"}
     first, second = (total | {"ledger.period": period} for period in ("2025", "2026"))
     run(paid_config(first))
-    steps: list[str] = []
+    said.clear()
     with pytest.raises(LedgerError, match="epsilon"):
-        run(paid_config(second), report=steps.append)
-    assert not any("confidential" in step for step in steps)
+        run(paid_config(second))
+    assert not any("confidential" in step for step in said)
     assert [account.debits for account in Ledger(book).accounts() if account.budget.period is None] == [1]
 
 
@@ -210,25 +213,26 @@ def test_a_budget_for_one_record_does_not_pay_for_a_person_with_two(
     assert not book.exists() or not any(entry.kind == "debit" for entry in Ledger(book).entries())
 
 
-def test_a_release_that_cost_no_epsilon_was_a_release_before(paid_config: Configs, book: Path) -> None:
-    config, said = paid_config(), list[str]()
+def test_a_release_that_cost_no_epsilon_was_a_release_before(
+    paid_config: Configs, book: Path, said: Said
+) -> None:
+    config = paid_config()
     assert config.ledger is not None
     budget = Budget(config.ledger.epsilon, config.ledger.delta)
     free = {"epsilon": Fraction(0), "delta": Fraction("1e-9"), "plan_sha256": "0" * 64, "release": "free"}
     Ledger(book).debit(data_set="jobs", budget=budget, **free)  # type: ignore[arg-type]
-    run(config, report=said.append)
+    run(config)
     assert not [line for line in said if "WARNING" in line]
 
 
 def test_what_the_budget_does_not_allow_is_not_drawn(
-    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    said: list[str] = []
-    first = run(paid_config(), report=said.append)
+    first = run(paid_config())
     assert [line for line in said if "has no release of 'jobs' before this" in line]
     assert '"first debit"' in (first.out / "confidential" / "log.jsonl").read_text()
     said.clear()
-    second = run(paid_config(), report=said.append)
+    second = run(paid_config())
     assert not [line for line in said if "WARNING" in line]
     assert '"first debit"' not in (second.out / "confidential" / "log.jsonl").read_text()
     before = Ledger(book).entries()

@@ -17,7 +17,7 @@ import pytest
 import geo_data
 import helpers
 import pipelines
-from helpers import edit_json
+from helpers import Said, edit_json
 from pipelines import ConfigError, ReleaseConfig, resume, run
 from pipelines.cli.main import main
 from pipelines.ledger.ledger import Ledger
@@ -30,7 +30,7 @@ from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 from pipelines.running.reviewed_plan import refuse_other_slots
-from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, Step, StepBegins
+from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, Step
 from pipelines.storage.checksums import sha256_of
 
 from .helpers import GEOMETRIC, TABLES, Configs, Table, everything, interrupted, seeded
@@ -101,15 +101,15 @@ NO_NAMES: Table = {"geography.names": {}}
 
 @pytest.mark.parametrize("changes", [{}, SEVERAL | STRATA, GEOMETRIC, ONE_RECORD | NO_NAMES])
 def test_the_release_is_that_of_a_run_that_plans_itself(
-    changes: Table, small_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
+    changes: Table, small_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     itself = everything(seeded(small_config(changes)).public)
     config = small_config(changes)
     folder = reviewed(config)
     monkeypatch.setattr(releasing, "read_public_inputs", pytest.fail)  # no public model is built
-    said: list[str] = []
-    release = seeded(config, plan=folder, report=said.append)
-    steps = [each.step for each in said if isinstance(each, StepBegins)]
+    said.clear()
+    release = seeded(config, plan=folder)
+    steps = [begun.step for begun in said.steps]
     measured = [Step.MEASURE, Step.ESTIMATE] if changes == GEOMETRIC else []
     assert steps == [*REVIEWED_RUN_STEPS[:3], *measured, *REVIEWED_RUN_STEPS[3:]]
     assert everything(release.public) == itself
@@ -327,11 +327,12 @@ def test_planning_again_does_not_remove_what_else_is_in_the_folder(
     assert (given / "release").is_dir()
 
 
-def test_planning_again_does_not_replace_another_plan(small_config: Configs, tmp_path: Path) -> None:
+def test_planning_again_does_not_replace_another_plan(
+    small_config: Configs, tmp_path: Path, said: Said
+) -> None:
     """Nobody reviews one plan and runs another: the folder keeps the plan that it has."""
-    said: list[str] = []
-    first = pipelines.plan(small_config(), tmp_path / "plan", report=said.append)
-    assert [each.step for each in said if isinstance(each, StepBegins)] == list(PLAN_STEPS)
+    first = pipelines.plan(small_config(), tmp_path / "plan")
+    assert [begun.step for begun in said.steps] == list(PLAN_STEPS)
     assert first.sha256 == plan_hash(first.folder / "plan")
     before = everything(first.folder)
     other = small_config({"privacy.epsilon": "8"})

@@ -26,7 +26,7 @@ import geo_data
 import pipelines
 import synth
 from geo_data.errors import ChangedFileError
-from helpers import edit_json, released_files
+from helpers import Said, edit_json, released_files
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.plans import storage
 from pipelines.plans.plan import batches
@@ -36,7 +36,7 @@ from pipelines.running import batches as drawing
 from pipelines.running import folder
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
-from pipelines.running.steps import RUN_STEPS, Step, StepBegins
+from pipelines.running.steps import RUN_STEPS, Step
 from pipelines.storage.event_log import EventLog
 from synth import randomness
 from synth.randomness import WordStream
@@ -825,12 +825,11 @@ def test_the_key_is_destroyed_after_a_failure_too(
         key.stream("urn", 0)
 
 
-def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs) -> None:
-    said: list[str] = []
+def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs, said: Said) -> None:
     counted: list[tuple[int, int]] = []
     config = small_config({"run.batch_jobs": 100})
-    release = run(config, report=said.append, count=lambda *parts: counted.append(parts))
-    begun = [each for each in said if isinstance(each, StepBegins)]
+    release = run(config, progress=lambda *parts: counted.append(parts))
+    begun = said.steps
     assert [each.step for each in begun] == list(RUN_STEPS)
     assert [each.number for each in begun] == list(range(1, 8))
     assert [each.of for each in begun] == [None] * 3 + [7] * 4  # the plan says how many there are

@@ -24,7 +24,7 @@ import geo_data
 import pipelines
 import synth
 from geo_data.pools import PoolFinder
-from helpers import forge, plan_again, refused, seal_again
+from helpers import Said, forge, plan_again, refused, seal_again
 from pipelines import Release, ReleaseConfig, plan, resume, run, verify
 from pipelines.drawing.sampling import _brought_into_range
 from pipelines.planning.public_inputs import read_public_inputs
@@ -187,6 +187,7 @@ def test_totals_of_the_file_stand_nowhere(
     capsys: pytest.CaptureFixture[str],
     frozen_day: None,
     clean_source: object,
+    said: Said,
 ) -> None:
     """Files with other numbers of jobs give the same words, and files of the same sizes but for the data."""
     whole = pd.read_csv(small_region["od"], dtype=CODES)
@@ -194,15 +195,15 @@ def test_totals_of_the_file_stand_nowhere(
         whole.iloc[::4],
         whole[whole["w_geocode"].isin(pd.read_csv(blurred, dtype=CODES)["w_geocode"])][:1],
     )
-    said, texts = [], []
+    logged, texts = [], []
     for number, table in enumerate((whole, few, one)):
         folder = tmp_path / f"jobs{number}"
         folder.mkdir()
         table.to_csv(folder / small_region["od"].name, index=False)
-        lines: list[str] = []
+        said.clear()
         config = protected(mechanism, jobs=folder / small_region["od"].name)
-        release = run(config, key=synth.RunKey.from_seed(3), report=lines.append)
-        said.append([re.sub(r"[0-9.]+ s$", "", line) for line in lines])
+        release = run(config, key=synth.RunKey.from_seed(3))
+        logged.append([re.sub(r"[0-9.]+ s$", "", line) for line in said])
         texts.append(
             {
                 path.relative_to(release.public).as_posix(): path.read_bytes()
@@ -213,7 +214,7 @@ def test_totals_of_the_file_stand_nowhere(
                 and path.name not in SUMS
             }
         )
-    assert said[0] == said[1] == said[2]
+    assert logged[0] == logged[1] == logged[2]
     assert texts[0] == texts[1] == texts[2]
     assert capsys.readouterr().out == ""
 

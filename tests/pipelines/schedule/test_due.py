@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import KILLED, LOADED, NOW, SCHEDULE
+from helpers import KILLED, LOADED, NOW, SCHEDULE, Said
 from pipelines import Ledger, generate_keys, published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
@@ -137,9 +137,10 @@ def failing(fault: BaseException, owner: object = runs, name: str = "write_publi
 # --- once, in order, after downtime
 
 
-def test_everything_missed_in_order_and_once(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    said: list[str] = []
-    summary = due(world.calendar, now=NOW, report=said.append)
+def test_everything_missed_in_order_and_once(
+    world: World, capfd: pytest.CaptureFixture[str], said: Said
+) -> None:
+    summary = due(world.calendar, now=NOW)
     assert list(statuses(summary).items()) == [(f"ri-{year}", "finished") for year in (2021, 2022, 2023)]
     assert summary.exit_code == 0
     assert world.years() == ["2021", "2022", "2023"]
@@ -307,10 +308,9 @@ def test_failures_are_tried_three_times(world: World) -> None:
     assert world.paid() == (4, 0)
 
 
-def test_the_message_of_an_unforeseen_error_is_withheld(world: World) -> None:
-    said: list[str] = []
+def test_the_message_of_an_unforeseen_error_is_withheld(world: World, said: Said) -> None:
     with failing(RuntimeError(CANARY), due_module, "make_release"):
-        summary = due(world.calendar, now=NOW, report=said.append)
+        summary = due(world.calendar, now=NOW)
     assert (summary.results[0].status, summary.results[0].error) == ("failed", "RuntimeError")
     everything = summary.text() + json.dumps(summary.document()) + "".join(said)
     assert CANARY.encode() not in everything.encode() + contents(world.state)
@@ -446,7 +446,7 @@ def test_a_folder_of_records_that_cannot_be_made_is_told(world: World) -> None:
 # --- publishing
 
 
-def test_publishing(world: World, clean_source: object) -> None:
+def test_publishing(world: World, clean_source: object, said: Said) -> None:
     world.write(ri='publish = "../published"\n' + ONE)
     (world.folder / "published").write_text("in the way")
     summary = due(world.calendar, now=NOW)
@@ -454,8 +454,7 @@ def test_publishing(world: World, clean_source: object) -> None:
     assert summary.results[0].error == "PublishError"
     assert world.years() == ["2023"]
     (world.folder / "published").unlink()
-    said: list[str] = []
-    summary = due(world.calendar, now=NOW, report=said.append)
+    summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
     assert f"WARNING: {UNSIGNED}" in summary.text()
     assert f"WARNING: {UNSIGNED}" in said

@@ -16,7 +16,7 @@ import geo_data
 import pipelines
 import synth
 from geo_data.od_files import count_columns
-from helpers import load, seal_again
+from helpers import Said, load, seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
 from pipelines.views.exports.source import ExportError
@@ -142,17 +142,15 @@ def test_areas_that_cut_units_have_the_intervals_of_their_blocks(cut: pipelines.
     assert len(drawn) == len(public)
 
 
-def test_everybody_gets_the_same_draws(public: Path, tmp_path: Path) -> None:
-    steps: list[str] = []
+def test_everybody_gets_the_same_draws(public: Path, tmp_path: Path, said: Said) -> None:
     counted: list[tuple[int, int]] = []
     again = pipelines.open_release(public).write_intervals(
         tmp_path / "again",
         draws=DRAWS,
-        report=steps.append,
-        count=lambda done, of: counted.append((done, of)),
+        progress=lambda done, of: counted.append((done, of)),
     )
     ends = [i for i, (done, of) in enumerate(counted) if done == of]
-    assert len(ends) == len(steps) == 3, "each step is counted to its end"
+    assert len(ends) == len(said) == 3, "each step is counted to its end"
     assert ends[-1] == len(counted) - 1
     for path in again.values():
         assert path.read_bytes() == (public.parent / "intervals" / path.name).read_bytes()

@@ -1,4 +1,4 @@
-"""What of planning is done side by side: the same calls by threads of this process, or by a cluster."""
+"""Planning in parallel: the same calls by threads of this process, or by a cluster."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol, TypeVar
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
-_AT_ONCE = 2  # more would take memory, and much of a call is Python
+_THREADS = 2  # more would take memory, and much of a call is Python
 
 
-class SideBySide(Protocol):
+class ParallelMap(Protocol):
     """Calls a function with each of some items, as `map` does; only public data are in either."""
 
     def __call__(self, function: Callable[[_S], _T], items: Sequence[_S], /) -> Iterable[_T]:
         """Return the results, in the order of the items."""
 
 
-def with_threads(function: Callable[[_S], _T], items: Sequence[_S], /) -> Iterator[_T]:
+def thread_map(function: Callable[[_S], _T], items: Sequence[_S], /) -> Iterator[_T]:
     """Call the function by threads of this process."""
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         yield from threads.map(function, items)
