@@ -38,6 +38,8 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
         say("What was published so far is not complete. The same command completes it.")
         raise
     click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
+    for note in done.notes:
+        click.echo(f"WARNING: {note}", err=True)
     if not is_signed(out / "public"):
         click.echo(f"WARNING: {UNSIGNED}", err=True)
 

@@ -65,6 +65,8 @@ class Published:
         Oldest first.
     new : bool
         Whether this call of `publish` wrote it; False if it was published already.
+    notes : tuple of str
+        What `publish` could not check, as other versions of libraries wrote the files.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Published:
     withdrawn: Remark | None
     errata: tuple[Remark, ...]
     new: bool = False
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         errata = f", {len(self.errata)} errata" if self.errata else ""
@@ -128,7 +131,7 @@ def publish(
     if not public.exists() and (Path(out) / "certificate.json").is_file():
         raise PublishError(f"{out} is a public folder. Fix: name the folder of the release, around it")
     sealed = _sealed(public)
-    verify(public, key)
+    notes = tuple(check.detail for check in verify(public, key) if not check.complete)
     certificate = (public / "certificate.json").read_bytes()
     files = parse_checksums(sealed.get(CHECKSUMS, b""))
     if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):
@@ -152,7 +155,7 @@ def publish(
             title.compare({CHECKSUMS: sums}, extra=files)
             if place.local:
                 set_times(Path(title.folder), stated.created)
-        return replace(title.state(), new=new)
+        return replace(title.state(), new=new, notes=notes)
 
 
 def withdraw(

@@ -62,10 +62,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Check:
-    """A check that passed: its name, and what was found."""
+    """A check that passed: its name, what was found, and whether all of it could be checked here."""
 
     name: str
     detail: str
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def _checks(
         yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
     own = guarantee is not None
     tables = _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, others, own=own))
-    yield Check("bytes", tables)
+    yield Check("bytes", *tables)
     yield Check("records", _run("records", lambda: _check_records(folder, plan, certificate, hashes)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))

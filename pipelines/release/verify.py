@@ -1115,7 +1115,8 @@ def parquet(path: Path, columns: list[str] | None = None) -> Any:
     schema, groups = file.schema_arrow, range(file.metadata.num_row_groups)
     size = max(8 * file.metadata.num_rows, sum(file.metadata.row_group(i).total_byte_size for i in groups))
     need(size <= 2**26 + 200 * path.stat().st_size, f"{name}: more comes out of it than a release holds")
-    need(not (schema.metadata or any(f.metadata for f in schema)), f"{name} carries notes beside its rows")
+    noted = schema.metadata or any(f.metadata or not f.nullable for f in schema)
+    need(not noted, f"{name} carries notes beside its rows")
     need(schema.names == (columns or [*dict.fromkeys(schema.names)]), f"{name} has other columns")
     need(all(f.name in DEGREES for f in schema if pa.types.is_floating(f.type)), f"{name} has fractions")
     return file

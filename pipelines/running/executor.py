@@ -601,10 +601,12 @@ def _work(
             return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
     except OSError:  # names of files and the system's reason
         raise
-    except Exception as error:  # the dashboard shows texts of errors, which may quote data
-        raise RuntimeError(f"batch {batch}: {task} failed ({type(error).__name__})") from None
+    except Exception as error:
+        kind = type(error).__name__
     finally:
         key.destroy()
+    # The dashboard shows texts of errors, which may quote data. Raised here, as Dask sends the context along.
+    raise RuntimeError(f"batch {batch}: {task} failed ({kind})")
 
 
 def _scratch() -> str:

@@ -13,7 +13,6 @@ from synth.errors import ShownError
 
 Kind = Callable[[pa.DataType], bool]
 _ALLOWED = {b"ARROW:schema"}
-_OF_COLUMN = {b"PARQUET:field_id", b"ARROW:extension:name", b"ARROW:extension:metadata"}  # of geometries
 
 
 class FormError(ShownError, ValueError):
@@ -52,7 +51,7 @@ def check_form(
     for field, kind in zip(schema, columns.values(), strict=True):
         if not kind(field.type):
             raise FormError(f"{path.name}: column {field.name} is of another type")
-        if set(field.metadata or {}) - _OF_COLUMN:
+        if field.metadata or not field.nullable:  # nor may it be said that no cell is empty
             raise FormError(f"{path.name}: column {field.name} has notes of its own")
     if {*(found.metadata or {}), *(schema.metadata or {})} - _ALLOWED - metadata:
         raise FormError(f"{path.name}: the file has notes of its own")

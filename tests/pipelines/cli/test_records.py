@@ -15,6 +15,7 @@ import click.testing
 import pytest
 
 import pipelines
+from helpers import forge
 from pipelines.cli.main import main
 from pipelines.release.signing import UNSIGNED
 
@@ -116,6 +117,26 @@ def test_lodes_and_other_tables_are_fetched(
     absent = invoke("fetch", "lodes", *options)
     assert absent.exit_code == 1
     assert "Traceback" not in absent.stderr
+
+
+def test_files_of_other_versions_are_noted_where_they_are_verified_and_published(
+    public_copy: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    invoke: Callable[..., click.testing.Result],
+) -> None:
+    """What hides in the head of a gzip file is in no row, and nobody may be told that nothing is there."""
+    csv = next(public_copy.glob("*.csv.gz"))
+    data = csv.read_bytes()
+    csv.write_bytes(data[:3] + b"\x10" + data[4:10] + b"home of worker 7\0" + data[10:])
+    certificate = json.loads((public_copy / "certificate.json").read_text(encoding="utf-8"))
+    certificate["software"]["dependencies"]["zlib"] = "9.9.9"
+    forge(public_copy, certificate)
+    done = invoke("verify", public_copy)
+    assert done.exit_code == 0, done.output
+    assert "note  bytes: NOT COMPARED in 1 files" in done.stdout
+    assert done.stdout.rstrip().endswith("carried out here; see the note; nobody has signed it.")
+    done = invoke("publish", public_copy.parent, tmp_path_factory.mktemp("published"))
+    assert f"whether something is hidden beside them: {csv.name}" in done.stderr
 
 
 def test_publishing_warns_of_a_release_that_nobody_signed(

@@ -25,7 +25,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import pipelines
 import synth
 from helpers import forge
-from pipelines import VerificationError, verify
+from pipelines import VerificationError, VerificationReport, verify
 from pipelines.publishing import destination as places
 from pipelines.publishing import publishing
 from pipelines.publishing.destination import PublishError
@@ -306,8 +306,8 @@ def test_a_change_after_verification_is_not_published(
 ) -> None:
     public = out / "public"
 
-    def verify_then_change(folder: Path, key: Path | None) -> None:
-        verify(folder, key)
+    def verify_then_change(folder: Path, key: Path | None) -> VerificationReport:
+        report = verify(folder, key)
         if how == "sums":
             (public / CHECKSUMS).write_bytes((public / CHECKSUMS).read_bytes() + b"0  confidential\n")
         elif how == "link":
@@ -315,6 +315,7 @@ def test_a_change_after_verification_is_not_published(
             (public / "README.md").symlink_to(out / "confidential" / "README.md")
         else:
             (public / {"file": "README.md", "certificate": "certificate.json"}[how]).write_bytes(SECRET)
+        return report
 
     monkeypatch.setattr(publishing, "verify", verify_then_change)
     refused(lambda: publish(out, destination))

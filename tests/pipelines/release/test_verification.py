@@ -861,13 +861,24 @@ def hidden_as_index(table: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(table.assign(true_home="030010001001000").set_index("true_home"))
 
 
-def with_notes_on_a_column(table: pd.DataFrame) -> pa.Table:
+def with_notes_on_a_column(**notes: str) -> Callable[[pd.DataFrame], pa.Table]:
+    def noted(table: pd.DataFrame) -> pa.Table:
+        bare = plain(table)
+        return bare.cast(bare.schema.set(0, bare.schema.field(0).with_metadata(notes)))
+
+    return noted
+
+
+def without_empty_cells(table: pd.DataFrame) -> pa.Table:
+    """Whether a column says so is a bit that no row shows."""
     bare = plain(table)
-    return bare.cast(bare.schema.set(0, bare.schema.field(0).with_metadata({"true": "homes"})))
+    return bare.cast(bare.schema.set(2, bare.schema.field(2).with_nullable(False)))
 
 
 FORMS: list[Callable[[pd.DataFrame], pa.Table]] = [
-    *(hidden_as_index, with_notes_on_a_column),
+    *(hidden_as_index, without_empty_cells, with_notes_on_a_column(true="homes")),
+    with_notes_on_a_column(**{"ARROW:extension:name": "homes", "ARROW:extension:metadata": "true homes"}),
+    with_notes_on_a_column(**{"PARQUET:field_id": "440070001"}),
     lambda table: plain(table).replace_schema_metadata({"true": "homes"}),
     lambda table: plain(table.assign(w_geocode=table["w_geocode"].astype("int64"))),
 ]
