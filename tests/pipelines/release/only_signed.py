@@ -35,7 +35,7 @@ ONLY_SIGNED: dict[str, set[Step]] = {
         *(("configuration", "auxiliary", 0, name, 0) for name in ("origin", "destination")),
         *(("configuration", "geography", name) for name in ("file", "latitude", "longitude")),
         *(("configuration", "geography", "polygons", 0, name) for name in ("file", "code")),
-        *(("configuration", "plan", name) for name in ("distance_miles", "retention_min", "cell_level")),
+        *(("configuration", "plan", name) for name in ("distance_miles", "retention_min")),
         *(("configuration", "release", name) for name in ("licence", "publisher", "citation")),
     },
     "accuracy.json": {  # as long as its verdicts follow from them

@@ -44,7 +44,7 @@ def test_faults_of_the_table(small_config: Configs) -> None:
             {"polygons.0.code": 5},
             "geography.polygons #1.code: 5: Input should be a valid string; write it in quotes",
         ),
-        ({"polygons": {"level": "trct"}}, "write [[geography.polygons]] above it, in double"),
+        ({"polygons": {"level": "trct"}}, "write [[geography.polygons]] above its keys, in double"),
         ({"polygons": [5]}, "5: Input should be a table; write [[geography.polygons]] above its keys"),
         ({"code": "x"}, "it belongs to [[geography.polygons]]"),
         (

@@ -223,7 +223,7 @@ def test_a_declaration_that_was_removed_from_the_plan_too_is_found(
 ) -> None:
     public = Path(shutil.copytree(small_release.public, tmp_path / "public"))
     edit_json(public / "certificate.json", lambda certificate: certificate.update(population=None))
-    plan_again(public, lambda document: document["configuration"]["jobs"].pop("population"))
+    plan_again(public, lambda document: document["configuration"]["jobs"].update(population="all"))
     error = refused(public)
     assert error.check == "plan"
     assert "without external zones" in str(error)

@@ -402,7 +402,7 @@ def module_release(
         (wider, "outside the limits of their class"),
         (fewer_in_a_class, "outside the limits of their class"),
         (more_in_a_class, "outside the limits of their class"),
-        (lambda plan: plan["configuration"].pop("workplaces"), "differ in whose totals"),
+        (lambda plan: plan["configuration"].pop("workplaces"), "not one of this program"),
         (lambda plan: plan["configuration"].update(workplaces=None), "differ in whose totals"),
         (lambda plan: plan["configuration"]["workplaces"].update(fewest="0"), ""),
         (lambda plan: plan["configuration"]["workplaces"].update(most="0.5"), ""),
