@@ -142,6 +142,7 @@ class Ledger:
         policy: str = FULL.name,
         witness: Iterable[str] = (),
         now: datetime | None = None,
+        rehearse: bool = False,
     ) -> Debit:
         """Pay for a release, before its first draw.
 
@@ -170,6 +171,9 @@ class Ledger:
             exist: a new one would not know them.
         now : datetime, optional
             For tests. By default the clock, read when it is this process's turn.
+        rehearse : bool
+            Take it all back: what would be refused is refused, and nothing is paid. A ledger that is not
+            there is made in a folder of its own beside its place, and removed.
 
         Returns
         -------
@@ -185,53 +189,13 @@ class Ledger:
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
-        cost = epsilon, delta
-        budgets, named = (budget, total), (plan_sha256, release, policy)
-        return self._enter(data_set, budgets, cost, named, period, witness, now, keep=True)
-
-    def rehearse(
-        self,
-        *,
-        data_set: str,
-        budget: Budget,
-        epsilon: Fraction,
-        delta: Fraction,
-        plan_sha256: str,
-        release: str,
-        period: str | None = None,
-        total: Budget | None = None,
-        policy: str = FULL.name,
-        witness: Iterable[str] = (),
-    ) -> None:
-        """Do all that `debit` does, and take it back: what would be refused is refused, and nothing is paid.
-
-        Parameters and errors are those of `debit`. A ledger that is not there is made in a folder of its own
-        beside its place, and removed.
-        """
-        cost = epsilon, delta
-        budgets, named = (budget, total), (plan_sha256, release, policy)
-        self._enter(data_set, budgets, cost, named, period, witness, None, keep=False)
-
-    def _enter(
-        self,
-        data_set: str,
-        budgets: tuple[Budget, Budget | None],
-        cost: tuple[Fraction, Fraction],
-        named: tuple[str, str, str],
-        period: str | None,
-        witness: Iterable[str],
-        now: datetime | None,
-        *,
-        keep: bool,
-    ) -> Debit:
-        plan_sha256, release, policy = named
         data_set, release = line_of_text(data_set, "data set"), line_of_text(release, "release")
-        cost = exact_amount(cost[0], "epsilon"), exact_amount(cost[1], "delta")
+        cost = exact_amount(epsilon, "epsilon"), exact_amount(delta, "delta")
         check_hash(plan_sha256)
-        if period_label(period) != budgets[0].period:
+        if period_label(period) != budget.period:
             raise LedgerError("the release's period is not its budget's. Fix: give both the same period")
-        witness, (budget, total) = set(witness), budgets
-        with writing(self.path, create=not witness, keep=keep) as connection:
+        witness = set(witness)
+        with writing(self.path, create=not witness, keep=not rehearse) as connection:
             entries = read_entries(connection, self.path)
             self._check_witness(entries, witness)
             check_spelling(entries, data_set, budget.period)

@@ -27,7 +27,7 @@ from pipelines.ledger.budgets import (
     period_label,
 )
 from pipelines.ledger.chain import Entry, LedgerError, check_folder
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Debit, Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
@@ -123,18 +123,19 @@ def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> 
     LedgerError
         As by `pay`.
     """
-    if config.ledger is not None:
-        Ledger(config.ledger.file).rehearse(**_debit(config, run_name(config, "0" * 16), cost, "0" * 64))
+    if (settings := config.ledger) is not None:
+        Ledger(settings.file).debit(
+            **_limits(settings),
+            epsilon=cost[0],
+            delta=cost[1],
+            plan_sha256="0" * 64,
+            release=run_name(config, "0" * 16),
+            rehearse=True,
+        )
 
 
 def check_payable(state: RunState, plan: ReleasePlan) -> None:
     """Refuse a run whose debit the ledger would refuse; nothing is left in it.
-
-    Parameters
-    ----------
-    state : RunState
-    plan : ReleasePlan
-        Of the run.
 
     Raises
     ------
@@ -142,33 +143,32 @@ def check_payable(state: RunState, plan: ReleasePlan) -> None:
         As by `pay`.
     """
     if state.config.ledger is not None:
-        Ledger(state.config.ledger.file).rehearse(**_debit_of_run(state, plan))
+        _debit(state.config.ledger, state, plan, rehearse=True)
 
 
-def _debit_of_run(state: RunState, plan: ReleasePlan) -> dict[str, Any]:
+def _debit(settings: LedgerSettings, state: RunState, plan: ReleasePlan, *, rehearse: bool = False) -> Debit:
+    """Pay for a run with such a plan, or rehearse it."""
     certificate = state.certificate
-    paid = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
-    cost = synth.exact(paid.epsilon), synth.exact(paid.delta)
-    debit = _debit(state.config, state.name, cost, certificate.plan_sha256)
-    return debit | {"policy": str(terms_of(plan))}
+    cost = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
+    return Ledger(settings.file).debit(
+        **_limits(settings),
+        epsilon=synth.exact(cost.epsilon),
+        delta=synth.exact(cost.delta),
+        plan_sha256=certificate.plan_sha256,
+        release=state.name,
+        policy=str(terms_of(plan)),
+        rehearse=rehearse,
+    )
 
 
-def _debit(
-    config: ReleaseConfig, name: str, cost: tuple[Fraction, Fraction], plan_sha256: str
-) -> dict[str, Any]:
-    """Return what a debit of a run in the ledger that its configuration names is told."""
-    settings = config.ledger
-    assert settings is not None
+def _limits(settings: LedgerSettings) -> dict[str, Any]:
+    """Return what a configuration says of every debit."""
     budget, total = _budgets(settings)
     return {
         "data_set": settings.data_set,
         "period": settings.period,
         "budget": budget,
         "total": total,
-        "epsilon": cost[0],
-        "delta": cost[1],
-        "plan_sha256": plan_sha256,
-        "release": name,
         "witness": settings.witness,
     }
 
@@ -260,8 +260,7 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
             settings.file,
             settings.data_set,
         )
-    debit = ledger.debit(**_debit_of_run(state, plan))
-    state = replace(state, debit=debit.id)
+    state = replace(state, debit=_debit(settings, state, plan).id)
     staging.save(state)
     return state
 

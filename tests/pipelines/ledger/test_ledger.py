@@ -206,7 +206,7 @@ def test_a_debit_is_rehearsed_and_nothing_is_left(ledger: Ledger) -> None:
 
     def rehearse(epsilon: str, **change: Any) -> None:
         usual: dict[str, Any] = {"data_set": "jobs", "plan_sha256": PLAN, "release": "r", "budget": TEN}
-        ledger.rehearse(epsilon=Fraction(epsilon), delta=Fraction(0), **(usual | change))
+        ledger.debit(epsilon=Fraction(epsilon), delta=Fraction(0), rehearse=True, **(usual | change))
 
     folder = ledger.path.parent
     for before in ([], [ledger.path]):
