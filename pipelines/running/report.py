@@ -29,8 +29,7 @@ from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.executor import trying_on
 from pipelines.running.payment import cost_of
-from pipelines.running.preflight import check_ready, load_back
-from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
+from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS, check_ready, load_back
 from pipelines.running.run import certify
 from pipelines.running.steps import PLAN_STEPS, Step, StepLog
 from pipelines.storage.checksums import sha256_of

@@ -47,8 +47,14 @@ from pipelines.running.payment import (
     record_outcome,
     run_name,
 )
-from pipelines.running.preflight import check_ready, check_space, load_back
-from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
+from pipelines.running.preflight import (
+    blame_plan,
+    check_ready,
+    check_space,
+    load_back,
+    refuse_other_slots,
+    take_plan,
+)
 from pipelines.running.steps import Step, StepLog, resumed_steps, run_steps
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at

@@ -20,7 +20,7 @@ from pipelines.ledger.budgets import line_of_text, spent_of
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
-from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
+from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.schedule.calendar import Calendar, Occurrence
 from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message

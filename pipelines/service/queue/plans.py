@@ -15,8 +15,8 @@ from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.planning.guards import public_files
+from pipelines.running.preflight import plan_numbers
 from pipelines.running.report import plan
-from pipelines.running.reviewed_plan import plan_numbers
 from pipelines.storage.checksums import sha256_of
 
 _AGAIN = "Submit the run again, so that it is planned again"

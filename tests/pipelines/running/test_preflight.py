@@ -164,7 +164,8 @@ def test_a_name_in_another_form_of_unicode_is_paid_once(
 
     def killed(self: Ledger, **named: Any) -> None:
         debit(self, **named)
-        raise Killed
+        if not named["rehearse"]:
+            raise Killed
 
     def saved(self: RunFolder, state: RunState, key: Any = None) -> None:
         if state.debit is not None:

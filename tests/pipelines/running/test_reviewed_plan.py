@@ -29,7 +29,7 @@ from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
-from pipelines.running.reviewed_plan import refuse_other_slots
+from pipelines.running.preflight import refuse_other_slots
 from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, Step
 from pipelines.storage.checksums import sha256_of
 
