@@ -76,7 +76,7 @@ def noisy_release(
 @pytest.fixture
 def release(made: Release, tmp_path: Path) -> Release:
     """A copy, to change."""
-    return replace(made, out=shutil.copytree(made.out, tmp_path / "release"))
+    return Release(Path(shutil.copytree(made.out, tmp_path / "release")) / "public")
 
 
 def test_tune_does_not_try_a_retention_that_the_mechanism_has_not(config: Configs) -> None:
@@ -293,7 +293,7 @@ def without_noise(counts: Counts, layout: JobLayout) -> Counts:
 def test_counts_that_noise_hardly_gives_are_refused_at_once(
     change: Callable[[Counts, JobLayout], Counts], message: str, noisy_release: Release, tmp_path: Path
 ) -> None:
-    release = replace(noisy_release, out=shutil.copytree(noisy_release.out, tmp_path / "release"))
+    release = Release(Path(shutil.copytree(noisy_release.out, tmp_path / "release")) / "public")
     layout = JobLayout(release.plan)
     ((counts, *secondary),) = read_measurements(release.public, release.plan, layout)
     assert alone(release.public) is None
