@@ -61,7 +61,7 @@ _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
 _SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, start them anew"
 _LOOK = 2.0  # seconds between two looks at the cluster
 # Also what does not leave this machine: whoever sees that there can read the memory of this process, too.
-_ENCRYPTED = re.compile(r"tls://|inproc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):")
+_ENCRYPTED = re.compile(r"tls://|inproc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):\d+\Z")
 
 
 def sample_release(

@@ -55,7 +55,7 @@ from pipelines.running.preflight import (
     refuse_other_slots,
     take_plan,
 )
-from pipelines.running.steps import Step, StepLog, resumed_steps, run_steps
+from pipelines.running.steps import OPERATOR_LOG, Step, StepLog, resumed_steps, run_steps
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
@@ -423,7 +423,7 @@ def _keep_homes(
         ) from None
     # For the operator: nothing is refused because of these, as they depend on homes.
     for remark in reading.remarks:
-        _log.warning(remark)
+        OPERATOR_LOG.warning(remark)
     if others:
         tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
         if not all(jobs.any() for jobs in tables):

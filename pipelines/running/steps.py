@@ -14,7 +14,12 @@ from pipelines.storage.event_log import EventLog
 from pipelines.storage.progress import Progress
 
 _log = logging.getLogger(__name__)
-_PACKAGES, _SERVICE = ("geo_data", "pipelines"), "pipelines.service"
+_SERVICE = "pipelines.service"
+
+# What depends on homes: for handlers of its own, and not for whatever else the process logs to.
+OPERATOR_LOG = logging.getLogger("pipelines.operator")
+OPERATOR_LOG.propagate = False
+OPERATOR_LOG.addHandler(logging.NullHandler())  # else Python would print it
 
 
 class Step(Enum):
@@ -103,7 +108,7 @@ def logged_to(handler: logging.Handler) -> Iterator[None]:
     """Give a handler what this thread logs, from steps on; the service has a log of its own."""
     thread = threading.get_ident()
     handler.addFilter(lambda record: record.thread == thread and not record.name.startswith(_SERVICE))
-    loggers = [logging.getLogger(name) for name in _PACKAGES]
+    loggers = [*map(logging.getLogger, ("geo_data", "pipelines")), OPERATOR_LOG]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

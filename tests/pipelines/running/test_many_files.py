@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from pathlib import Path
 
 import click.testing
@@ -143,10 +144,15 @@ def test_one_file_under_two_names_is_refused(pieces: Path, small_config: Configs
 
 
 def test_a_file_without_jobs_is_remarked_to_the_operator(
-    pieces: Path, small_config: Configs, said: Said
+    pieces: Path, small_config: Configs, said: Said, request: pytest.FixtureRequest
 ) -> None:
     jobs = pd.read_csv(pieces / "jobs_1.csv.gz", dtype="str")
     jobs[:0].to_csv(pieces / "jobs_3.csv.gz", index=False)
     (pieces / "jobs_3.csv.gz").chmod(0o600)
+    root, others = logging.getLogger(), Said()
+    root.addHandler(others.handler)
+    request.addfinalizer(lambda: root.removeHandler(others.handler))
     run(small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"}))
     assert ["jobs_3.csv.gz: the file has no jobs" in line for line in said if "WARNING" in line] == [True]
+    assert "Drawing" in "".join(others)
+    assert "no jobs" not in "".join(others), "what depends on homes goes to no other log of the process"
