@@ -194,6 +194,7 @@ def test_an_error_on_a_worker_says_nothing_of_the_data(
         (["tcp://127.0.0.1:8786", "inproc://127.0.0.1/1/1", "tcp://[::1]:34567"], None),
         (["tls://10.0.0.1:8786", "tcp://10.0.0.1:8787", "tls://10.0.0.2:34567"], "tcp://10.0.0.1:8787"),
         (["tls://10.0.0.1:8786", "tls://10.0.0.1:8786", "tcp://127.evil:34567"], "tcp://127.evil:34567"),
+        (["tls://10.0.0.1:8786", "tcp://127.0.0.1:1@evil:2", "tls://10.0.0.2:34567"], "tcp://evil:2"),
     ],
 )
 def test_homes_are_sent_encrypted_or_not_at_all(
