@@ -142,7 +142,7 @@ def test_other_parts_are_refused(parquet_only: pipelines.Release, tmp_path: Path
 def test_a_run_that_failed_while_it_wrote_can_be_resumed(config: Configs) -> None:
     """The parts that were put into the public folder already are still the run's own."""
     wanted = config(WITHOUT)
-    interrupted(wanted, releasing, "verify")
+    interrupted(wanted, releasing, "verify_run")
     assert list(RunFolder.of(wanted.release.out).public.glob("*.parquet/part-000000.parquet"))
     release = pipelines.resume(wanted.release.out)
     assert {"data", "texts"} <= passed(release.public)

@@ -318,7 +318,7 @@ BEFORE: list[tuple[object, str]] = [
     (folder.json, "dumps"),
 ]
 AFTER: list[tuple[object, str]] = [
-    *((releasing, name) for name in ("sample_release", "write_public", "verify", "_log")),
+    *((releasing, name) for name in ("sample_release", "write_public", "verify_run", "_log")),
     (drawing, "sample_batch"),
     (drawing.geo_data, "write_od_csv"),
     (drawing, "whole_folder"),
@@ -710,7 +710,7 @@ def test_staging_is_never_open_to_others(
         folders = [path for path in config.release.out.parent.iterdir() if path.name.startswith(".")]
         seen.extend(mode(folder) for folder in folders)
 
-    for step in ("save_plan", "sample_release", "write_public", "verify", "_log"):
+    for step in ("save_plan", "sample_release", "write_public", "verify_run", "_log"):
         real = getattr(releasing, step)
         monkeypatch.setattr(releasing, step, lambda *a, _real=real, **k: (look(), _real(*a, **k))[1])
     before = os.umask(umask)
