@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import pandas as pd
 import pytest
 from moto.server import ThreadedMotoServer
 
 import pipelines
-from helpers import freeze
+from helpers import freeze, same_key
 
-from .helpers import BUCKET, SECRETS, Configs, seeded
+from .helpers import BUCKET, SECRETS, Configs, Table, seeded
+from .kinds import KIND, Kind, blur
 
 
 @pytest.fixture
@@ -50,3 +52,58 @@ def bucket() -> Iterator[Any]:
         store.mkdir(BUCKET)
         yield store
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def blurred(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A public table for the LODES jobs of the small region."""
+    path = tmp_path_factory.mktemp("workplaces") / "public.csv"
+    blur(pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"}), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def inputs(
+    microdata_jobs: Callable[..., Table], zones: Table, strips: Table, blurred: Path
+) -> dict[str, Table]:
+    """The changes of a configuration by which kinds of releases read other files."""
+    return {
+        "lodes": {},
+        "microdata": microdata_jobs("parquet"),
+        "zones": zones,
+        "strips": strips,
+        "workplaces": {"workplaces": {"file": str(blurred)}},
+    }
+
+
+@pytest.fixture(scope="session")
+def kind_config(
+    config_text: Callable[..., str], inputs: dict[str, Table], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., pipelines.ReleaseConfig]:
+    """Return the configuration of a kind of release, in a file of a new folder."""
+
+    def config(kind: Kind) -> pipelines.ReleaseConfig:
+        path = tmp_path_factory.mktemp("kind") / "kind.toml"
+        text = config_text(inputs[kind.inputs], {"run.batch_jobs": 200}, kind.changes)
+        path.write_text(text, encoding="utf-8")
+        return pipelines.load_config(path)
+
+    return config
+
+
+@pytest.fixture(scope="session")
+def released(
+    kind_config: Callable[..., pipelines.ReleaseConfig], clean_source: object
+) -> Callable[[str], pipelines.Release]:
+    """Return the release of a kind, made once, of the day of `frozen_day`. Copy it before changing it."""
+    made: dict[str, pipelines.Release] = {}
+
+    def release(name: str) -> pipelines.Release:
+        if name not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                freeze(patch)
+                KIND[name].choose(patch)
+                made[name] = pipelines.run(kind_config(KIND[name]), key=same_key())
+        return made[name]
+
+    return release

@@ -26,7 +26,7 @@ from pipelines.running.payment import cost_of, debits_of, left_in, most_cost_of,
 from pipelines.running.unfinished import unfinished_runs, wipe_run
 
 from .helpers import Configs, everything, failing, interrupted, left_over
-from .test_policy import NOISE
+from .kinds import NOISE
 
 pytestmark = pytest.mark.quick
 

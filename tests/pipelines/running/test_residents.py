@@ -1,11 +1,8 @@
-"""Releases of jobs of residents: what is not protected is said everywhere; it cannot be removed or added."""
+"""Jobs of residents: whose they are is a part of what is debited, and nobody is led to leave homes out."""
 
 from __future__ import annotations
 
-import html
-import json
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,27 +13,14 @@ import pyarrow as pa
 import pytest
 
 import geo_data
-from helpers import edit_json, forge, plan_again, refused
-from pipelines import ConfigError, Release, plan, run, verify
+from pipelines import ConfigError, Release, run
 from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.ledger.terms import ANYWHERE, Terms
-from pipelines.release.certificate import population_in_words
-from pipelines.release.layout import seal
 from pipelines.running.payment import terms_of
-from pipelines.views.maps.page import certificate_words
 
 from .helpers import Configs, left_over
 
-SAID = population_in_words("residents", protected=False)
-MEMBERSHIP = "is taken to be public and is not protected"
 ZONES = {"geography.external_zones": ["09", "25"], "jobs.population": None}
-
-
-def one_line(text: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
-
-
-# --- what is said
 
 
 def test_what_is_debited_says_whose_jobs_and_how_many_records(
@@ -54,86 +38,6 @@ def test_what_is_debited_says_whose_jobs_and_how_many_records(
     )
     several = plan.config.model_copy(update={"jobs": jobs})
     assert terms_of(replace(plan, config=several)).records == 3
-
-
-def test_everything_that_describes_the_release_says_it(small_release: Release, small_config: Configs) -> None:
-    assert MEMBERSHIP in SAID
-    certificate = small_release.certificate
-    assert certificate.population == "residents"
-    definition = certificate.definition
-    assert SAID in definition.words
-    assert "had another origin inside the geography." in definition.words
-    assert "inside the geography" in definition.neighbours
-    assert any("membership of it is taken to be public" in line for line in definition.not_covered)
-    assert any("the home of each lies inside" in line for line in definition.assumed_public)
-    readme = one_line((small_release.public / "README.md").read_text(encoding="utf-8"))
-    assert SAID in readme
-    assert "another home inside the geography" in readme
-    assert SAID in one_line(certificate_words(certificate, signed=False))
-    planned = plan(small_config())
-    assert SAID in planned.text()
-    assert SAID in (planned.folder / "plan.txt").read_text(encoding="utf-8")
-    numbers = json.loads((planned.folder / "forecast.json").read_text(encoding="utf-8"))
-    assert numbers["population"] == "residents"
-
-
-def test_a_release_with_external_zones_says_nothing_of_it(zoned_release: Release) -> None:
-    public = zoned_release.public
-    certificate = zoned_release.certificate
-    assert certificate.population is None
-    texts = [(public / name).read_text(encoding="utf-8") for name in ("README.md", "certificate.json")]
-    for text in (*texts, certificate_words(certificate, signed=False)):
-        named = text.replace('"residents"', "").replace("| residents of trct by", "")  # tables
-        assert "residents" not in named
-        assert "inside the geography" not in text
-    assert zoned_release.plan.config.jobs.population == "all"
-
-
-def test_with_public_workplaces_membership_is_protected_as_presence_is(
-    small_config: Configs, small_region: dict[str, Path], tmp_path: Path, clean_source: object
-) -> None:
-    """And nothing says that it is not."""
-    table = pd.read_csv(small_region["od"], dtype={"w_geocode": "str"}).drop(
-        columns=["h_geocode", "createdate"]
-    )
-    table.groupby("w_geocode", as_index=False).sum().to_csv(tmp_path / "public.csv", index=False)
-    release = run(small_config({"workplaces": {"file": str(tmp_path / "public.csv")}}))
-    said = population_in_words("residents", protected=True)
-    assert "with the numbers of `presence`" in said
-    certificate = release.certificate
-    assert certificate.population == "residents"
-    assert said in certificate.definition.words
-    readme = (release.public / "README.md").read_text(encoding="utf-8")
-    for text in (readme, certificate_words(certificate, signed=False)):
-        assert said in one_line(text)
-    for text in (readme, certificate.model_dump_json()):
-        assert MEMBERSHIP not in one_line(text)
-    assert [check.name for check in verify(release.public)][-1] == "for release"
-
-
-# --- what is refused
-
-
-def test_jobs_of_some_homes_are_refused_unless_it_is_declared(
-    small_config: Configs, microdata_jobs: Callable[..., Any], zones: dict[str, Any]
-) -> None:
-    declaration = 'or write population = "residents" in [jobs]'
-    both = "leave out one of the two"
-    for change, key, words in (
-        ({"jobs.population": None}, "jobs.aux: missing", declaration),
-        ({"jobs.population": "all"}, "jobs.aux: missing", declaration),
-        (microdata_jobs("csv", population="all"), "geography.external_zones: missing", declaration),
-        (zones | {"jobs.population": "residents"}, "jobs.population", both),
-        ({"geography.external_zones": ["25"]}, "jobs.population", both),
-        (microdata_jobs("csv") | {"geography.external_zones": ["25"]}, "jobs.population", both),
-        ({"jobs.aux": "aux.csv"}, "jobs.population", both),
-        ({"jobs.population": "resident"}, "jobs.population", "is not known"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            small_config(change)
-        (problem,) = caught.value.problems
-        assert problem.startswith(f"small.toml: {key}"), problem
-        assert words in problem
 
 
 def test_it_is_one_problem_among_all_others(small_config: Configs) -> None:
@@ -183,67 +87,3 @@ def test_a_configuration_that_was_not_checked_is_refused_before_it_is_paid(
             run(config)
         assert not book.exists()
         assert left_over(config) == []
-
-
-# --- what is forged
-
-
-def test_a_declaration_that_was_removed_is_found(small_release: Release, tmp_path: Path) -> None:
-    public = Path(shutil.copytree(small_release.public, tmp_path / "public"))
-    document = json.loads((public / "certificate.json").read_text(encoding="utf-8"))
-
-    def without(lines: str) -> dict[str, Any]:
-        kept = [line for line in document["definition"][lines] if "inside the geography" not in line]
-        assert len(kept) == len(document["definition"][lines]) - 1
-        return document | {"definition": document["definition"] | {lines: kept}}
-
-    words = {"words": document["definition"]["words"].removesuffix(f" {SAID}")}
-    assert words != {"words": document["definition"]["words"]}
-    for forged, check in (
-        (document | {"population": None}, "plan"),
-        (without("not_covered"), "guarantee"),
-        (without("assumed_public"), "guarantee"),
-        (document | {"definition": document["definition"] | words}, "guarantee"),
-    ):
-        forge(public, forged)
-        assert refused(public).check == check
-    forge(public, document)
-    assert [check.name for check in verify(public)][-1] == "for release"
-    readme = (public / "README.md").read_text(encoding="utf-8")
-    start = readme.index("The released population")
-    (public / "README.md").write_text(
-        readme[:start] + readme[readme.index("\n\n", start) + 2 :], encoding="utf-8"
-    )
-    seal(public, small_release.certificate)
-    assert refused(public).check == "texts"
-
-
-def test_a_declaration_that_was_removed_from_the_plan_too_is_found(
-    small_release: Release, tmp_path: Path
-) -> None:
-    public = Path(shutil.copytree(small_release.public, tmp_path / "public"))
-    edit_json(public / "certificate.json", lambda certificate: certificate.update(population=None))
-    plan_again(public, lambda document: document["configuration"]["jobs"].update(population="all"))
-    error = refused(public)
-    assert error.check == "plan"
-    assert "without external zones" in str(error)
-    # Nor do zones that only the configuration has make it one of all jobs, or the other way round.
-    plan_again(public, lambda document: document["configuration"]["geography"].update(external_zones=["25"]))
-    assert refused(public).check == "plan"
-
-
-def test_a_declaration_that_was_added_is_found(zoned_release: Release, tmp_path: Path) -> None:
-    public = Path(shutil.copytree(zoned_release.public, tmp_path / "public"))
-    document = json.loads((public / "certificate.json").read_text(encoding="utf-8"))
-    forge(public, document | {"population": "residents"})
-    assert "whose jobs are released" in str(refused(public))
-    plan_again(public, lambda document: document["configuration"]["jobs"].update(population="residents"))
-    assert "without external zones" in str(refused(public))
-
-
-def test_zones_that_the_configuration_does_not_ask_for_are_found(
-    zoned_release: Release, tmp_path: Path
-) -> None:
-    public = Path(shutil.copytree(zoned_release.public, tmp_path / "public"))
-    plan_again(public, lambda document: document["configuration"]["geography"].update(external_zones=["09"]))
-    assert "external zones: not what its configuration asks for" in str(refused(public))

@@ -1,0 +1,468 @@
+"""The kinds of releases that go through the same checks: their settings, and what is special to each."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+import pytest
+
+from pipelines import Release, ReleaseConfig, load_config
+from pipelines.planning import search
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
+
+from .forgeries import (
+    AGES,
+    GONE,
+    Forgery,
+    between,
+    changed_count,
+    changed_part,
+    copied,
+    cut_elsewhere,
+    fewer_lines,
+    in_a_block,
+    in_another_order,
+    in_one_file,
+    in_order,
+    less_noise_at_its_price,
+    missing,
+    more_folders,
+    moved_homes,
+    no_part,
+    noisy,
+    not_of_the_plan_either,
+    other_age,
+    parts,
+    planned,
+    policy,
+    raised,
+    rows,
+    stated,
+    table_of_counts,
+    turned,
+    twice,
+    without_counts,
+    without_measurements,
+    without_noise,
+    without_population,
+)
+from .helpers import GEOMETRIC, TABLES, Table
+
+SECTORS = ["field", "office"]
+COUNTIES: Table = {"privacy.policy": {"partition": "cty"}}
+DIRICHLET: Table = {"plan.retention_min": "0.5"}
+ONE_TABLE: Table = TABLES | {"workload": [{"home": "trct", "work": "tabblk2010"}]}  # nothing to search
+NOISE: Table = TABLES | {
+    "plan.split_threshold": None,
+    "plan.coarsening": "units",
+    "plan.cell_level": "trct",
+    "plan.pool_by": [],
+}
+BLOCKS: Table = NOISE | {"plan.cell_level": "tabblk2010"}
+
+
+def implicates(number: object, source: str = "independent-runs", epsilon: str = "8.6") -> Table:
+    return {"release.implicates": number, "release.implicate_source": source, "privacy.epsilon": epsilon}
+
+
+def distance(km: object) -> Table:
+    return {"privacy.policy": {"distance_km": km}}
+
+
+def secret(**attributes: object) -> Table:
+    return {"privacy.policy": {"attribute": attributes}}
+
+
+def measured(home: str, *by: str) -> TableChoice:
+    return TableChoice(None, by, home, Fraction(1, 5))
+
+
+def config_of(release: Release) -> ReleaseConfig:
+    """Return the configuration by which the fixture `released` made a release."""
+    return load_config(release.out.parent / "kind.toml")
+
+
+# --- the kinds
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of release.
+
+    Attributes
+    ----------
+    name : str
+    inputs : str
+        Name of the changes of the configuration that fixtures make: see the fixture `inputs`.
+    changes : dict
+        Of the configuration.
+    chosen : Choices, optional
+        What the planner would take its time to find.
+    certificate : dict
+        What fields of the certificate hold, by path.
+    forgeries : tuple of Forgery
+        What both verifiers refuse.
+    not_for_verify_py : tuple of Forgery
+        What `odsynth verify` alone refuses: texts, and what verify.py does not compute.
+    """
+
+    name: str
+    inputs: str
+    changes: Table
+    chosen: Choices | None = None
+    certificate: Table = field(default_factory=dict)
+    forgeries: tuple[Forgery, ...] = ()
+    not_for_verify_py: tuple[Forgery, ...] = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def choose(self, patch: pytest.MonkeyPatch) -> None:
+        """Spare the planner its search."""
+        if self.chosen is not None:
+            patch.setattr(search, "choose", lambda *_: self.chosen)
+
+
+TRACT_AGES = measured("trct", "age")
+BY_TRACT = {"kind": "partition", "name": "parts st:0", "partition": "trct", "parts": 6}
+BY_TRACT |= {"words": "", "symbols": ""}
+ONE_POLICY = (
+    stated("guarantee", definition__neighbours="Any."),
+    stated("guarantee", run__epsilon="4"),
+    stated("guarantee", policy=None),
+    stated("guarantee", policy=BY_TRACT),
+)
+IMPLICATES = (
+    (more_folders, "texts"),
+    stated("guarantee", implicates__number=1),
+    *map(changed_count, (1, 2, 3)),
+)
+CLASS = "parameters.classes.-1"
+
+KINDS = [
+    Kind(
+        "residents",
+        "lodes",
+        {},
+        certificate={"population": "residents", "mechanism": "dirichlet", "presence": None},
+        forgeries=(
+            stated("plan", population=None),
+            stated("guarantee", definition__not_covered=fewer_lines),
+            stated("guarantee", definition__assumed_public=fewer_lines),
+            stated("guarantee", definition__words=lambda words: words[: words.index("The released pop")]),
+            (not_of_the_plan_either, "plan"),
+        ),
+        not_for_verify_py=(
+            (without_population, "texts"),
+            planned("plan", "configuration.geography.external_zones", ["25"]),
+        ),
+    ),
+    Kind(
+        "zones",
+        "zones",
+        {},
+        certificate={"population": None},
+        forgeries=(
+            stated("plan", population="residents"),
+            planned("plan", "configuration.jobs.population", "residents"),
+            between(lambda main, aux: (in_order(main, aux), aux[:0])),
+            between(lambda main, aux: (main[1:], in_order(main[:1], aux))),
+            between(lambda main, aux: (main, aux[:0])),
+            between(lambda main, aux: (main, aux[::-1])),
+            between(in_a_block),
+        ),
+        not_for_verify_py=(planned("plan", "configuration.geography.external_zones", ["09"]),),
+    ),
+    Kind(
+        "geometric",
+        "lodes",
+        GEOMETRIC,
+        certificate={
+            "mechanism": "geometric",
+            "run": {"epsilon": "8.6", "delta": "0"},
+            "requested.delta": "0.00001",
+            "record_level.curve": [{"epsilon": "8.6", "delta": "0"}],
+            "user_level.epsilon": "8.6",
+            "losses": {"noise_loss": "8.6"},
+        },
+        forgeries=(
+            stated("guarantee", losses__noise_loss="1"),
+            stated("guarantee", losses__other="1"),
+            stated("guarantee", classes__0__ratio=["1/2"]),
+            stated("guarantee", classes__0__noise_loss="0.1"),
+            stated("guarantee", classes__0__more="0.1"),
+            stated("guarantee", definition__delta_sharing="equally"),
+            stated("guarantee", run__epsilon="1"),
+            planned("guarantee", "parameters.numerator", lambda number: number - 1),
+            planned("guarantee", "parameters.numerator", lambda number: number + 1),
+            planned("guarantee", "parameters.numerator", lambda number: number - 10**15),
+            (less_noise_at_its_price, "budget"),
+            table_of_counts(lambda table: table[1:]),
+            table_of_counts(lambda table: table.append_column("more", table["pool"])),
+            table_of_counts(lambda table: table.set_column(0, "pool", pc.add(table["pool"], 1))),
+            table_of_counts(without_counts),
+            (without_measurements, "files"),
+        ),
+        not_for_verify_py=(noisy("data", turned),),
+    ),
+    Kind(
+        "much noise",  # in so many groups, at such an epsilon, that noise is seen
+        "lodes",
+        ONE_TABLE | {"privacy.epsilon": "2", "plan.pool_below": 1},
+        forgeries=(
+            noisy("measurements", raised(2**62, 0, 1)),
+            noisy("measurements", raised(-(10**8), 1)),
+            noisy("measurements", raised(30, *range(6))),
+            noisy("measurements", without_noise),
+        ),
+    ),
+    Kind(
+        "workplaces",
+        "workplaces",
+        DIRICHLET,
+        certificate={"population": "residents"},
+        forgeries=(
+            planned("guarantee", "configuration.workplaces.most", "3"),
+            planned("guarantee", f"{CLASS}.n_min", lambda number: number + 1),
+            planned("guarantee", f"{CLASS}.n_max", lambda number: number - 1),
+            planned("plan", "configuration.workplaces", GONE),
+            planned("plan", "configuration.workplaces", None),
+            planned("plan", "configuration.workplaces.fewest", "0"),
+            planned("plan", "configuration.workplaces.most", "0.5"),
+            stated("guarantee", presence__run__epsilon="0.1"),
+            stated("guarantee", presence__record_level__delta="0"),
+            stated("guarantee", presence__user_level__epsilon="1"),
+            stated("guarantee", presence__statement="nothing can be seen"),
+            stated("guarantee", definition__neighbours="any two inputs"),
+            stated("guarantee", definition__assumed_public=[]),
+            stated("plan", presence=None),
+            rows("data", "od", lambda table: table[1:]),
+        ),
+        not_for_verify_py=(planned("plan", "configuration.workplaces.more", "1"),),
+    ),
+    Kind(
+        "workplaces by noise",
+        "workplaces",
+        ONE_TABLE,
+        certificate={"presence.run": {"epsilon": "4.3", "delta": "0"}, "run.epsilon": "8.6"},
+    ),
+    *(
+        Kind(
+            source,
+            "lodes",
+            implicates(3, source, epsilon),
+            certificate={"implicates.number": 3, "implicates.source": source, "requested.epsilon": epsilon},
+            forgeries=IMPLICATES,
+            not_for_verify_py=((copied, "data"),),
+        )
+        for source, epsilon in (("independent-runs", "25.8"), ("one-urn", "8.6"))
+    ),
+    Kind(
+        "implicates by noise",
+        "lodes",
+        GEOMETRIC | implicates(2, epsilon="4"),
+        certificate={"run": {"epsilon": "4", "delta": "0"}},
+    ),
+    Kind(
+        "counties",
+        "microdata",
+        COUNTIES | {"plan.pool_by": ["age"]},
+        certificate={"policy.partition": "cty", "policy.parts": 2},
+        forgeries=(
+            *ONE_POLICY,
+            stated("guarantee", policy__partition="trct"),
+            stated("guarantee", policy__name="parts st:0/cty:1"),
+            stated("guarantee", policy__parts=3),
+            stated("guarantee", policy__words="Nothing is public."),
+            policy("plan", GONE),
+            policy("plan", {"partition": "trct"}),
+            (cut_elsewhere, "plan"),
+            (moved_homes, "data"),
+        ),
+    ),
+    Kind(
+        "counties by noise",
+        "microdata",
+        COUNTIES | NOISE,
+        Choices("trct", 8, (), cell_level="trct", tables=(TRACT_AGES,)),  # and some blocks share pools
+        certificate={"policy.partition": "cty"},
+    ),
+    Kind(
+        "counties and zones",
+        "zones",
+        COUNTIES | {"release.implicates": 2},
+        certificate={"policy.partition": "cty", "policy.parts": 4},  # an external zone is a part of its own
+    ),
+    Kind(
+        "near",
+        "microdata",
+        BLOCKS | distance("2"),
+        Choices("trct", 8, (), cell_level="tabblk2010", tables=(measured("cty", "age"),)),
+        certificate={"policy.distance_km": "2", "policy.most_steps": 4},
+        forgeries=(
+            *ONE_POLICY,
+            stated("guarantee", policy__distance_km="3"),
+            stated("guarantee", policy__name="distance 2:0"),
+            stated("guarantee", policy__parts=1),
+            stated("guarantee", policy__most_steps=2),
+            stated("guarantee", policy__words=lambda text: text.replace("most 4 steps", "most 1 steps")),
+            policy("guarantee", {"distance_km": "3"}),
+            policy("plan", {"distance_km": "2.0"}),
+            policy("guarantee", {"partition": "trct"}),
+        ),
+    ),
+    Kind(
+        "far",
+        "microdata",
+        BLOCKS | distance(20),
+        Choices("trct", 8, (), cell_level="tabblk2010", tables=(TRACT_AGES,)),
+        certificate={"policy.distance_km": "20", "policy.parts": 1},
+    ),
+    Kind("near zones", "zones", distance("1.5"), certificate={"policy.distance_km": "1.5"}),
+    Kind(
+        "secret",
+        "microdata",
+        {"plan.pool_by": ["sector"]} | secret(age=AGES),
+        Choices("trct", 8, (1.0,), ("sector",)),
+        certificate={"policy.attributes": {"age": AGES}},
+    ),
+    Kind(
+        "secret by noise",
+        "microdata",
+        NOISE | secret(age=AGES),
+        Choices("trct", 8, (), cell_level="trct", tables=(measured("trct", "sector"),)),
+        certificate={"policy.attributes": {"age": AGES}},
+        forgeries=(
+            *ONE_POLICY,
+            stated("guarantee", policy__name="attribute age:0"),
+            stated("guarantee", policy__attributes={"age": AGES[:2]}),
+            stated("guarantee", policy__words=lambda text: text.replace("protected too", "public")),
+            policy("plan", {"attribute": {"age": AGES[:2]}}),
+            policy("plan", {"attribute": {"age": AGES[::-1]}}),
+            policy("plan", {"attribute": {"sector": SECTORS}}),
+            policy("plan", {"attribute": {"age": AGES, "sector": SECTORS}}),
+            policy("plan", {"partition": "cty"}),
+            policy("plan", "full"),
+            rows("data", "jobs", other_age),
+        ),
+    ),
+    Kind(
+        "all secret",
+        "microdata",
+        NOISE | {"release.implicates": 2} | secret(sector=SECTORS, age=AGES),
+        Choices("trct", 8, (), cell_level="trct"),
+        certificate={"policy.attributes": {"sector": SECTORS, "age": AGES}},
+    ),
+    Kind(
+        "parquet alone",
+        "microdata",
+        {"release.csv": False},
+        forgeries=(
+            *(parts("data", missing(kind, number)) for kind in ("od", "jobs") for number in (0, 1, -1)),
+            *(parts("data", in_another_order(kind)) for kind in ("od", "jobs")),
+            *(parts("data", change) for change in (twice, changed_part)),
+        ),
+        not_for_verify_py=tuple(parts("data", change) for change in (in_one_file, no_part)),
+    ),
+]
+KIND = {kind.name: kind for kind in KINDS}
+
+# --- settings that are refused: to what they are added, and what is said of them
+
+DECLARE = 'or write population = "residents" in [jobs]'
+BOTH = "leave out one of the two"
+A_TABLE = {"workplaces": {"file": "w.csv"}}
+KEEPS = 'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"'
+
+
+def of_policy(value: object) -> Table:
+    return {"privacy.policy": value}
+
+
+REFUSED: list[tuple[str, Table, str]] = [
+    # whose jobs
+    ("lodes", {"jobs.population": None}, DECLARE),
+    ("lodes", {"jobs.population": "all"}, DECLARE),
+    ("microdata", {"jobs.population": "all"}, DECLARE),
+    ("zones", {"jobs.population": "residents"}, BOTH),
+    ("lodes", {"geography.external_zones": ["25"]}, BOTH),
+    ("microdata", {"geography.external_zones": ["25"]}, BOTH),
+    ("lodes", {"jobs.aux": "aux.csv"}, BOTH),
+    ("lodes", {"jobs.population": "resident"}, "should be 'all' or 'residents'"),
+    ("zones", {"jobs.aux": None}, "geography.external_zones: the LODES main file has no such workers"),
+    ("zones", {"geography.external_zones": None}, "jobs.aux: the aux file needs zones to live in"),
+    ("zones", {"geography.external_zones": ["25", "25"]}, 'geography: "25" is named 2 times'),
+    ("zones", {"geography.external_zones": "everywhere"}, "should be a list"),
+    # whose totals
+    ("workplaces", {"workplaces.count": "jobs"}, "workplaces.count: a table for LODES jobs"),
+    ("workplaces", {"workplaces.fewest": "1.1"}, "workplaces.fewest"),
+    ("workplaces", {"workplaces.most": "0.9"}, "workplaces.most"),
+    ("workplaces", {"workplaces.least": "0.9"}, "unknown key; the keys here are file, count"),
+    ("workplaces", TABLES | {"workplaces.fewest": "0.9"}, "takes any number of jobs"),
+    ("workplaces", TABLES | {"workplaces.most": "1.1"}, "takes any number of jobs"),
+    ("microdata", A_TABLE, "workplaces.count"),
+    ("microdata", {"workplaces": {"file": "w.csv", "count": "toil"}}, "workplaces.count"),
+    # how many implicates, by which mechanism
+    *(("lodes", {"release.implicates": number}, "release.implicates") for number in (0, 100, "3", 2.5, True)),
+    (
+        "lodes",
+        GEOMETRIC | implicates(2, "one-urn"),
+        'release.implicate_source: the mechanism "geometric" has no urn',
+    ),
+    ("lodes", GEOMETRIC | {"plan.prior": "0.1"}, 'the mechanism "geometric" has no prior; leave this line'),
+    ("lodes", GEOMETRIC | {"plan.retention_min": "0.5"}, KEEPS),
+    ("lodes", GEOMETRIC | {"plan.preset": "onthemap"}, KEEPS),
+    # policies
+    ("lodes", of_policy("half"), '"half" is not a policy; write "full", or { partition = "cty" }'),
+    ("lodes", of_policy({"partition": "cty", "distance": "3"}), "is not a policy"),
+    ("lodes", of_policy({"partition": 3}), "is not a policy"),
+    ("lodes", of_policy({"partition": "ward"}), '"ward" is not a level of the geography; use "st" or "cty"'),
+    ("lodes", of_policy({"partition": "tabblk2010"}), "is the block: every home would be public"),
+    ("strips", of_policy({"partition": "stplc"}), "are areas that cut units of levels"),
+    ("lodes", COUNTIES | A_TABLE, "does not tell in which part homes are"),
+    ("lodes", distance("0"), '"0" is not above 0; write a number above 0'),
+    ("lodes", distance(-3), '"-3" is not above 0'),
+    ("lodes", distance(1.5), '1.5 is a float; write it as text: "1.5"'),
+    ("lodes", distance(True), "is not a number written as text"),
+    ("lodes", distance("far"), '"far" is not a number'),
+    ("lodes", distance(3) | A_TABLE, "have no proof under it"),
+    ("lodes", secret(age=AGES), "an origin-destination file counts each attribute by itself"),
+    ("microdata", secret(pay=["low", "high"]), '"pay" is not an attribute of the jobs'),
+    (
+        "microdata",
+        secret(age=AGES) | {"workplaces": {"file": "w.csv", "count": "n"}},
+        "numbers of records that are protected too",
+    ),
+    ("microdata", secret(age=AGES) | {"plan.pool_by": ["age"]}, '"age" is secret by privacy.policy'),
+    ("microdata", secret(age=["old"]), "list all that a job may have, two or more different texts"),
+    ("microdata", secret(age=["old", "old"]), "two or more different texts"),
+    ("microdata", secret(age=["old", "old "]), "two categories are spellings of one"),
+    ("microdata", secret(age=["old", "\n"]), "is not allowed; write one line of text"),
+    ("microdata", secret(), "is not a policy; write"),
+    ("microdata", of_policy({"attribute": "age"}), "is not a policy; write"),
+    ("microdata", of_policy({"attribute": {"age": AGES}, "partition": "cty"}), "is not a policy"),
+]
+
+
+def blur(jobs: pd.DataFrame, table: Path) -> None:
+    """Write a public table with other totals than the jobs: more, fewer, none, and one block more."""
+    names = {group: [f"S{group}0{i}" for i in (1, 2, 3)] for group in "AEI"}
+    totals = jobs.groupby("w_geocode", as_index=False)[["S000", *itertools.chain(*names.values())]].sum()
+    factor = np.array([0.5, 0.9, 1.2, 1.6, 1.0])[np.arange(len(totals)) % 5]
+    for group, columns in names.items():
+        totals[columns] = np.floor(totals[columns].to_numpy() * factor[:, None] + 0.5).astype(int)
+        if group != "A":  # the groups agree
+            totals[columns[2]] += totals[names["A"]].sum(axis=1) - totals[columns].sum(axis=1)
+            for column, next_column in ((columns[2], columns[1]), (columns[1], columns[0])):
+                short = np.minimum(totals[column], 0)
+                totals[column] -= short
+                totals[next_column] += short
+    totals["S000"] = totals[names["A"]].sum(axis=1)
+    totals[totals["S000"] > 0].iloc[1:].to_csv(table, index=False)  # the first has no total at all

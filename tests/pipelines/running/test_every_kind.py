@@ -1,0 +1,233 @@
+"""Every kind of release goes through the same checks: made, checked twice, read, resumed, and forged."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+from dask.local import get_sync
+from pydantic import TypeAdapter
+
+import geo_data
+import pipelines
+from helpers import alone, refuse_each, same_key
+from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
+from pipelines.plans.form import plan_hash
+from pipelines.plans.storage import load_plan, save_plan
+from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
+from pipelines.release.layout import file_names
+from pipelines.running import executor
+from pipelines.running.batches import BatchWork
+from pipelines.running.report import plan_summary
+from pipelines.service.operators import api as operator_api
+from pipelines.service.public import api as public_api
+from pipelines.views.maps.page import certificate_words
+from pipelines.views.maps.payload import make_payload
+
+from .forgeries import read_certificate
+from .helpers import Configs, Table, everything, left_over
+from .kinds import KINDS, REFUSED, Kind, distance, of_policy
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def release(kind: Kind, released: Callable[[str], Release]) -> Release:
+    return released(kind.name)
+
+
+def test_it_verifies_both_ways_and_its_plan_is_stored_without_loss(release: Release, tmp_path: Path) -> None:
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    assert alone(release.public) is None
+    stored = load_plan(release.public / "plan")
+    assert stored.numeric.parameters == release.plan.numeric.parameters
+    assert stored.numeric.record_range == release.plan.numeric.record_range
+    assert stored.policy.name == release.plan.policy.name
+    assert stored.geography.external_zones == release.plan.geography.external_zones
+    digest = save_plan(stored, tmp_path / "plan")
+    assert digest == plan_hash(release.public / "plan") == release.certificate.plan_sha256
+
+
+def at(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        document = document[name]
+    return document
+
+
+def one_line(text: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> None:
+    document = read_certificate(release.public)
+    schema = json.loads((release.public / "certificate.schema.json").read_text(encoding="utf-8"))
+    assert schema == certificate_schema()
+    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    assert document["format"] == CERTIFICATE_FORMAT
+    assert {path: at(document, path) for path in kind.certificate} == kind.certificate
+    certificate, made = release.certificate, release.plan
+    definition, policy, presence = certificate.definition, certificate.policy, certificate.presence
+    assert certificate.mechanism == made.config.release.mechanism
+    assert certificate.implicates.number == made.config.release.implicates
+    assert (presence is None) == (made.config.workplaces is None)
+    assert (policy is None) == (made.policy.name == "full")
+    readme = one_line((release.public / "README.md").read_text(encoding="utf-8"))
+    page = one_line(certificate_words(certificate, signed=False))
+    summary = one_line(plan_summary(made, made.certify()))
+    population = population_in_words(certificate.population, protected=presence is not None)
+    for text in (readme, page, definition.words):
+        assert population in text
+        if presence is not None or certificate.population is None:
+            assert "to be public and is not protected" not in text
+    if certificate.population is None:
+        assert "inside the geography" not in readme + page + definition.words
+    if presence is not None:
+        assert "one job record more" in definition.neighbours
+        assert not any("reproduced" in line for line in definition.not_covered)
+        assert "the public number of jobs" not in readme
+    if policy is not None:
+        assert policy.name == made.policy.name
+        assert all(policy.words in text for text in (readme, page, summary))
+        if policy.kind == "attribute":
+            assert all(
+                f"or another {policy.listed}, or both" in text for text in (readme, page, definition.words)
+            )
+            assert f"with their attributes but {policy.listed}" in definition.assumed_public[0]
+            assert f"the attributes of jobs but {policy.listed}" in " ".join(definition.not_covered)
+        else:
+            assert policy.neighbours in definition.neighbours
+            assert all(f"another home {policy.of_another_home}" in text for text in (readme, page))
+            assert (policy.public is not None) == ("by policy" in " ".join(definition.assumed_public))
+    if certificate.mechanism == "geometric":
+        stated = json.dumps(document)
+        for text in (readme, summary, stated):
+            assert not any(word in text for word in ("prior", "pruning", "retention", "urn ", "Dirichlet"))
+        assert "except with probability" not in readme
+    for name in file_names(made.config).values():
+        assert name in readme
+
+
+def test_totals_are_the_public_ones_and_implicates_differ(release: Release) -> None:
+    block, slots = release.plan.geography.block_level, release.plan.pools.slots
+    homes = []
+    for number in range(1, release.certificate.implicates.number + 1):
+        opened = pipelines.open_release(release.public, number)
+        flows = opened.unit_flows(block, block)
+        homes.append(flows.set_index(["work", "home"])["S000"].to_dict())
+        jobs = flows.groupby("work")["S000"].sum().to_dict()
+        assert jobs == pd.Series(slots.work).value_counts().to_dict()
+        with_jobs = file_names(release.plan.config).get("jobs_parquet")
+        if with_jobs is not None:
+            below = release.plan.implicates.folders[number - 1]
+            drawn = pd.read_parquet(release.public / below / with_jobs)
+            names = [*slots.attributes]
+            public = pd.DataFrame({name: slots.attributes[name] for name in names})
+            for name in names:
+                public[name] = np.array(slots.categories[name], object)[public[name]]
+            public["w_geocode"] = release.plan.geography.blocks[slots.work]
+            by = ["w_geocode", *names]
+            assert drawn.groupby(by).size().to_dict() == public.groupby(by).size().to_dict()
+    assert all(one != other for one, other in itertools.pairwise(homes))
+    with pytest.raises(PublicReleaseError, match="there is no implicate"):
+        pipelines.open_release(release.public, len(homes) + 1)
+
+
+def test_readers_take_it(release: Release, tmp_path: Path) -> None:
+    opened = pipelines.open_release(release.public)
+    assert opened.export(["csv", "lodes"], tmp_path / "exports").keys() == {"csv", "lodes"}
+    assert make_payload(opened, 10_000_000).size > 0
+    assert one_line(pipelines.attackers(release.public, tmp_path / "attackers").text())
+    if release.certificate.presence is None:
+        draws = opened.write_intervals(tmp_path / "intervals", draws=19)["draws"]
+        drawn = opened.draws(draws).implicates("trct", "tabblk2010").groupby("work")
+        jobs = np.bincount(release.plan.pools.slots.work)
+        for number in range(19):
+            assert drawn[str(number + 1)].sum().tolist() == jobs[jobs > 0].tolist()
+    else:
+        with pytest.raises(PublicReleaseError, match="how many jobs were counted is confidential"):
+            opened.write_intervals(tmp_path / "intervals", draws=19)
+    document = read_certificate(release.public)
+    for answer in (public_api, operator_api):  # the service shows all of it
+        route = next(r for r in answer.router.routes if r.path.endswith("/certificate"))  # type: ignore[attr-defined]
+        shown = TypeAdapter(route.response_model).dump_json(release.certificate)  # type: ignore[attr-defined]
+        assert json.loads(shown) == document
+
+
+def test_a_reviewed_plan_is_run_and_goes_on_after_a_kill_to_the_same_bytes(
+    kind: Kind,
+    release: Release,
+    kind_config: Callable[..., pipelines.ReleaseConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    frozen_day: None,
+    clean_source: object,
+) -> None:
+    config = kind_config(kind)
+    kind.choose(monkeypatch)
+    planned = plan(config)
+    assert planned.sha256 == release.certificate.plan_sha256
+    forecast = json.loads((planned.folder / "forecast.json").read_text(encoding="utf-8"))
+    document = read_certificate(release.public)
+    for name in ("population", "policy", "presence", "record_level", "user_level"):
+        assert forecast.get(name) == document[name], name
+    write, calls = BatchWork._write, itertools.count()
+
+    def failing(*arguments: Any) -> None:
+        if next(calls) == 1:
+            raise OSError(5, "Input/output error")
+        write(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(executor, "compute_with_threads", get_sync)  # no other batch goes on, as after a kill
+        patch.setattr(BatchWork, "_write", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            run(config, plan=planned.folder, key=same_key())
+    assert everything(resume(config.release.out).public) == everything(release.public)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.forgeries], ids=str)
+def test_forgeries_are_refused_by_both_verifiers(
+    kind: Kind, released: Callable[[str], Release], tmp_path: Path
+) -> None:
+    refuse_each(released(kind.name).public, tmp_path / "both", kind.forgeries)
+    refuse_each(released(kind.name).public, tmp_path / "one", kind.not_for_verify_py, alone_too=False)
+
+
+@pytest.mark.parametrize(("name", "changes", "words"), REFUSED)
+def test_bad_settings_are_one_problem_each(
+    name: str, changes: Table, words: str, inputs: dict[str, Table], small_config: Configs
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        small_config(inputs[name], changes)
+    (problem,) = caught.value.problems
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (of_policy({"partition": "st"}), 'there is one st only, and one part is policy = "full"'),
+        (distance("1e-9"), "no block lies within 0.000000001 km of another, so nothing would be protected"),
+        (distance(1000), 'all blocks lie within 1000 km of each other, which is policy = "full"'),
+    ],
+)
+def test_policies_that_the_geography_cannot_have_are_refused_before_anything_is_paid(
+    policy: Table, words: str, paid_config: Configs, book: Path
+) -> None:
+    config = paid_config(policy)
+    for act in (plan, run):
+        with pytest.raises(geo_data.InputError, match=words):
+            act(config)
+    assert left_over(config) == []
+    assert not book.exists()
