@@ -268,7 +268,7 @@ class Mechanism(ABC):
     words : str
         What homes are drawn at random from.
     delta_sharing : str
-        How pools share the delta of the run, in words.
+        How pools share the delta of the run, in words; ``{records}`` stands for what a pool has.
     """
 
     name: str

@@ -8,6 +8,7 @@ import re
 import tarfile
 import tomllib
 import zipfile
+from glob import glob
 from pathlib import Path
 from types import ModuleType
 
@@ -91,3 +92,16 @@ def test_no_package_without_the_library(
         (tmp_path / name).write_text("")
     with pytest.raises(RuntimeError, match="it cannot be fetched"):
         library.fetch_library()
+
+
+def test_templates_are_package_data() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        patterns = tomllib.load(file)["tool"]["setuptools"]["package-data"]
+    templates = {*(ROOT / "pipelines").rglob("*.j2"), *(ROOT / "pipelines").rglob("*.html")}
+    packaged = {
+        ROOT.joinpath(*package.split("."), name)
+        for package, names in patterns.items()
+        for pattern in names
+        for name in glob(pattern, root_dir=ROOT.joinpath(*package.split(".")), recursive=True)
+    }
+    assert templates <= packaged

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
@@ -22,6 +23,7 @@ from pipelines.config.implicates import ImplicateSource
 from pipelines.config.policies import DistancePolicy, PartitionPolicy
 from pipelines.config.toml import ConfigError
 from pipelines.plans.plan import ReleasePlan
+from pipelines.release.pages import render
 from pipelines.release.provenance import dependency_versions, source_state
 from pipelines.storage.documents import check_format, parse_json
 from synth.policy import FULL
@@ -233,21 +235,6 @@ class PartitionField(_Part):
         """Of which two homes nobody is much surer of one."""
         return self.of_another_home
 
-    @property
-    def neighbours(self) -> str:
-        """What neighbours have in common, in one sentence."""
-        return f'Both origins of that record lie in the same "{self.partition}".'
-
-    @property
-    def public(self) -> tuple[str, str] | None:
-        """What is public by the policy, and so not covered; None where that is nothing."""
-        level = f'"{self.partition}"'
-        return (
-            f"by policy, in which {level} the home of each job is: the number of homes in each {level}, of "
-            "the jobs of each work block, with their attributes",
-            f"in which {level} the home of a job is: the numbers of homes are reproduced exactly",
-        )
-
 
 class DistanceField(_Part):
     """Which homes neighbours may differ in, where these are blocks within a distance of each other.
@@ -274,23 +261,6 @@ class DistanceField(_Part):
         """Of which two homes nobody is much surer of one."""
         return f"within {self.distance_km} km of each other"
 
-    @property
-    def neighbours(self) -> str:
-        """What neighbours have in common, in one sentence."""
-        return f"Both origins of that record lie {self.of_two_homes}."
-
-    @property
-    def public(self) -> tuple[str, str] | None:
-        """What is public by the policy, and so not covered; None where that is nothing."""
-        if self.parts == 1:
-            return None
-        return (
-            "by policy, in which part of the blocks, of those that no step of the policy leaves, the home of "
-            "each job is: the number of homes in each part, of the jobs of each work block, with their "
-            "attributes",
-            "in which of these parts the home of a job is: the numbers of homes are reproduced exactly",
-        )
-
 
 class AttributeField(_Part):
     """Which origins neighbours may differ in, where these are homes together with secret attributes.
@@ -308,7 +278,7 @@ class AttributeField(_Part):
     @property
     def listed(self) -> str:
         """The secret attributes, for sentences."""
-        return " and ".join(f'"{name}"' for name in self.attributes)
+        return _listed(self.attributes)
 
     @property
     def of_another_home(self) -> str:
@@ -393,59 +363,6 @@ _REQUESTED = {
     "dp": "(epsilon, delta)-differential privacy of one job record",
 }
 
-_DEFINITION: dict[str, Any] = {
-    "words": (
-        "Whatever the confidential origins are, outside a set of outputs of probability at most delta, the "
-        "released output is at most e^epsilon times more or less likely than it would be if any one job "
-        "record had another origin."
-    ),
-    "symbols": (
-        "(epsilon, delta)-probabilistic differential privacy: for every input h there is a set B of outputs "
-        "with P(B | h) <= delta such that for every s outside B and every neighbour h' of h, "
-        "|ln P(s | h) / P(s | h')| <= epsilon."
-    ),
-    "neighbours": "Two inputs with the same slots; the origin of one job record differs (replace one).",
-    "unit": "One job record: one worker in one job.",
-    "assumed_public": [
-        "the slots: how many jobs each work block has, with their attributes (workplace totals)",
-        "the geography, the auxiliary flows and the weights; none of them is derived from the same records, "
-        "but for releases whose epsilon and delta add to these",
-        "the plan, and this program",
-    ],
-    "composition": (
-        "Pools hold disjoint records: epsilon of the run is the largest of any pool, delta is the sum over "
-        "pools. Releases of the same records add up their epsilon and their delta, also where one is "
-        "planned from another."
-    ),
-    "not_covered": [
-        "what is inferred from the public inputs alone",
-        "other releases of the same records: their epsilon and delta add to these",
-        "the attributes of jobs and workplace totals, which are reproduced exactly",
-        "how the curator keeps the confidential data, and side channels such as timing on that machine",
-    ],
-}
-
-
-_PROTECTED: dict[str, Any] = _DEFINITION | {
-    "words": (
-        _DEFINITION["words"].removesuffix(".")
-        + ", or, with the numbers of `presence`, were not there at all."
-    ),
-    "neighbours": (
-        "Two inputs in which the home of one job record differs; and two inputs of which one has one job "
-        "record more, at any work block, for which the numbers of `presence` are. A record with another work "
-        "block or other attributes is one record less and one more."
-    ),
-    "assumed_public": [
-        "a table of jobs by work block and attributes, which is not derived from these records (the slots)",
-        *_DEFINITION["assumed_public"][1:],
-    ],
-    "not_covered": [
-        *(line for line in _DEFINITION["not_covered"] if not line.startswith("the attributes of jobs")),
-        "the public table of jobs by work block and attributes, whose totals the release has",
-    ],
-}
-
 _USER_STATEMENT = (
     "(epsilon, delta)-differential privacy for a person with at most {records} job record(s); a person with "
     "c records has c times the epsilon of one record, and the delta of one record times 1 + e^epsilon + ... "
@@ -465,12 +382,6 @@ _MEMBERSHIP = {
     True: "Whether a job is one of them, and so whether its home lies inside the geography, is protected "
     "with the numbers of `presence`, not with those of the run.",
 }
-
-_BY_LOT = (
-    " A pool with more records than its public range goes on with as many as that, chosen by lot, and one "
-    "with fewer is filled up with homes from the public model; the statement about the run holds for every "
-    "outcome of these lots."
-)
 
 
 def make_certificate(
@@ -612,19 +523,21 @@ def define(
     mechanism: synth.Mechanism, population: str | None, policy: PolicyField | None, *, protected: bool
 ) -> Definition:
     """Return the guarantee in words and symbols; `protected`: also that a record is there at all."""
-    words: dict[str, Any] = _DEFINITION | {"delta_sharing": mechanism.delta_sharing}
-    if protected:
-        words |= _PROTECTED
-        words["delta_sharing"] = words["delta_sharing"].replace("N records", "N public slots")
-        if "record_range" in mechanism.settings:
-            words["words"] += _BY_LOT
-    if population is not None:
-        words |= _of_residents(words, protected=protected)
-    if isinstance(policy, AttributeField):
-        words |= _with_secrets(words, policy)
-    elif policy is not None:
-        words |= _under_policy(words, policy)
-    return Definition(**words)
+    definition = render(
+        "definition.json.j2",
+        protected=protected,
+        by_lot="record_range" in mechanism.settings,
+        residents=population_in_words(population, protected=protected),
+        policy=policy,
+        secret=policy.listed if isinstance(policy, AttributeField) else "",
+        level=f'"{policy.partition}"' if isinstance(policy, PartitionField) else "",
+        delta_sharing=mechanism.delta_sharing.format(records="public slots" if protected else "records"),
+    )
+    return Definition.model_validate_json(definition)
+
+
+def _listed(attributes: Iterable[str]) -> str:
+    return " and ".join(f'"{name}"' for name in attributes)
 
 
 def population_in_words(population: str | None, *, protected: bool) -> str:
@@ -651,147 +564,35 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | None:
 
 
 def _partition_field(policy: synth.Policy, partition: str) -> PartitionField:
-    level = f'"{partition}"'
+    words = _policy_words("partition", policy, level=f'"{partition}"')
     return PartitionField(
-        kind="partition",
-        name=policy.name,
-        partition=partition,
-        parts=policy.n_parts,
-        words=(
-            f"The policy is a partition by {level}. Which home a job has, of two in the same {level}, this "
-            f"release tells no better than the guarantee allows. In which {level} the home of a job "
-            "lies is public by policy: for each work block, by each attribute of its jobs, the release has "
-            f"exactly as many homes in each {level} as the confidential records. So whoever knows that "
-            f"somebody works at a work block all of whose workers live in one {level} learns that they do."
-        ),
-        symbols=(
-            "h' is a neighbour of h if the origin of one record is i in h and j in h', part(i) = part(j), "
-            f"and nothing else differs; part(b) is the unit of {level} that block b is in."
-        ),
+        kind="partition", name=policy.name, partition=partition, parts=policy.n_parts, **words
     )
 
 
 def _distance_field(policy: synth.Policy, km: str) -> DistanceField:
-    public = (
-        ""
-        if policy.n_parts == 1
-        else f" The blocks fall into {policy.n_parts} parts that no step leaves, and in which of them the "
-        "home of a job lies is public by policy: for each work block, by each attribute of its jobs, the "
-        "release has exactly as many homes in each part as the confidential records."
-    )
     return DistanceField(
         kind="distance",
         name=policy.name,
         distance_km=km,
         parts=policy.n_parts,
         most_steps=policy.steps,
-        words=(
-            f"The policy is a distance of {km} km. Which home a job has, of two whose blocks lie within {km} "
-            "km of each other, this release tells no better than the guarantee allows. Homes further apart "
-            f"are protected less: two that are k steps of at most {km} km apart, from block to block, as k "
-            "job records of one person are, with k times epsilon and with delta times 1 + e^epsilon + ... + "
-            f"e^((k - 1) epsilon). Homes that steps connect are at most {policy.steps} steps apart. Of two "
-            f"that no steps connect, and of an external zone and anywhere else, nothing is promised.{public}"
-        ),
-        symbols=(
-            "h' is a neighbour of h if the origin of one record is i in h and j in h', d(i, j) <= "
-            f"{km} km, and nothing else differs; d(i, j) is the length of the great circle between the "
-            "centroids of blocks i and j, on a sphere of radius 6371.0088 kilometres, and no number where "
-            "one of them is an external zone."
-        ),
+        **_policy_words("distance", policy, km=km),
     )
 
 
 def _attribute_field(policy: synth.Policy) -> AttributeField:
-    field = AttributeField(
+    return AttributeField(
         kind="attribute",
         name=policy.name,
         attributes={name: list(values) for name, values in policy.secret.items()},
-        words="",
-        symbols=(
-            "h' is a neighbour of h if the origin of one record is (b, c) in h and (b', c') in h', for any "
-            "blocks b, b' and any categories c, c' that the policy lists, and nothing else differs."
-        ),
+        **_policy_words("attribute", policy, secret=_listed(policy.secret)),
     )
-    words = (
-        f"The policy protects the home of a job together with its {field.listed}. Which home with which "
-        f"{field.listed} a job has, of any two such pairs in which neighbours may differ, this release tells "
-        f"no better than the guarantee allows. How many jobs of a work block have which {field.listed} is "
-        "protected too: the numbers of the release are drawn. The work block of a job and its other "
-        "attributes are public, and with them what they tell of it. Beyond that, whoever knows the home of "
-        f"somebody learns their {field.listed} no better than the guarantee allows, also where they work "
-        "alone."
-    )
-    return field.model_copy(update={"words": words})
 
 
-_COMPOSITION = (
-    " All of them must have this policy, or one that protects more; the sum is a guarantee of the policy "
-    "that protects least."
-)
-
-
-def _with_secrets(words: dict[str, Any], policy: AttributeField) -> dict[str, Any]:
-    """Return what a definition says otherwise where attributes are secret together with homes."""
-    two, inside = "had another origin", " inside the geography"
-    elsewhere = two + inside * (two + inside in words["words"])
-    of, kept = "the attributes of jobs", "which are reproduced exactly"
-    exact, other = (
-        f"{of} and workplace totals, {kept}",
-        f"{of} but {policy.listed}, and workplace totals by them, {kept}",
-    )
-    slots = "with their attributes (workplace totals)"
-    return {
-        "words": words["words"]
-        .replace("the confidential origins are", f"the confidential origins and {policy.listed} are")
-        .replace(elsewhere, f"{elsewhere} {policy.of_another_home}"),
-        "neighbours": f"{words['neighbours']} An origin is a home with {policy.listed}; both may differ.",
-        "assumed_public": [
-            *(
-                line.replace(slots, f"with their attributes but {policy.listed} (workplace totals)")
-                for line in words["assumed_public"]
-            ),
-            f"which categories of {policy.listed} there can be",
-        ],
-        "composition": words["composition"] + _COMPOSITION,
-        "not_covered": [other if line == exact else line for line in words["not_covered"]],
-    }
-
-
-def _under_policy(words: dict[str, Any], policy: PartitionField | DistanceField) -> dict[str, Any]:
-    """Return what a definition says otherwise under a policy."""
-    public, not_covered = ([text] for text in policy.public) if policy.public else ([], [])
-    return {
-        "words": words["words"].replace("had another origin", f"had another origin {policy.of_another_home}"),
-        "neighbours": f"{words['neighbours']} {policy.neighbours}",
-        "assumed_public": [*words["assumed_public"], *public],
-        "composition": words["composition"] + _COMPOSITION,
-        "not_covered": [*words["not_covered"], *not_covered],
-    }
-
-
-def _of_residents(words: dict[str, Any], *, protected: bool) -> dict[str, Any]:
-    """Return what a definition says otherwise where the released population is jobs of residents."""
-    changed = {
-        "words": words["words"].replace("had another origin", "had another origin inside the geography")
-        + " "
-        + population_in_words("residents", protected=protected),
-        "neighbours": words["neighbours"] + " Every origin lies inside the geography, in both inputs.",
-    }
-    if protected:
-        return changed
-    return changed | {
-        "assumed_public": [
-            *words["assumed_public"],
-            "which jobs belong to the released population, jobs of residents: that the home of each lies "
-            "inside the geography",
-        ],
-        "not_covered": [
-            *words["not_covered"],
-            "whether the home of a job lies inside the geography: the released population is jobs of "
-            "residents, and membership of it is taken to be public",
-        ],
-    }
+def _policy_words(kind: str, policy: synth.Policy, **names: str) -> dict[str, str]:
+    words: dict[str, str] = json.loads(render("policy.json.j2", kind=kind, policy=policy, **names))
+    return words
 
 
 def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:

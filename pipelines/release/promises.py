@@ -1,13 +1,26 @@
-"""What a certificate promises, in plain words."""
+"""What a certificate promises about one home, in odds; the sentences are in `templates`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
-from pipelines.release.certificate import AttributeField, Certificate
+from pipelines.release.certificate import AttributeField, Certificate, population_in_words
+from pipelines.release.pages import render
 from synth import decimal_up, group_privacy
 from synth.tails import exp_up
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Factors and odds, rounded up, with the probability of an exception; "" where there is none."""
+
+    record: str
+    record_delta: str
+    worker: str
+    worker_delta: str
 
 
 def short_bound(bound: str) -> str:
@@ -15,49 +28,35 @@ def short_bound(bound: str) -> str:
     return decimal_up(Fraction(bound), 4)
 
 
-def presence_in_words(certificate: Certificate) -> str:
-    """Say what a release with public workplaces promises of one record's being there at all; else nothing."""
-    level = certificate.presence
-    if level is None:
-        return ""
-    return (
-        "For one job record more or less, at any work block, epsilon is "
-        f"{level.run.epsilon} and delta {level.run.delta}; for all records\nof one person, as differential "
-        f"privacy, epsilon is {level.user_level.epsilon} and delta {level.user_level.delta}."
-    )
+def promised(certificate: Certificate) -> dict[str, Any]:
+    """Return the context of every page that says what a certificate promises."""
+    epsilon, delta = Fraction(certificate.run.epsilon), Fraction(certificate.run.delta)
+    records, policy = certificate.user_level.records, certificate.policy
+    together = group_privacy(epsilon, delta, records)
+    if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
+        together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
+    return {
+        "certificate": certificate,
+        "odds": Odds(*_odds(epsilon, delta), *_odds(*together)),
+        "records": records,
+        "presence": certificate.presence,
+        "policy": policy,
+        "secret": policy.listed if isinstance(policy, AttributeField) else "",
+        "residents": population_in_words(certificate.population, protected=certificate.presence is not None),
+    }
 
 
 def odds_in_words(certificate: Certificate) -> str:
-    """Say how much a release can tell about one home, in the same words wherever they stand.
+    """Say how much a release can tell about one home, in the same words wherever they stand."""
+    return render("odds.md.j2", **promised(certificate)).rstrip()
 
-    The first sentence is of one job record; the second of one worker, with as many records as the certificate
-    covers.
-    """
-    run, records = certificate.run, certificate.user_level.records
-    several = f" with up to {records} job records" if records > 1 else ""
-    inside, both = (
-        (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
-    )
-    if policy := certificate.policy:
-        other = f" {policy.of_another_home}"
-        inside = f"{inside}{other}" if isinstance(policy, AttributeField) else f"{other}{inside}"
-        inside_too = "; both inside the geography" if both and isinstance(policy, AttributeField) else ""
-        both = f" ({policy.of_two_homes}{inside_too})"
-    odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
-    together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
-    if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
-        together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
-    worker_odds, worker_exception = _odds(*together)
-    return (
-        f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
-        f"would be if\nany one job record had another home{inside}{exception}. Someone who knows everything "
-        f"about\neverybody else and thought two homes{both} of a\nworker{several} equally likely can, after "
-        f"seeing everything here, be at most about {worker_odds} to 1 sure of one of them{worker_exception}."
-    )
+
+def presence_in_words(certificate: Certificate) -> str:
+    """Say what a release with public workplaces promises of one record's being there at all; else nothing."""
+    return render("presence.md.j2", **promised(certificate)).rstrip() if certificate.presence else ""
 
 
 def _odds(epsilon: Fraction, delta: Fraction) -> tuple[str, str]:
-    """Return e^epsilon, rounded up, and what is said of delta."""
+    """Return e^epsilon and delta, rounded up."""
     odds = Decimal(decimal_up(exp_up(epsilon), 3))
-    exception = f", except with probability {decimal_up(delta)}" if delta else ""
-    return f"{odds:,}" if odds >= 10_000 else str(odds), exception
+    return f"{odds:,}" if odds >= 10_000 else str(odds), decimal_up(delta) if delta else ""

@@ -9,7 +9,7 @@ import jinja2
 
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.measured import table_in_words
-from pipelines.release.accuracy import NOTHING_READ, SIZE_COLUMNS
+from pipelines.release.accuracy import NOTHING_READ
 from pipelines.views.labels import singular
 from pipelines.views.release import Release
 
@@ -22,7 +22,6 @@ def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) 
         read=read,
         title=table_title,
         percent=percent,
-        columns=SIZE_COLUMNS[2:],
         zip=zip,
     )
 

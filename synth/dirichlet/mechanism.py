@@ -60,7 +60,7 @@ class Dirichlet(Mechanism):
         {"prior", "retention_min", "implicate_source", "delta", "workplaces", "record_range"}
     )
     words = "a distribution that the confidential records shaped, with noise"
-    delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
+    delta_sharing = "A pool with n of the run's N {records} may fail with probability at most delta n / N."
 
     def calibrate(
         self,
@@ -78,7 +78,7 @@ class Dirichlet(Mechanism):
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
-        For "pdp", each pool of n of the run's N records may fail with probability delta n / N; for "dp"
+        For "pdp", each pool of n of the run's N {records} may fail with probability delta n / N; for "dp"
         each pool may have delta, because one record is in one pool. With a range of records, a pool counts
         with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`; beside
         them, `multiple` says how many times the smallest prior that is certified the cells of each stratum

@@ -14,7 +14,8 @@ import pipelines
 from helpers import copies, edit_json, refused, seal_again
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.simulation import simulate_utility
-from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
+from pipelines.release.accuracy import ACCURACY_FILE
+from pipelines.release.pages import render
 
 Table = dict[str, Any]
 
@@ -128,4 +129,4 @@ def test_without_a_sheet_none_is_promised(small_release: pipelines.Release, tmp_
     folder = Path(shutil.copytree(small_release.public, tmp_path / "public"))
     (folder / ACCURACY_FILE).unlink()
     assert pipelines.open_release(folder).accuracy is None
-    assert accuracy_in_words(None).startswith("There is no forecast")
+    assert render("accuracy.md.j2", accuracy=None).startswith("There is no forecast")

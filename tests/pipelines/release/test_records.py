@@ -142,16 +142,14 @@ def test_the_read_me_explains_every_column_and_its_lines_run(
         merged = flows.merge(expected, left_on=["home", "work"], right_on=["h", "w"])
         assert len(merged) == len(flows) == len(expected)
         assert (merged["S000_x"] == merged["S000_y"]).all()
-    text = (releases["parts"] / "README.md").read_text(encoding="utf-8")
+    text = " ".join((releases["parts"] / "README.md").read_text(encoding="utf-8").split())
     assert "T = u + B / 2" in text
-    assert "is a synthetic worker of one implicate." in " ".join(text.split())
+    assert "is a synthetic worker of one implicate." in text
     assert "number of homes that the release has for it: n for each of 2 implicates" in text
     said = pipelines.open_release(releases["parts"]).description.summary
     assert "one person with at most 3 job records" in said
     assert "55 \\| more" in text
-    assert "code of its tract of the town's own, which consists of whole areas of bgrp;" in " ".join(
-        text.split()
-    )
+    assert "code of its tract of the town's own, which consists of whole areas of bgrp;" in text
     assert 'Publisher: Office of "Data" | Ä' in text
 
 

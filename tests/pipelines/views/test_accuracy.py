@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.release.accuracy import accuracy_in_words
+from pipelines.release.accuracy import NOTHING_READ
+from pipelines.release.pages import render
 from pipelines.views.accuracy import accuracy_words, table_title
 
 
@@ -35,6 +36,10 @@ def expected(**changes: object) -> ExpectedAccuracy:
     return ExpectedAccuracy.model_validate({"jobs": 10_000_000, "tables": [table | changes]})
 
 
+def in_readme(expected: ExpectedAccuracy) -> str:
+    return render("accuracy.md.j2", accuracy=expected, read=NOTHING_READ)
+
+
 def test_words() -> None:
     page = accuracy_words(expected())
     assert "10,000,000 jobs" in page
@@ -53,7 +58,7 @@ def test_verdicts() -> None:
     useless = accuracy_words(expected(loss=0.09, public_model=0.09, carried=False))
     assert "(<strong>noise</strong>)" not in useless
     assert "public data say nearly as much as this release, or more" in useless
-    for words in (accuracy_words, accuracy_in_words):
+    for words in (accuracy_words, in_readme):
         for loss, noise in ((0.25, False), (0.6, True)):
             changes = {"loss": loss, "public_model": 0.9, "noise": noise}
             without = words(expected(sizes=[], **changes))
