@@ -318,7 +318,7 @@ BEFORE: list[tuple[object, str]] = [
     (folder.json, "dumps"),
 ]
 AFTER: list[tuple[object, str]] = [
-    *((releasing, name) for name in ("sample_release", "write_public", "verify_run", "_log")),
+    *((releasing, name) for name in ("sample_release", "write_public", "verify_run", "_write_summary")),
     (drawing, "sample_batch"),
     (drawing.geo_data, "write_od_csv"),
     (drawing, "whole_folder"),
@@ -423,7 +423,7 @@ def test_a_finished_batch_is_not_drawn_again(
     def sample(*arguments: object) -> object:
         if len(drawn) == most:
             raise OSError(5, "Input/output error")
-        drawn.append(int(arguments[-2]))  # type: ignore[call-overload]
+        drawn.append(int(arguments[4]))  # type: ignore[call-overload]
         return draw(*arguments)  # type: ignore[arg-type]
 
     with dask.config.set(num_workers=1):
@@ -672,7 +672,7 @@ def test_a_folder_that_appears_during_the_run_is_not_replaced(
         config.release.out.mkdir()
         (config.release.out / "mine.txt").write_text("mine")
 
-    monkeypatch.setattr(releasing, "_log", meanwhile)
+    monkeypatch.setattr(releasing, "_write_summary", meanwhile)
     with pytest.raises(ConfigError, match="appeared during the run"):
         run(config)
     assert left_over(config) == [".release.unfinished", "release"]
@@ -710,7 +710,7 @@ def test_staging_is_never_open_to_others(
         folders = [path for path in config.release.out.parent.iterdir() if path.name.startswith(".")]
         seen.extend(mode(folder) for folder in folders)
 
-    for step in ("save_plan", "sample_release", "write_public", "verify_run", "_log"):
+    for step in ("save_plan", "sample_release", "write_public", "verify_run", "_write_summary"):
         real = getattr(releasing, step)
         monkeypatch.setattr(releasing, step, lambda *a, _real=real, **k: (look(), _real(*a, **k))[1])
     before = os.umask(umask)
