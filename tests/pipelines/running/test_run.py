@@ -665,10 +665,10 @@ def test_a_folder_that_appears_during_the_run_is_not_replaced(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small_config()
-    log = releasing._log
+    write = releasing._write_summary
 
     def meanwhile(*arguments: object) -> None:
-        log(*arguments)  # type: ignore[arg-type]
+        write(*arguments)  # type: ignore[arg-type]
         config.release.out.mkdir()
         (config.release.out / "mine.txt").write_text("mine")
 
