@@ -59,7 +59,9 @@ def evaluate_public(
 
 def evaluation_folder(release: Release, *, confidential: bool) -> Path:
     """Return the folder of an evaluation where none is named."""
-    return release.out / ("confidential/evaluation" if confidential else "evaluation")
+    if confidential:
+        return release.public.parent / "confidential" / "evaluation"
+    return release.out / "evaluation"
 
 
 def _target(release: Release, to: PathLike | None, *, confidential: bool) -> Path:

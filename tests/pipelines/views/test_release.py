@@ -327,7 +327,7 @@ def test_a_plan_of_another_release(public_copy: Path) -> None:
     """The state in the plan names the files that are read."""
     path = public_copy / "plan" / "plan.json"
     whole = path.read_text(encoding="utf-8")
-    for key, value in {"state": "../other", "job_type": "JT01", "year": 2018, "name": "Another"}.items():
+    for key, value in {"state": "other", "job_type": "JT01", "year": 2018, "name": "Another"}.items():
         path.write_text(whole, encoding="utf-8")
         edit_json(path, lambda p, new={key: value}: p["configuration"]["release"].update(new))
         with pytest.raises(

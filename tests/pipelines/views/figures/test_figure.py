@@ -98,7 +98,7 @@ def test_a_release_with_one_level_and_no_polygons(british: object, tmp_path: Pat
     path = tmp_path / "figure.png"
     made.figure(path, area=made.geography.blocks[made.unit_flows("oa", "oa")["work"][0]])
     assert ink(path) > 0.03
-    assert "Other levels" not in (made.folder / "README.md").read_text(encoding="utf-8")
+    assert "Other levels" not in (made.public / "README.md").read_text(encoding="utf-8")
 
 
 def test_workers_who_all_live_in_an_external_zone(

@@ -171,7 +171,7 @@ def test_counts_without_noise_have_no_width(
     for pools in ({"plan.pool_below": 10_000, "plan.pool_level": "trct"}, {"plan.pool_below": 1}):
         release = pipelines.run(small_config(GEOMETRIC, {"plan.split_threshold": None}, cells, pools))
         release.write_intervals(draws=19)
-        found = pipelines.release.draws().flows("trct", "trct")
+        found = release.draws().flows("trct", "trct")
         assert (found["low"] == found["high"]).all()
         unit = [geography.unit_number("trct", found[side]) for side in ("work", "home")]
         jobs = np.zeros(n * n, np.int64)
@@ -200,7 +200,7 @@ def test_intervals_of_a_release_hold_the_truth(mechanism: str, tmp_path: Path, c
     config = pipelines.parse_config(text, path.parent, "demo.toml").with_out(tmp_path / "release")
     release = pipelines.run(config)
     release.write_intervals(draws=60)
-    opened = pipelines.release.draws()
+    opened = release.draws()
     geography = release.plan.geography
     source = geo_data.LodesJobs(config.jobs.file, geography, config.jobs.aux)
     truth, random = source.records(), np.random.default_rng(1)
