@@ -180,5 +180,8 @@ def test_a_worker_of_the_service_ends_in_order(start: Start, paid: Path) -> None
     from pipelines import load_config
 
     whole = json.loads(json.dumps(load_config(paid).model_dump(mode="python"), default=str))
-    job = {"task": "plan", "configuration": whole, "folder": str(paid.parent), "places": []}
+    nothing = dict.fromkeys(("plan", "variation", "content", "version", "signer", "scheduler"))
+    folders = ("plan_folder", "comparison_folder", "outs", "releases")
+    places = {name: str(paid.parent / name) for name in folders}
+    job = {"task": "plan", "configuration": whole, "folder": str(paid.parent), **nothing, **places}
     assert start(":", signal.SIGTERM, "worker", job=job) == (143, "")
