@@ -74,7 +74,7 @@ class AttributePolicy(_Policy):
     """Any home, and with it any category of some attributes, which then are not public."""
 
     attribute: Annotated[
-        dict[str, _Categories],
+        dict[Line, _Categories],
         AfterValidator(lambda secret: dict(sorted(secret.items()))),
     ]
 
