@@ -435,7 +435,7 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("lodes", distance(3) | A_TABLE, "have no proof under it"),
     ("lodes", secret(age=AGES), "an origin-destination file counts each attribute by itself"),
     ("microdata", secret(pay=["low", "high"]), '"pay" is not an attribute of the jobs'),
-    ("microdata", secret(**{"pay\n- nobody": ["low", "high"]}), "should match pattern"),
+    ("microdata", secret(**{"pay\n- nobody": ["low", "high"]}), "write one line of text"),
     (
         "microdata",
         secret(age=AGES) | {"workplaces": {"file": "w.csv", "count": "n"}},
