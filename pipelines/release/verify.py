@@ -323,6 +323,11 @@ def pruning(c: PoolClass) -> Decimal:
     return result
 
 
+def is_pruning_loss(loss: Decimal) -> Callable[[Any], bool]:
+    """Return what says whether a number is V: odsynth bounds e^V to a part in 10^8, and V no better."""
+    return lambda stated: loss <= decimal(stated) <= loss * FACTOR + Decimal("1e-8")
+
+
 def inverse_moment(base: Fraction, m: int, coins: list[Coins], a: Fraction) -> Decimal:
     """Bound 1/E[x^a] for the density of Lemma 2, by sums over points at equal distances (Lemma 25, d = 1).
 
@@ -908,7 +913,7 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
             "prior": [str(Fraction(a, c.q)) for a in row["prior"]],
             "retention": parameters["retention"],
             "block_loss_U": log(up(c.gain)),
-            "pruning_loss_V": log(pruning(c)),
+            "pruning_loss_V": is_pruning_loss(log(pruning(c))),
         }
 
 

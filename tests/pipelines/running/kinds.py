@@ -257,12 +257,12 @@ KINDS = [
         Kind(
             source,
             "lodes",
-            implicates(3, source, epsilon),
-            certificate={"implicates.number": 3, "implicates.source": source, "requested.epsilon": epsilon},
+            implicates(3, source, "25.8"),
+            certificate={"implicates.number": 3, "implicates.source": source, "requested.epsilon": "25.8"},
             forgeries=IMPLICATES,
             not_for_verify_py=((copied, "data"),),
         )
-        for source, epsilon in (("independent-runs", "25.8"), ("one-urn", "8.6"))
+        for source in ("independent-runs", "one-urn")
     ),
     Kind(
         "implicates by noise",
