@@ -782,7 +782,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
     together: Callable[..., Decimal] = max if dirichlet else sum
-    losses = {name: together(one[name] for one in reached) for name in rows[0] if "loss" in name}
+    losses = {name: together(Decimal(row[name]) for row in reached) for name in rows[0] if "loss" in name}
     delta = min(ONE, runs * sum((one["pools"] * one["delta"] for one in reached), ZERO))
     epsilon = runs * max(one["epsilon"] for one in reached) if dirichlet else noise_loss(plan, noises, sets)
     pure = max((runs * pure_loss(c) for c in classes), default=epsilon)

@@ -7,7 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
-from decimal import localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -288,3 +288,21 @@ def test_an_inverse_moment_is_just_above_the_truth(benchmark: ModuleType) -> Non
         with localcontext(checker.UP):
             bound = Fraction(checker.inverse_moment(base, m, coins, a))
         assert 0 < bound - mean[0] / mean[1] < Fraction(1, 10**15) * bound
+
+
+@pytest.mark.parametrize(
+    ("loss", "stated", "right"),
+    [
+        ("0.5", "0.5", True),
+        ("0.5", "0.500005", True),
+        ("0.5", "0.4999999999", False),
+        ("0.5", "0.50001", False),
+        ("0.0000000007", "0.000000001", True),  # where the sums of e^V end
+        ("0.0000000007", "0.0000000006", False),
+        ("0.0000000007", "0.0000001", False),
+    ],
+)
+def test_a_pruning_loss_is_not_below_its_proof_and_as_near_as_its_sums(
+    loss: str, stated: str, right: bool
+) -> None:
+    assert verify_alone.is_pruning_loss(Decimal(loss))(stated) is right
