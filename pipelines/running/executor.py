@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -128,9 +128,11 @@ def _do_batches(client: Client | None, run: RunBatches, task: Task, progress: Pr
         return
     work = delayed(run.do, pure=False, traverse=False)
     numbers = itertools.count(1)
-    with Callback(posttask=lambda *_: done(next(numbers))):
+    # Leaving it waits for what is still drawn: after an error nothing writes into a folder that is resumed.
+    threads = ThreadPoolExecutor(dask.config.get("num_workers", CPU_COUNT))
+    with threads as pool, Callback(posttask=lambda *_: done(next(numbers))):
         # By its function: by its name, Dask would load its cluster first, half a second.
-        compute(*(work(task, batch) for batch in todo), scheduler=compute_with_threads)
+        compute(*(work(task, batch) for batch in todo), scheduler=compute_with_threads, pool=pool)
 
 
 def local_workers(plan: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:

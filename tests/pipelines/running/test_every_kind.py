@@ -14,7 +14,6 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from dask.local import get_sync
 from pydantic import TypeAdapter
 
 import geo_data
@@ -25,7 +24,6 @@ from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
 from pipelines.release.layout import file_names
-from pipelines.running import executor
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import plan_summary
 from pipelines.service.operators import api as operator_api
@@ -189,7 +187,6 @@ def test_a_reviewed_plan_is_run_and_goes_on_after_a_kill_to_the_same_bytes(
         write(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(executor, "compute_with_threads", get_sync)  # no other batch goes on, as after a kill
         patch.setattr(BatchWork, "_write", failing)
         with pytest.raises(OSError, match="Input/output"):
             run(config, plan=planned.folder, key=same_key())
