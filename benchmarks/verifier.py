@@ -130,7 +130,8 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         numeric=numeric,
         implicates=implicates,
         requested=(runs * numeric.epsilon, runs * numeric.delta),
-        configuration=configuration,
+        config=SimpleNamespace(jobs=SimpleNamespace(records_per_worker=records)),
+        policy=numeric.domains.policy,
         mechanism=synth.MECHANISMS[numeric.mechanism],
         population=None,
     )

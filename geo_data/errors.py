@@ -15,7 +15,7 @@ from synth.errors import ShownError
 _NAMED = 3  # lines, or codes, that an error names
 
 
-class ChangedFileError(ValueError):
+class ChangedFileError(ShownError, ValueError):
     """A file is not what it was when it was read before."""
 
 

@@ -55,7 +55,7 @@ _OF_JOBS = ("place", "shared", "pool", "work", "count", "n", "m", "domain", "cla
 _OF_AREAS = ("latitude", "longitude", "weight", "geometry")
 
 
-class SectionError(ValueError):
+class SectionError(synth.ShownError, ValueError):
     """What the keys of a table must not be together."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

@@ -22,7 +22,8 @@ from pipelines.ledger.ledger import Ledger
 SCRIPT = """
 import os, signal, sys, time
 from fractions import Fraction
-from pipelines.ledger.ledger import Budget, Ledger, OverBudgetError
+from pipelines.ledger.budgets import Budget, OverBudgetError
+from pipelines.ledger.ledger import Ledger
 
 path, children, budget, *delays = sys.argv[1:]
 ledger = Ledger(path)
@@ -105,7 +106,8 @@ def test_kill_in_the_middle_of_debits(tmp_path: Path) -> None:
 DYING = """
 import itertools, os, signal, sqlite3, sys
 from fractions import Fraction
-from pipelines.ledger.ledger import Budget, Ledger
+from pipelines.ledger.budgets import Budget
+from pipelines.ledger.ledger import Ledger
 
 def dying(real, when, what, left="0"):
     calls = itertools.count()

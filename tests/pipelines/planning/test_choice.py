@@ -213,6 +213,6 @@ def test_tune_and_its_recommendation_keep_the_policy(small_config: Configs, poli
     """Whoever pastes what is recommended promises what was promised before."""
     config = small_config(MEASURED, {"plan.split_threshold": "1", "privacy.policy": policy})
     (candidate,) = pipelines.Sweep(epsilon=("2",)).configurations(config)
-    assert (candidate.privacy.epsilon, candidate.privacy.policy) == (2, policy)
+    assert (candidate.privacy.epsilon, candidate.privacy.policy) == (2, config.privacy.policy)
     text = pipelines.recommend(pipelines.tune(config, pipelines.Sweep(epsilon=("4",))), config)
     assert tomllib.loads(text)["privacy"] == config.privacy.model_dump(mode="json")

@@ -442,9 +442,7 @@ def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
 
 def test_a_level_named_like_our_own_columns_is_refused(small_config: Configs) -> None:
     for name in ("weight", "latitude", "Geometry"):
-        with pytest.raises(
-            ConfigError, match=f'levels: "{name}" is the name of a column .*; rename the column'
-        ):
+        with pytest.raises(ConfigError, match=f'"{name}" is the name of a column .*; rename the column'):
             small_config({"geography.levels": [name, "cty", "trct", "bgrp"]})
 
 

@@ -171,8 +171,8 @@ def test_what_geopandas_writes_by_itself_is_refused(public_copy: Path) -> None:
     written = gpd.read_parquet(path)
     for frame, words in (
         (written.assign(note="x"), "columns are not trct, geometry"),
-        (written, "the file has notes of its own"),
-        (written.to_crs("EPSG:6933"), "the file has notes of its own"),
+        (written, "has notes of its own"),
+        (written.to_crs("EPSG:6933"), "has notes of its own"),
     ):
         frame.to_parquet(path, index=False)
         seal_again(public_copy)

@@ -126,7 +126,7 @@ def test_a_cluster_plans_as_threads_do(
     assert found[0] == found[1]  # of the plan its hash
     assert asked.count("_Trial") > 4
     # In each world with noise and without.
-    assert asked.count("_MeasuredTrial") == (2 * simulation._MOST_WORLDS if mechanism == "geometric" else 0)
+    assert asked.count("_BatchTrial") == (2 * simulation._MOST_WORLDS if mechanism == "geometric" else 0)
 
 
 def test_workers_with_other_code_do_nothing(

@@ -249,10 +249,10 @@ def test_a_release_is_read_from_its_address(address: str, release: Release, tmp_
     own = pipelines.open_release(release.public)
     for source in (address, address.replace("/api/v1", "") + "/"):
         data = pipelines.open_release(source, cache=tmp_path)
-        assert data.workers().equals(own.workers())
+        assert data.jobs().equals(own.jobs())
         assert data.flows().equals(own.flows())
         assert data.shapes().equals(own.shapes())
-    folder = data.release.public
+    folder = data.public
     kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     there = {
         path.relative_to(release.public).as_posix() for path in release.public.rglob("*") if path.is_file()
