@@ -259,7 +259,7 @@ def test_a_release_is_read_from_its_address(address: str, release: Release, tmp_
     }
     assert there - kept == {name for name in there if name.endswith(".csv.gz")}
     (folder / "README.md").write_text("changed")
-    assert pipelines.open_release(address, cache=tmp_path).release.public == folder
+    assert pipelines.open_release(address, cache=tmp_path).public == folder
     assert (folder / "README.md").read_bytes() == (release.public / "README.md").read_bytes()
     with pytest.raises(pipelines.PublicReleaseError, match="No version of this name"):
         pipelines.open_release(address.replace(NAME, "nothing"), cache=tmp_path)

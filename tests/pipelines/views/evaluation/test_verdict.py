@@ -158,7 +158,7 @@ def test_a_table_by_two_attributes_is_measured(joint: pipelines.Release, tmp_pat
     true = pd.read_parquet(folder / "jobs.parquet")
     [released] = map(pd.read_parquet, joint.public.glob("*_jobs_*.parquet"))
     sides = [
-        frame.groupby([frame[home].str[:11], "SE", "sector"]).size()
+        frame.groupby([frame[home].str[:11].rename("home"), "SE", "sector"]).size()
         for frame, home in ((true, "live"), (released, "h_geocode"))
     ]
     error = sides[0].sub(sides[1], fill_value=0).abs().sum() / 2 / len(true)
