@@ -44,7 +44,7 @@ def test_ends_near_each_other_are_one(
     read = page_module._text
 
     def fewer(name: str) -> str:
-        return read(name).replace("const MOST_LINES = 1000", "const MOST_LINES = 100")
+        return read(name).replace("var MOST_LINES = 1e3;", "var MOST_LINES = 100;")
 
     monkeypatch.setattr(page_module, "_text", fewer)
     flows = mapped.unit_flows("tabblk2010", "tabblk2010")
