@@ -20,9 +20,11 @@ import pipelines
 import synth
 from geo_data.pools import order_records
 from pipelines.config.sections import PlanSettings, WorkloadTable
+from pipelines.drawing.procedures import procedure_of
 from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
-from pipelines.planning.simulation import draw_public_model, draw_synthetic, draw_without_noise
+from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.planning.sweep import changed
+from pipelines.plans.plan import batches
 from pipelines.plans.workload import CountedJobs, Workload, resolve_workload
 from synth.dirichlet.losses import PoolClass
 from synth.dirichlet.paper import paper_prior
@@ -104,7 +106,7 @@ class Subject:
 
 def draw(plan: pipelines.ReleasePlan, homes: Int32, seed: int = 0) -> Int32:
     """Return a synthetic home for every true one, slot after slot: as for a release, whatever the seed."""
-    return draw_synthetic(plan, homes, synth.RunKey.generate())
+    return procedure_of(plan).draw(batches(plan), homes, synth.RunKey.generate())[0]
 
 
 def _from_model(plan: pipelines.ReleasePlan, homes: Int32, seed: int) -> Int32:

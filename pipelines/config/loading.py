@@ -22,15 +22,11 @@ from pipelines.config.problems import LISTS, describe
 from pipelines.config.rules import problems_across, settings_missing
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
-    AcsTable,
     AttributeSettings,
-    CtppTable,
-    FlowTable,
+    AuxiliaryTable,
     GeographySettings,
+    JobsSettings,
     LedgerSettings,
-    LodesJobsSettings,
-    LodesTable,
-    MicrodataJobsSettings,
     PlanSettings,
     PrivacySettings,
     PublicGeographySettings,
@@ -46,7 +42,7 @@ from pipelines.config.sections import (
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
 
-_Auxiliary = Annotated[FlowTable | CtppTable | AcsTable | LodesTable, Field(discriminator="format")]
+_Auxiliary = Annotated[AuxiliaryTable, Field(discriminator="format")]
 
 
 class PublicConfig(Section):
@@ -78,7 +74,7 @@ class PublicConfig(Section):
 
     release: PublicReleaseSettings
     privacy: PrivacySettings
-    jobs: Annotated[LodesJobsSettings | MicrodataJobsSettings, Field(discriminator="format")]
+    jobs: Annotated[JobsSettings, Field(discriminator="format")]
     workplaces: WorkplaceSettings | None = None
     geography: PublicGeographySettings
     auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()

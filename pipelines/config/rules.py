@@ -20,8 +20,10 @@ from pipelines.config.policies import AttributePolicy, DistancePolicy, Partition
 from pipelines.config.sections import (
     AcsTable,
     AttributeSettings,
+    AuxiliaryTable,
     CtppTable,
     FlowTable,
+    JobsSettings,
     LodesJobsSettings,
     LodesTable,
     MicrodataJobsSettings,
@@ -34,8 +36,7 @@ from pipelines.config.sections import (
     WorkplaceSettings,
 )
 
-_Jobs = LodesJobsSettings | MicrodataJobsSettings
-_Flows = tuple[FlowTable | CtppTable | AcsTable | LodesTable, ...]
+_Flows = tuple[AuxiliaryTable, ...]
 _T = TypeVar("_T")
 
 
@@ -60,7 +61,7 @@ def _numbered(name: str, tables: Iterable[_T | None]) -> Iterator[tuple[str, _T]
             yield f"{name} #{number}", table
 
 
-def _attributes_of(jobs: _Jobs) -> tuple[str, ...]:
+def _attributes_of(jobs: JobsSettings) -> tuple[str, ...]:
     return jobs.attributes if isinstance(jobs, MicrodataJobsSettings) else tuple(LODES_CATEGORIES)
 
 
@@ -129,7 +130,7 @@ def _parts_are_of_a_level(geography: PublicGeographySettings, privacy: PrivacySe
 
 
 def _policy_and_workplaces(
-    privacy: PrivacySettings, workplaces: WorkplaceSettings | None, jobs: _Jobs
+    privacy: PrivacySettings, workplaces: WorkplaceSettings | None, jobs: JobsSettings
 ) -> Iterator[str]:
     policy = privacy.policy
     fix = 'write policy = "full", or leave [workplaces] out'
@@ -150,7 +151,7 @@ def _policy_and_workplaces(
         yield f"privacy.policy: {rule}; {fix}"
 
 
-def _secret_attributes(privacy: PrivacySettings, jobs: _Jobs) -> Iterator[str]:
+def _secret_attributes(privacy: PrivacySettings, jobs: JobsSettings) -> Iterator[str]:
     if isinstance(jobs, LodesJobsSettings):
         return
     where = "privacy.policy.attribute"
@@ -173,14 +174,14 @@ def _pools_are_public(privacy: PrivacySettings, plan: PlanSettings) -> Iterator[
 # --- attributes
 
 
-def _pools_by_attributes(jobs: _Jobs, plan: PlanSettings) -> Iterator[str]:
+def _pools_by_attributes(jobs: JobsSettings, plan: PlanSettings) -> Iterator[str]:
     if isinstance(jobs, MicrodataJobsSettings):
         for name in plan.pool_by or ():
             if name not in jobs.attributes:
                 yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
 
 
-def _attributes_of_workload(jobs: _Jobs, workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
+def _attributes_of_workload(jobs: JobsSettings, workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
     lodes, known = isinstance(jobs, LodesJobsSettings), _attributes_of(jobs)
     for where, table in _numbered("workload", workload):
         if lodes and len({*table.attributes}) > 1:
@@ -202,7 +203,7 @@ def _workload_is_of_different_tables(workload: tuple[WorkloadTable, ...]) -> Ite
 
 
 def _meanings(
-    jobs: _Jobs, geography: PublicGeographySettings, attribute: tuple[AttributeSettings, ...]
+    jobs: JobsSettings, geography: PublicGeographySettings, attribute: tuple[AttributeSettings, ...]
 ) -> Iterator[str]:
     """Yield meanings of attributes that the jobs do not have, or have already."""
     seen: dict[str, str] = {}
@@ -223,7 +224,7 @@ def _meanings(
 # --- the mechanism
 
 
-def _columns_of_workplaces(jobs: _Jobs, workplaces: WorkplaceSettings | None) -> Iterator[str]:
+def _columns_of_workplaces(jobs: JobsSettings, workplaces: WorkplaceSettings | None) -> Iterator[str]:
     if workplaces is None:
         return
     if isinstance(jobs, LodesJobsSettings):
@@ -272,7 +273,7 @@ def _settings_of_mechanism(
 # --- workers who live outside, and jobs of other kinds
 
 
-def _external_zones(geography: PublicGeographySettings, jobs: _Jobs) -> Iterator[str]:
+def _external_zones(geography: PublicGeographySettings, jobs: JobsSettings) -> Iterator[str]:
     """Yield what is missing for workers who live outside, or a word that none are released."""
     zones, lodes = bool(geography.external_zones), isinstance(jobs, LodesJobsSettings)
     outside = isinstance(jobs, LodesJobsSettings) and jobs.aux is not None

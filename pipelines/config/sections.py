@@ -293,6 +293,9 @@ class MicrodataJobsSettings(Section):
             yield "count", "rows that count several jobs cannot name one worker; leave out one of the two"
 
 
+JobsSettings: TypeAlias = LodesJobsSettings | MicrodataJobsSettings
+
+
 class FlowTable(Section):
     """A public table of flows that informs the plan: one row for each pair of areas.
 
@@ -404,6 +407,9 @@ class LodesTable(Section):
     origin_level: Line
     destination_level: Line
     same_jobs: bool = True
+
+
+AuxiliaryTable: TypeAlias = FlowTable | CtppTable | AcsTable | LodesTable
 
 
 class WorkplaceSettings(Section):

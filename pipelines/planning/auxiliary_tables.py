@@ -8,7 +8,7 @@ from typing import Any
 
 import geo_data
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import AcsTable, CtppTable, FlowTable, LodesTable, Section
+from pipelines.config.sections import AcsTable, AuxiliaryTable, CtppTable, LodesTable, Section
 
 
 def reader_settings(section: Section, *, without: Set[str] = frozenset()) -> dict[str, Any]:
@@ -25,9 +25,7 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     return [flows for table in config.auxiliary for flows in _read(table, geography, absent)]
 
 
-def _read(
-    table: FlowTable | CtppTable | AcsTable | LodesTable, geography: geo_data.Geography, absent: Set[str]
-) -> list[geo_data.Flows]:
+def _read(table: AuxiliaryTable, geography: geo_data.Geography, absent: Set[str]) -> list[geo_data.Flows]:
     if isinstance(table, CtppTable):
         levels = {
             summary: sides

@@ -161,27 +161,9 @@ def draw_public_model(
     return draw_from_model(plan, places, part, synth.RunKey.from_seed(seed).stream("public model", 0))
 
 
-def draw_without_noise(
-    plan: ReleasePlan,
-    homes: NDArray[np.int32],
-    seed: int,
-    parts: list[slice] | None = None,
-    done: Callable[[], None] = lambda: None,
-) -> NDArray[np.int32]:
+def draw_without_noise(plan: ReleasePlan, homes: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
     """Return what a plan would release if it gave no privacy: its pools or its tables, without noise."""
-    parts = batches(plan) if parts is None else parts
-    return procedure_of(plan).draw_without_noise(parts, homes, synth.RunKey.from_seed(seed), done)
-
-
-def draw_synthetic(
-    plan: ReleasePlan,
-    homes: NDArray[np.int32],
-    key: synth.RunKey,
-    parts: list[slice] | None = None,
-    done: Callable[[], None] = lambda: None,
-) -> NDArray[np.int32]:
-    """Draw synthetic homes of given slots as a release does, in memory; homes may be **confidential**."""
-    return procedure_of(plan).draw(batches(plan) if parts is None else parts, homes, key, done)[0]
+    return procedure_of(plan).draw_without_noise(batches(plan), homes, synth.RunKey.from_seed(seed))
 
 
 @dataclass(frozen=True, eq=False)

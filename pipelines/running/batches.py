@@ -303,28 +303,20 @@ class MeasuredWork(BatchWork):
 
 
 class RunBatches:
-    """The batches of a run, in its private folder.
-
-    Parameters
-    ----------
-    staging : RunFolder
-        Private folder of the run, with the homes of every batch.
-    plan : ReleasePlan
-    state : RunState
-    key : synth.RunKey
-    """
+    """The batches of a run, in its private folder, which has the homes of each."""
 
     tasks: tuple[Task, ...] = ("draw",)
     """In their order."""
 
-    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
-        self.staging, self.plan, self.key = staging, plan, key
-        self.work = BatchWork(plan, state)
+    def __init__(self, staging: RunFolder, key: synth.RunKey, work: BatchWork) -> None:
+        self.staging, self.plan, self.key, self.work = staging, work.plan, key, work
 
     @classmethod
     def of(cls, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
         """Return those of a plan, by whether its mechanism measures tables."""
-        return (MeasuredBatches if plan.measures else cls)(staging, plan, state, key)
+        if plan.measures:
+            return MeasuredBatches(staging, key, MeasuredWork(plan, state))
+        return cls(staging, key, BatchWork(plan, state))
 
     def __len__(self) -> int:
         return len(self.work.slices)
@@ -337,6 +329,9 @@ class RunBatches:
     def estimated(self) -> Path:
         """Where noisy counts of secondary tables, and the estimate made of all, go."""
         return self.staging.parts / _ESTIMATED
+
+    def estimate(self) -> None:
+        """Estimate homes from what was measured, where anything is."""
 
     def publish_counts(self) -> None:
         """Write noisy counts into the public folder, where there are any."""
@@ -386,10 +381,7 @@ class MeasuredBatches(RunBatches):
     """The batches of a run whose mechanism measures tables: homes are estimated from noisy counts of all."""
 
     tasks = ("measure", "estimate", "draw")
-
-    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
-        super().__init__(staging, plan, state, key)
-        self.work: MeasuredWork = MeasuredWork(plan, state)
+    work: MeasuredWork
 
     def given(self, task: Task, batch: int) -> Given:
         """Return homes, to be measured; to be drawn from, the files of factors."""

@@ -38,7 +38,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use
 from pipelines.running.batches import BatchWork, Given, RunBatches, Task
-from pipelines.running.folder import RunFolder, RunState
+from pipelines.running.folder import RunFolder
 from pipelines.running.process import forbid_core_dumps
 from pipelines.running.steps import Step, StepLog
 from pipelines.storage.errors import shown_address
@@ -60,19 +60,11 @@ _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 _WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
 _SAME_CODE = "install the same version of odsynth and of its dependencies on all workers, start them anew"
 _LOOK = 2.0  # seconds between two looks at the cluster
-# Also what does not leave this machine: whoever sees that there can read the memory of this process, too.
+# Also what does not leave this machine (docs/operations.md says what that means where others use it).
 _ENCRYPTED = re.compile(r"tls://|inproc://|tcp://(127(\.\d+){3}|localhost|\[::1\]):\d+\Z")
 
 
-def sample_release(
-    staging: RunFolder,
-    plan: ReleasePlan,
-    state: RunState,
-    key: synth.RunKey,
-    *,
-    steps: StepLog,
-    scheduler: str | None = None,
-) -> list[list[Part]]:
+def sample_release(run: RunBatches, *, steps: StepLog, scheduler: str | None = None) -> list[list[Part]]:
     """Sample all pools with Dask; each batch gets its part, and none is drawn twice.
 
     Where tables are measured, all batches are measured first, and this process estimates homes from what
@@ -80,11 +72,7 @@ def sample_release(
 
     Parameters
     ----------
-    staging : RunFolder
-        Private folder of the run, with the homes of every batch.
-    plan : ReleasePlan
-    state : RunState
-    key : synth.RunKey
+    run : RunBatches
     steps : StepLog
     scheduler : str, optional
         Address of a Dask cluster, whose workers need no file. By default threads of this process, or,
@@ -96,19 +84,18 @@ def sample_release(
     list of list of Part
         For each implicate, in the order of the pools.
     """
-    run = RunBatches.of(staging, plan, state, key)
-    with _client(scheduler, local_workers(plan), staging) as client:
+    with _client(scheduler, local_workers(run.plan), run.staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
                 _log.info("Dask dashboard: %s", client.dashboard_link)
         step_of = {"measure": Step.MEASURE, "estimate": Step.ESTIMATE, "draw": Step.DRAW}
-        drawing = f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
+        drawing = f"Drawing {run.plan.numeric.pools.n_records:,} synthetic workers"
         for task in run.tasks:
             with steps.step(step_of[task], drawing if task == "draw" else None):
                 if task != "estimate":
                     _do_batches(client, run, task, steps.progress)
                 elif not run.finished(run.estimated):
-                    getattr(run, task)()
+                    run.estimate()
     by_batch = (run.work.parts_of(run.made("draw", batch)) for batch in range(len(run)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
 

@@ -107,9 +107,7 @@ def run(
         default the run plans itself.
     key : synth.RunKey, optional
         For tests. By default a new key from the operating system. Destroyed at the end.
-    report : callable, optional
-        Told each step as it begins; progress is shown too when given.
-    count : callable, optional
+    progress : Progress, optional
         Told how many plans were tried, classes calibrated and batches drawn, and how many there are.
     scheduler : str, optional
         Address of a Dask cluster (``tls://...``) to plan and to draw on; by default threads of this process.
@@ -347,14 +345,15 @@ def _draw_and_write(
     scheduler: str | None,
 ) -> None:
     """Draw what is not drawn yet, and write the public folder."""
-    parts = sample_release(staging, plan, state, key, steps=steps, scheduler=scheduler)
+    batches = RunBatches.of(staging, plan, state, key)
+    parts = sample_release(batches, steps=steps, scheduler=scheduler)
     with steps.step(Step.WRITE):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
             elif path.is_file() and path.name not in (NAME_FILE, ACCURACY_FILE):
                 path.unlink()
-        RunBatches.of(staging, plan, state, key).publish_counts()
+        batches.publish_counts()
         write_public(plan, state.certificate, parts, staging.public, signing_key)
 
 

@@ -10,9 +10,11 @@ import pytest
 
 import synth
 from pipelines import ReleaseConfig, make_plan
+from pipelines.drawing.procedures import procedure_of
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.simulation import draw_public_model, draw_synthetic, simulate_utility
+from pipelines.planning.simulation import draw_public_model, simulate_utility
 from pipelines.plans.accuracy import ExpectedAccuracy, carries, is_noise
+from pipelines.plans.plan import batches
 
 Configs = Callable[..., ReleaseConfig]
 
@@ -41,7 +43,7 @@ def test_errors_by_size_are_those_of_the_trial(small_config: Configs, changes: d
     plan = make_plan(config, inputs)
     homes = np.random.default_rng(5).permutation(draw_public_model(plan, 3))
     found = simulate_utility(plan, inputs.model, homes, seed=7)
-    released = draw_synthetic(plan, homes, synth.RunKey.from_seed(7))
+    released, _ = procedure_of(plan).draw(batches(plan), homes, synth.RunKey.from_seed(7))
     public = draw_public_model(plan, 7)
     slots, geography = plan.pools.slots, plan.geography
     losses = {one.table.name: one for one in found.workload}
