@@ -182,7 +182,7 @@ def run(
                 _finish(staging, made, state, guarantee, steps, out)
     finally:
         key.destroy()
-    return Release(out / "public")
+    return Release.just_made(out / "public", made)
 
 
 def resume(
@@ -269,7 +269,7 @@ def resume(
             finally:
                 key.destroy()
             _finish(staging, plan, state, guarantee, steps, out)
-    return Release(out / "public")
+    return Release.just_made(out / "public", plan)
 
 
 def make_release(

@@ -94,6 +94,13 @@ class Release:
         which = f", implicate {self.implicate} of {self.implicates}" if self.implicates > 1 else ""
         return f"<Release: {self.certificate!r}; levels {', '.join(self.levels)}{which}; in {self.public}>"
 
+    @classmethod
+    def just_made(cls, public: Path, plan: ReleasePlan) -> Release:
+        """Return a release whose plan is in memory, and need not be read again."""
+        release = cls(public)
+        vars(release)["plan"] = plan  # where `cached_property` keeps it
+        return release
+
     # --- what it says of itself
 
     @property
