@@ -50,10 +50,10 @@ def main(before: str, after: str, times: bool, tests: bool, page: Path | None) -
 
 
 def checkout(commit: str, folder: Path) -> Path:
-    """Unpack a commit, with what is not in git and releases need: its version and the library of maps."""
-    folder.mkdir()
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
+    """Check a commit out, with what is not in git and releases need: its version and the library of maps."""
+    git = ["git", "-c", "advice.detachedHead=false"]
+    subprocess.run([*git, "clone", "-q", "--shared", str(ROOT), str(folder)], check=True)
+    subprocess.run([*git, "checkout", "-q", "--detach", commit], cwd=folder, check=True)
     for name in ("pipelines/_version.py", "pipelines/views/maps/vendor"):
         subprocess.run(["cp", "-R", str(ROOT / name), str((folder / name).parent)], check=True)
     return folder
