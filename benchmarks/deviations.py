@@ -20,7 +20,7 @@ from workload import configuration
 
 import geo_data
 from geo_data.deviation import Deviation
-from geo_data.proxy_truth import attribute_concentrations
+from geo_data.proxy_truth import attribute_concentrations, proxy_homes
 from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
 
 Float64 = NDArray[np.float64]
@@ -160,7 +160,7 @@ def main() -> None:
     known = attribute_concentrations(inputs.geography, model.level, inputs.slots)
     true = rows(inputs, records, records.home)
     proxy = [
-        rows(inputs, records, geo_data.proxy_homes(model, records.work, seed, records.attributes, known))
+        rows(inputs, records, proxy_homes(model, records.work, seed, records.attributes, known))
         for seed in range(2)
     ]
     found = [(name, value, *(one[name] for one in proxy)) for name, value in true.items()]

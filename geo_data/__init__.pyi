@@ -10,17 +10,10 @@ from .fetching import fetch as fetch
 from .fetching import fetch_lodes as fetch_lodes
 from .geography import Geography as Geography
 from .jobs import JobRecords as JobRecords
-from .jobs import JobSource as JobSource
 from .jobs import Slots as Slots
 from .lodes import LodesJobs as LodesJobs
 from .lodes_flows import read_lodes_flows as read_lodes_flows
 from .microdata import MicrodataJobs as MicrodataJobs
 from .model import PublicModel as PublicModel
 from .model import build_model as build_model
-from .od_files import LODES_CATEGORIES as LODES_CATEGORIES
-from .od_files import od_table as od_table
-from .od_files import write_od_csv as write_od_csv
-from .proxy_truth import proxy_homes as proxy_homes
-from .weights import BlockWeights as BlockWeights
 from .weights import read_weights as read_weights
-from .weights import uniform_weights as uniform_weights

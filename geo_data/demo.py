@@ -22,7 +22,7 @@ from geo_data.demo_region import (
     draw_region,
     to_degrees,
 )
-from geo_data.od_files import LODES_CATEGORIES, od_table, write_od_csv
+from geo_data.od_files import LODES_CATEGORIES, od_rows, write_od_csv
 
 _CREATEDATE = "20211018"
 _SURVEY_SHARE = 0.1  # share of workers that the generated survey asks
@@ -120,7 +120,7 @@ def _write_od(commuters: Commuters, crosswalk: Path, path: Path) -> None:
         longitude="blklondd",
     )
     # The region's blocks are in code order, which is the order of the geography.
-    table = od_table(geography, commuters.work, commuters.home, commuters.attributes, LODES_CATEGORIES)
+    table = od_rows(geography, commuters.work, commuters.home, commuters.attributes, LODES_CATEGORIES)
     write_od_csv(table, path, createdate=_CREATEDATE)
 
 

@@ -72,41 +72,6 @@ def all_counts(categories: Mapping[str, tuple[str, ...]]) -> list[str]:
     return ["S000", *itertools.chain(*count_columns(categories).values())]
 
 
-def od_table(
-    geography: Geography,
-    work: npt.NDArray[np.integer],
-    home: npt.NDArray[np.integer],
-    attributes: Mapping[str, npt.NDArray[np.integer]],
-    categories: Mapping[str, tuple[str, ...]],
-) -> pd.DataFrame:
-    """Count jobs by (destination, origin) pair, in total and by category of each attribute.
-
-    Parameters
-    ----------
-    geography : Geography
-    work, home : ndarray of int, shape (N,)
-        Block numbers in [0, B).
-    attributes : mapping of str to ndarray of int, shape (N,) each
-        Category codes of each job; the keys of `categories`.
-    categories : mapping of str to tuple of str
-        The categories of each attribute, in order.
-
-    Returns
-    -------
-    DataFrame
-        One row per pair that has a job, by destination and then origin in the order of the geography (which
-        is the order of the codes where levels are prefixes of them, as LODES sorts). Columns
-        ``w_geocode`` and ``h_geocode`` (str), ``S000`` and one count per category (int64), named by
-        `count_columns`.
-
-    Raises
-    ------
-    ValueError
-        If the arrays differ in length, a number is out of range, or two columns have one name.
-    """
-    return od_rows(geography, work, home, attributes, categories).to_pandas()
-
-
 def od_rows(
     geography: Geography,
     work: npt.NDArray[np.integer],
@@ -114,7 +79,13 @@ def od_rows(
     attributes: Mapping[str, npt.NDArray[np.integer]],
     categories: Mapping[str, tuple[str, ...]],
 ) -> pa.Table:
-    """Count jobs as `od_table` does, with the same parameters and errors, and return an Arrow table."""
+    """Count jobs by (destination, origin) pair, in total and by category of each attribute.
+
+    Of jobs with block numbers and codes of categories. One row per pair that has a job, by destination and
+    then origin in the order of the geography (that of the codes where levels are prefixes of them, as LODES
+    sorts): ``w_geocode``, ``h_geocode``, ``S000`` and one count per category, named by `count_columns`. A
+    ValueError if arrays differ in length, a number is out of range, or two columns have one name.
+    """
     pairs = count_pairs(geography, work, home, attributes, categories)
     codes = geography.block_codes
     if pairs.work.size > len(codes):  # of a batch there are fewer, and each has a code
@@ -163,7 +134,7 @@ def count_pairs(
     attributes: Mapping[str, npt.NDArray[np.integer]],
     categories: Mapping[str, tuple[str, ...]],
 ) -> PairCounts:
-    """Count jobs as `od_table` does, with the same parameters and errors, and return numbers of blocks."""
+    """Count jobs as `od_rows` does, and return numbers of blocks."""
     n_jobs, n_blocks = len(work), geography.n_blocks
     if set(attributes) != set(categories):
         raise ValueError("attributes and categories name different attributes")
@@ -198,28 +169,11 @@ def write_od_csv(
     createdate: str,
     header: bool = True,
 ) -> None:
-    r"""Write an OD table as one gzip member, byte for byte as LODES writes its rows.
+    """Write an OD table as one gzip member, byte for byte as LODES writes its rows.
 
-    Parameters
-    ----------
-    table : DataFrame or pyarrow.Table
-        From `od_table` or `od_rows`.
-    target : str, path or binary file object
-        Where to write. A file object is left open: several calls, `header` true in the first only, give
-        one valid ``.csv.gz``, because gzip members can be concatenated.
-    createdate : str
-        ``YYYYMMDD``, the last column of every row.
-    header : bool
-        Write the line of column names first.
-
-    Raises
-    ------
-    ValueError
-        If `createdate` is not eight digits, or a code or column name would need quotes.
-
-    Notes
-    -----
-    Unquoted, commas, ``\n``. The member has no time and no file name, so equal tables give equal bytes.
+    A file object is left open: several calls, `header` true in the first only, give one valid ``.csv.gz``,
+    as gzip members can be concatenated. The member has no time and no file name, so equal tables give equal
+    bytes. A ValueError if `createdate` is not ``YYYYMMDD``, or a code or column name would need quotes.
     """
     if not re.fullmatch(r"\d{8}", createdate):
         raise ValueError(f"createdate must be eight digits, YYYYMMDD, not {createdate!r}")

@@ -132,7 +132,6 @@ def test_an_object_of_another_kind_is_told_what_was_expected(
         (lambda: wipe_run("out"), "run: UnfinishedRun is expected"),
         (lambda: pipelines.parse_config(3, ".", "x"), "text: text is expected"),
         (lambda: geo_data.LodesJobs("od.csv", None), "geography: Geography is expected, as read_crosswalk"),
-        (lambda: geo_data.uniform_weights(3), "geography: Geography is expected"),
         (lambda: geo_data.read_crosswalk("x.csv", block="b", levels=[3]), "levels: text is expected"),
         (lambda: synth.Pools([2.5], [1], [0]), "n: whole numbers are expected"),
     ]

@@ -19,9 +19,10 @@ import synth
 from geo_data.arguments import check_type
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
-from geo_data.jobs import Reading
+from geo_data.jobs import JobSource, Reading
 from geo_data.od_files import OD_COLUMNS, count_columns
 from geo_data.proxy_truth import attribute_concentrations
+from geo_data.weights import BlockWeights, uniform_weights
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import MicrodataJobsSettings
@@ -50,7 +51,7 @@ class PublicInputs:
     Attributes
     ----------
     geography : geo_data.Geography
-    weights : geo_data.BlockWeights
+    weights : BlockWeights
     slots : geo_data.Slots
         The public side of the jobs.
     policy : synth.Policy
@@ -67,7 +68,7 @@ class PublicInputs:
     """
 
     geography: geo_data.Geography
-    weights: geo_data.BlockWeights
+    weights: BlockWeights
     slots: geo_data.Slots
     policy: synth.Policy
     model: geo_data.PublicModel
@@ -140,7 +141,7 @@ def public_inputs_for(
     shapes = read_polygon_tables(config, geography)
     tables = read_auxiliary(config, geography)
     if config.weights is None:
-        weights = geo_data.uniform_weights(geography)
+        weights = uniform_weights(geography)
     else:
         weights = geo_data.read_weights(config.weights.file, geography, **reader_settings(config.weights))
     jobs = slots.jobs(geography.n_blocks)
@@ -183,7 +184,7 @@ def job_source(
     reading: Reading | None = None,
     *,
     checked: bool = False,
-) -> geo_data.JobSource:
+) -> JobSource:
     """Return the source of the jobs, unless everybody can read them; nothing is read yet.
 
     Of files of which slots have been read, `checked`, no more is read than is asked for.
@@ -203,7 +204,7 @@ def job_source(
     return geo_data.LodesJobs(expand(jobs.file), geography, aux, checked=checked, reading=reading)
 
 
-def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
+def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> JobSource:
     """Return what the slots are read from: the public table of workplaces, or else the jobs.
 
     Of a table of workplaces there are no records.
@@ -322,7 +323,7 @@ def _notes(
     config: ReleaseConfig,
     geography: geo_data.Geography,
     tables: list[geo_data.Flows],
-    weights: geo_data.BlockWeights,
+    weights: BlockWeights,
     model: geo_data.PublicModel,
 ) -> tuple[str, ...]:
     notes = list(geography.repairs)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from geo_data.errors import ChangedFileError
-from geo_data.od_files import od_rows
+from geo_data.od_files import od_rows, write_od_csv
 from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.drawing.sampling import measure, sample_batch
@@ -232,7 +232,7 @@ class BatchWork:
                 chosen = {name: codes[rows] for name, codes in attributes.items()}
                 table = od_rows(geography, slots.work[own][rows], homes[rows], chosen, categories)
                 if self.with_csv:
-                    geo_data.write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
+                    write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
                 dated = table.append_column("createdate", pa.repeat(self.createdate, len(table)))
                 self._write_rows(dated, piece.parquet)
         if part.jobs is not None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geo_data import read_weights, uniform_weights
+from geo_data import read_weights
+from geo_data.weights import uniform_weights
 
 
 def read(path, geography, level="trct"):

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LODES_CATEGORIES, InputError, LodesJobs, read_crosswalk
+from geo_data import InputError, LodesJobs, read_crosswalk
 from geo_data.jobs import Reading
 from geo_data.lodes import LODES_COLUMNS
+from geo_data.od_files import LODES_CATEGORIES
 
 pytestmark = pytest.mark.quick
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geo_data import LODES_CATEGORIES, Geography, LodesJobs, od_table, write_od_csv
+from geo_data import Geography, LodesJobs
 from geo_data.lodes import LODES_COLUMNS
+from geo_data.od_files import LODES_CATEGORIES, od_rows, write_od_csv
 
 GOLDEN = """\
 w_geocode,h_geocode,S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03,createdate
@@ -33,6 +34,10 @@ def golden_jobs():
     work, home = np.array([1, 0, 0, 0], dtype=np.int32), np.array([0, 2, 0, 0], dtype=np.int32)
     codes = {"SA": [2, 1, 0, 2], "SE": [0, 2, 1, 1], "SI": [0, 2, 1, 0]}
     return places, work, home, {name: np.array(values, dtype=np.uint8) for name, values in codes.items()}
+
+
+def od_table(*jobs) -> pd.DataFrame:
+    return od_rows(*jobs).to_pandas()
 
 
 def written(table, **options) -> bytes:

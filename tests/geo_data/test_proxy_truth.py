@@ -18,10 +18,17 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.stats import chisquare
 
-from geo_data import PublicModel, Slots, build_model, proxy_homes
+from geo_data import PublicModel, Slots, build_model
 from geo_data.category_counts import inside_share
 from geo_data.deviation import Deviation
-from geo_data.proxy_truth import Assumptions, _draw_alike, _factors, _neighbourhoods, attribute_concentrations
+from geo_data.proxy_truth import (
+    Assumptions,
+    _draw_alike,
+    _factors,
+    _neighbourhoods,
+    attribute_concentrations,
+    proxy_homes,
+)
 
 from .plain import flows, geography
 

@@ -10,15 +10,13 @@ import pandas as pd
 import pytest
 
 from geo_data import (
-    LODES_CATEGORIES,
     LodesJobs,
-    od_table,
     read_crosswalk,
     read_flows,
     read_weights,
-    write_od_csv,
 )
 from geo_data.distance import distance_km
+from geo_data.od_files import LODES_CATEGORIES, od_rows, write_od_csv
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +84,7 @@ def test_whole_published_file_comes_back_from_its_three_groups(jobs, geography, 
     """Rows with several jobs too: marginals of a row do not need the joint attributes."""
     parts = {group: jobs.records((group,)) for group in LODES_CATEGORIES}
     attributes = {group: part.attributes[group] for group, part in parts.items()}
-    table = od_table(geography, parts["SE"].work, parts["SE"].home, attributes, LODES_CATEGORIES)
+    table = od_rows(geography, parts["SE"].work, parts["SE"].home, attributes, LODES_CATEGORIES)
     buffer = io.BytesIO()
     write_od_csv(table, buffer, createdate="20211018")
     assert gzip.decompress(buffer.getvalue()) == gzip.decompress(

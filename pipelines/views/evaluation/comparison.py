@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import geo_data
+from geo_data.jobs import JobSource
 from pipelines.config.loading import load_config
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.public_inputs import job_source
@@ -85,7 +86,7 @@ def compare_with_truth(release: Release, truth: Path) -> Comparison:
     return replace(comparison, notes=(*comparison.notes, note))
 
 
-def true_jobs(release: Release, truth: Path) -> geo_data.JobSource:
+def true_jobs(release: Release, truth: Path) -> JobSource:
     """Return where the confidential truth of a release is read from; parameters and errors as above."""
     certificate = release.certificate
     if truth.suffix == ".toml":
@@ -213,7 +214,7 @@ def _scaled(comparison: Comparison) -> Comparison:
     return replace(comparison, reference=flows.assign(S000=flows["S000"] * (jobs / flows["S000"].sum())))
 
 
-def _count(source: geo_data.JobSource, geography: geo_data.Geography, *, others: bool) -> pd.DataFrame:
+def _count(source: JobSource, geography: geo_data.Geography, *, others: bool) -> pd.DataFrame:
     """Count jobs by pair of blocks, a file at a time; without `others`, all must be in the geography."""
     counts = pd.Series(dtype=np.int64)
     for part in source.parts(others=others):

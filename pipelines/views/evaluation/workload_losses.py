@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 import geo_data
-from geo_data.jobs import join_records
-from geo_data.od_files import count_columns
+from geo_data.jobs import JobSource, join_records
+from geo_data.od_files import LODES_CATEGORIES, count_columns
 from geo_data.pools import order_records
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.plans.plan import ReleasePlan
@@ -23,7 +23,7 @@ Row = tuple[str, str, str, float]
 _SEED = 0  # of the baselines, which are of no release
 
 
-def workload_losses(release: Release, source: geo_data.JobSource) -> list[Row]:
+def workload_losses(release: Release, source: JobSource) -> list[Row]:
     """Measure the loss in each table of the workload of a release.
 
     It is **confidential**, as rows of `measure`: the loss of the release, of homes drawn from the public
@@ -66,15 +66,15 @@ def workload_losses(release: Release, source: geo_data.JobSource) -> list[Row]:
     return sorted(rows, key=lambda row: workload.names.index(row[1]))
 
 
-def _has(source: geo_data.JobSource, slots: geo_data.Slots, names: tuple[str, ...]) -> bool:
+def _has(source: JobSource, slots: geo_data.Slots, names: tuple[str, ...]) -> bool:
     """Say whether the truth has some attributes of one job together, in the categories of the release."""
     if not isinstance(source, geo_data.LodesJobs):
         return True
-    same = [geo_data.LODES_CATEGORIES.get(name) == slots.categories[name] for name in names]
+    same = [LODES_CATEGORIES.get(name) == slots.categories[name] for name in names]
     return len(same) < 2 and all(same)
 
 
-def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
+def _read(source: JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
     """Return the true jobs of the plan's geography and categories; none where all should be, and are not."""
     categories, others = plan.pools.slots.categories, plan.numeric.record_range is not None
     parts = []

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.dataset as ds
 
-import geo_data
+from geo_data.od_files import LODES_CATEGORIES, write_od_csv
 from pipelines.views.exports.describing import describe_csv
 from pipelines.views.exports.source import Source
 from pipelines.views.labels import singular, unit_names
 
 # Columns of the RAC and WAC files that an OD file can fill.
 _CHARACTERISTICS = {"S000": "C000"} | {
-    name: f"C{name[1:]}" for group in ("SA", "SE") for name in geo_data.LODES_CATEGORIES[group]
+    name: f"C{name[1:]}" for group in ("SA", "SE") for name in LODES_CATEGORIES[group]
 }
 
 
@@ -56,7 +56,7 @@ def write_lodes(source: Source, folder: Path) -> list[str]:
         table = totals.rename(columns=columns).reset_index(drop=True)
         table.insert(0, f"{side[0]}_geocode", release.geography.blocks[totals.index])
         path = folder / source.name(f"{file}_S000", "csv.gz")
-        geo_data.write_od_csv(table, path, createdate=createdate)
+        write_od_csv(table, path, createdate=createdate)
         counted = {column: source.meanings[name] for name, column in columns.items()}
         describe_csv(path, table.assign(createdate=""), source.about, _MEANINGS | counted, _absent(columns))
     _write_crosswalk(source, folder / f"{release.certificate.release.state}_xwalk.csv.gz", createdate)
@@ -99,11 +99,11 @@ def _write_od(rows: ds.Dataset, path: Path, createdate: str, batch_rows: int) ->
     columns = [name for name in rows.schema.names if name != "createdate"]
     with path.open("wb") as file:
         head = rows.schema.empty_table().select(columns).to_pandas()
-        geo_data.write_od_csv(head, file, createdate=createdate)
+        write_od_csv(head, file, createdate=createdate)
         for fragment in rows.get_fragments():
             for group in fragment.split_by_row_group():  # one scan of all would keep what it has read
                 for batch in group.to_batches(columns=columns, batch_size=batch_rows):
-                    geo_data.write_od_csv(batch.to_pandas(), file, createdate=createdate, header=False)
+                    write_od_csv(batch.to_pandas(), file, createdate=createdate, header=False)
     return head.assign(createdate=pd.Series(dtype="str"))
 
 
@@ -125,7 +125,7 @@ def _remarks(source: Source, columns: Mapping[str, str]) -> list[str]:
         remarks.append(
             "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."
         )
-    standard = {"S000", *itertools.chain(*geo_data.LODES_CATEGORIES.values())}
+    standard = {"S000", *itertools.chain(*LODES_CATEGORIES.values())}
     if others := [name for name in source.counts if name not in standard]:
         remarks.append(f"The OD files have counts that LODES does not have: {', '.join(others)}.")
     return remarks

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import geo_data
 import pipelines
 import synth
+from geo_data.proxy_truth import proxy_homes
 from pipelines.drawing import estimating
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.drawing.sampling import measure
@@ -100,7 +100,7 @@ def test_much_epsilon_keeps_every_measured_table(
     """With next to no noise: flows between units, and residents by the attribute, but for rounding."""
     plan = made[0]("60")
     slots, geography = plan.pools.slots, plan.geography
-    homes = geo_data.proxy_homes(made[1].model, slots.work, 3)
+    homes = proxy_homes(made[1].model, slots.work, 3)
     found = drawn(plan, homes, 5)
     assert found.shape == homes.shape
     counts = []
@@ -125,7 +125,7 @@ def test_less_epsilon_loses_more_and_a_key_gives_the_same_homes(
     for epsilon in ("0.5", "8"):
         plan = made[0](epsilon)
         work = plan.pools.slots.work
-        homes = geo_data.proxy_homes(made[1].model, work, 3)
+        homes = proxy_homes(made[1].model, work, 3)
         found = drawn(plan, homes, 7)
         assert np.array_equal(found, drawn(plan, homes, 7))
         assert not np.array_equal(found, drawn(plan, homes, 8))

@@ -11,6 +11,7 @@ import pytest
 import geo_data
 from geo_data.external_zones import US_STATES
 from geo_data.lodes import LODES_COLUMNS
+from geo_data.od_files import LODES_CATEGORIES
 from helpers import Said, alone
 from pipelines import Release, make_plan, run, verify
 from pipelines.plans.storage import save_plan
@@ -20,7 +21,7 @@ from .helpers import Configs, Table
 
 CODES = {"w_geocode": "str", "h_geocode": "str", "createdate": "str"}
 FILLED = {"09": "099999999999999", "25": "259999999999999"}
-COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+COUNTS = ["S000", *(name for names in LODES_CATEGORIES.values() for name in names)]
 
 
 @pytest.fixture

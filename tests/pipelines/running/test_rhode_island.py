@@ -11,6 +11,7 @@ import pytest
 
 import geo_data
 import pipelines
+from geo_data.od_files import LODES_CATEGORIES
 from geo_data.pools import group_records
 from helpers import with_values
 from pipelines import Release, run, verify
@@ -21,7 +22,7 @@ from pipelines.plans.utility import commutes, destination_commute_error, mean_co
 
 pytestmark = pytest.mark.slow
 
-COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+COUNTS = ["S000", *(name for names in LODES_CATEGORIES.values() for name in names)]
 CONFIG = Path(__file__).resolve().parents[3] / "examples" / "rhode_island.toml"
 TRUTH = ["ri_od_main_JT00_2019.csv.gz", "ri_od_aux_JT00_2019.csv.gz"]
 CODES = {"w_geocode": "str", "h_geocode": "str"}

@@ -26,6 +26,7 @@ import geo_data
 import pipelines
 import synth
 from geo_data.errors import ChangedFileError
+from geo_data.od_files import LODES_CATEGORIES
 from helpers import Said, edit_json, released_files
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.plans import storage
@@ -55,7 +56,7 @@ from .helpers import (
 )
 
 MANY = {"run.batch_jobs": 50}
-COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+COUNTS = ["S000", *(name for names in LODES_CATEGORIES.values() for name in names)]
 
 
 def read_od(release: Release) -> pd.DataFrame:
@@ -320,7 +321,7 @@ BEFORE: list[tuple[object, str]] = [
 AFTER: list[tuple[object, str]] = [
     *((releasing, name) for name in ("sample_release", "write_public", "verify_run", "_write_summary")),
     (drawing, "sample_batch"),
-    (drawing.geo_data, "write_od_csv"),
+    (drawing, "write_od_csv"),
     (drawing, "whole_folder"),
     (layout, "release_readme"),
     (layout, "seal"),
