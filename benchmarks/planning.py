@@ -1,6 +1,6 @@
 """The plans that are chosen for Rhode Island 2019, and what they lose against the truth.
 
-Usage: python benchmarks/planning.py
+Usage: python benchmarks/planning.py [--search]
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
 each plan loses. The memory of planning is printed too. Measures are those of
@@ -9,12 +9,19 @@ the median error of the mean commute of work blocks with at least 100 jobs. Besi
 simulated utility that `odsynth plan` shows.
 Then come the jobs of people from the two neighbouring states, also without a table that knows them, and last
 the public model alone, also with a table between places, which cut tracts, or towns.
+
+With --search it prints instead what the search alone finds for Rhode Island, Leeds, the demo region and a
+simulated nation: the plan, its loss over the workload as forecast on proxy truth and as reached on the true
+homes, and the candidates tried and the seconds of processors that the search took.
 """
 
 from __future__ import annotations
 
 import resource
+import sys
 import tempfile
+import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +30,17 @@ from study_methods import draw
 
 import geo_data
 import pipelines
-from geo_data.pools import group_records
-from pipelines.planning.public_inputs import job_source, read_public_inputs
+import synth
+from geo_data.pools import group_records, order_records
+from geo_data.proxy_truth import proxy_origins
+from pipelines.drawing.procedures import procedure_of
+from pipelines.planning.assembling import assemble
+from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
+from pipelines.planning.search import choose
 from pipelines.planning.simulation import simulate_utility
+from pipelines.planning.sweep import changed as varied
+from pipelines.planning.sweep import with_every_attribute
+from pipelines.plans.plan import batches
 from pipelines.plans.utility import (
     commutes,
     count_variation,
@@ -34,12 +49,16 @@ from pipelines.plans.utility import (
     mean_km,
     total_variation,
 )
+from pipelines.plans.workload import jobs_at, resolve_workload
+from pipelines.running.demo import demo_inputs
 from pipelines.running.run import certify
+from pipelines.storage.progress import ProgressCounter
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 ALONE = "[[auxiliary]]                 # last year"
 SURVEY = "[[auxiliary]]                 # American"
+DRAWN_JOBS = 400_000  # of which losses are means
 LAST_YEAR = "../../shared/data/ri_2019/ri_lodes2018_within_county_tract_flows.csv"
 
 
@@ -78,6 +97,68 @@ def main() -> None:
             model_alone(f"survey and {name}", with_areas(without, name, Path(folder)))
             model_alone(f"2018, survey and {name}", with_areas(text, name, Path(folder)))
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+def compare_searches() -> None:
+    """Print what the search finds in each region, by mechanism and epsilon."""
+    print("| region | plan | forecast | reached | tried | seconds |\n| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        regions = {
+            "demo": demo_inputs(Path(folder) / "demo"),
+            "Leeds": EXAMPLES / "leeds.toml",
+            "Rhode Island": EXAMPLES / "rhode_island.toml",
+            "nation": geo_data.simulate_nation(Path(folder) / "nation", 300_000),
+        }
+        for (region, path), mechanism, epsilon in product(
+            regions.items(), ("dirichlet", "geometric"), ("8.6", "2")
+        ):
+            config = varied(pipelines.load_config(path), {"mechanism": mechanism, "epsilon": epsilon})
+            print(f"| {region}, {mechanism}, {epsilon} | {searched(config)} |", flush=True)
+
+
+def searched(config: pipelines.ReleaseConfig) -> str:
+    """Return the cells of a row: what was chosen, its losses, and what the search took."""
+    inputs, tried = read_public_inputs(config), list[int]()
+    begin = time.process_time()
+    choices = choose(config, inputs, ProgressCounter(lambda done, _: tried.append(done)))
+    seconds = time.process_time() - begin
+    plan = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
+    names, source = [*inputs.slots.attributes], job_source(config, inputs.geography)
+    lodes = isinstance(source, geo_data.LodesJobs)
+    records = with_every_attribute(source, names) if lodes else source.records(names)
+    order = order_records(plan.pools, plan.geography, records)
+    true = {name: codes[order] for name, codes in records.attributes.items()}
+    draws = max(1, DRAWN_JOBS // len(order))
+    forecast, reached = (
+        np.mean([loss(plan, inputs, homes, attributes, seed) for seed in range(draws)])
+        for homes, attributes in ((None, plan.pools.slots.attributes), (records.home[order], true))
+    )
+    cells = choices.cell_level or "T " + " ".join(f"{t:g}" for t in choices.thresholds)
+    pools = f"{choices.pool_level} below {choices.pool_below} by {'+'.join(choices.pool_by) or 'none'}"
+    tables = "".join(f"; {name} {float(share):.2f}" for name, share in plan.tables[1:])
+    return f"{cells}; {pools}{tables} | {forecast:.4f} | {reached:.4f} | {len(tried)} | {seconds:.0f}"
+
+
+def loss(
+    plan: pipelines.ReleasePlan,
+    inputs: PublicInputs,
+    homes: np.ndarray | None,
+    attributes: dict[str, np.ndarray],
+    seed: int,
+) -> float:
+    """Return what one draw loses over the workload, of homes that are given or of proxy truth."""
+    model, slots, policy = inputs.model, plan.pools.slots, plan.policy
+    workload = resolve_workload(plan.config.workload, model.geography, model.level, slots, policy.secret)
+    if homes is None:
+        named = {name: attributes[name] for name in workload.attributes}
+        homes = proxy_origins(
+            model, slots.work, slots.home_part, policy, 100 + seed, named, inputs.concentrations
+        )
+    drawn = procedure_of(plan).draw(batches(plan), homes, synth.RunKey.from_seed(seed))[0]
+    true, released = (
+        jobs_at(plan.geography, policy, slots.work, origins, attributes) for origins in (homes, drawn)
+    )
+    return workload.objective(workload.losses(true, released))
 
 
 def changed(text: str, epsilon: str, plan: str = "") -> str:
@@ -209,4 +290,4 @@ def model_alone(name: str, text: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    compare_searches() if "--search" in sys.argv else main()

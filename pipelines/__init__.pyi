@@ -5,10 +5,10 @@ from .config.toml import ConfigError as ConfigError
 from .ledger.budgets import Budget as Budget
 from .ledger.chain import LedgerError as LedgerError
 from .ledger.ledger import Ledger as Ledger
-from .planning.recommendation import recommend as recommend
 from .planning.search import make_plan as make_plan
 from .planning.sweep import Sweep as Sweep
 from .planning.sweep import draw_frontier as draw_frontier
+from .planning.sweep import recommend as recommend
 from .planning.sweep import tune as tune
 from .plans.plan import ReleasePlan as ReleasePlan
 from .plans.storage import load_plan as load_plan

@@ -608,6 +608,14 @@ class PublicGeographySettings(Section):
     polygons: Annotated[tuple[PublicPolygonTable, ...], Field(strict=False)] = ()
 
     @property
+    def polygon_levels(self) -> tuple[str, ...]:
+        """The levels of which a release has polygons, coarsest first."""
+        named = {table.level for table in self.polygons}
+        if self.latitude is None:
+            named.add(self.block)
+        return tuple(level for level in (*self.levels, self.block) if level in named)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of areas of all kinds."""
         return (*self.levels, self.block, *self.non_nesting_areas)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,15 @@ from geo_data.proxy_truth import attribute_concentrations
 from geo_data.weights import BlockWeights, uniform_weights
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import MicrodataJobsSettings
-from pipelines.planning.auxiliary_tables import read_auxiliary, reader_settings
+from pipelines.config.sections import (
+    AcsTable,
+    AuxiliaryTable,
+    CtppTable,
+    LodesTable,
+    MicrodataJobsSettings,
+    PolygonTable,
+    Section,
+)
 from pipelines.planning.guards import (
     refuse_as_public,
     refuse_one_file_twice,
@@ -35,13 +42,14 @@ from pipelines.planning.guards import (
     refuse_other_states,
 )
 from pipelines.plans.plan import policy_of
-from pipelines.plans.polygon_tables import read_polygon_tables
 from pipelines.storage.progress import Progress
 from synth.block_sampling import cumulative_weights
 from synth.policy import FULL
 
 if TYPE_CHECKING:  # many a configuration has no polygons
     import geopandas as gpd
+
+    from geo_data.polygons import Polygons
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +169,60 @@ def public_inputs_for(
         {level: polygons.shapes for level, polygons in shapes.items()},
         {**geography.names, **names},
     )
+
+
+def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) -> dict[str, Polygons]:
+    """Read the polygons that a configuration names."""
+    from geo_data.polygons import read_polygons
+
+    g = config.geography
+    tables = {table.level: table for table in g.polygons}
+    if g.latitude is None and g.block not in tables:
+        tables[g.block] = PolygonTable.model_construct(level=g.block, file=g.file, code=g.block)
+    return {
+        level: read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
+        for level, table in tables.items()
+    }
+
+
+def reader_settings(section: Section, *, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return the keys of a section, which its reader has as arguments, but for the file and some others."""
+    return {key: value for key, value in section if key not in {"format", "file", *without}}
+
+
+def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list[geo_data.Flows]:
+    """Read every auxiliary table of a configuration, in its order; a CTPP file gives one a summary level.
+
+    Tables of non-nesting areas that the geography does not have are left out.
+    """
+    absent = set(config.geography.non_nesting_areas) - geography.non_nesting_areas.keys()
+    return [flows for table in config.auxiliary for flows in _read_table(table, geography, absent)]
+
+
+def _read_table(
+    table: AuxiliaryTable, geography: geo_data.Geography, absent: Set[str]
+) -> list[geo_data.Flows]:
+    if isinstance(table, CtppTable):
+        levels = {
+            summary: sides
+            for summary, sides in table.levels.items()
+            if absent.isdisjoint([sides] if isinstance(sides, str) else sides)
+        }
+        if not levels:
+            return []
+        return geo_data.read_ctpp(table.file, geography, levels, table=table.table, line=table.line)
+    sides = [table.level] if isinstance(table, AcsTable) else [table.origin_level, table.destination_level]
+    if not absent.isdisjoint(sides):
+        return []
+    if isinstance(table, AcsTable):
+        return [geo_data.read_acs(table.file, geography, level=table.level)]
+    if isinstance(table, LodesTable):
+        flows = geo_data.read_lodes_flows(
+            table.file, geography, **reader_settings(table, without={"same_jobs"})
+        )
+    else:
+        flows = geo_data.read_flows(table.file, geography, **reader_settings(table, without={"same_jobs"}))
+    return [replace(flows, same_jobs=table.same_jobs)]
 
 
 def read_geography(config: ReleaseConfig) -> geo_data.Geography:

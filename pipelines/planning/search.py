@@ -28,9 +28,16 @@ from geo_data.arguments import check_type
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import Section
 from pipelines.planning.assembling import assemble
-from pipelines.planning.parallel_map import ParallelMap, thread_map
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
-from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
+from pipelines.planning.trials import (
+    SAMPLE_JOBS,
+    ParallelMap,
+    Sample,
+    draw_sample,
+    expected_loss,
+    thread_map,
+    try_candidate,
+)
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan
 from pipelines.plans.workload import Workload, resolve_workload

@@ -22,7 +22,7 @@ from geo_data.arguments import check_type
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins
 from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model
-from pipelines.planning.parallel_map import ParallelMap
+from pipelines.planning.trials import ParallelMap
 from pipelines.plans.accuracy import (
     ExpectedAccuracy,
     SizeClass,

@@ -5,10 +5,12 @@ Proxy truth for a public sample of destinations is sent through the pipeline its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, isqrt, sqrt
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,24 @@ _CLEARLY = 3.0  # times sqrt(loss / jobs), about the standard deviation of a sha
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
 _MOST_TOGETHER = 2**25  # the same, of several tables, which are fitted together in memory there
+_THREADS = 2  # in which candidates are tried: more would take memory, and much of a trial is Python
 _MOST_MEASURED = 2**29  # noisy counts of a release: of more, estimates take longer than all else
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+
+
+class ParallelMap(Protocol):
+    """Calls a function with each of some items, as `map` does; only public data are in either."""
+
+    def __call__(self, function: Callable[[_S], _T], items: Sequence[_S], /) -> Iterable[_T]:
+        """Return the results, in the order of the items."""
+
+
+def thread_map(function: Callable[[_S], _T], items: Sequence[_S], /) -> Iterator[_T]:
+    """Call the function by threads of this process."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        yield from threads.map(function, items)
 
 
 @dataclass(frozen=True, eq=False)

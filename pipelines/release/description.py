@@ -14,7 +14,6 @@ from geo_data.od_files import LODES_CATEGORIES, count_columns
 from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import FullPolicy
 from pipelines.config.sections import AttributeSettings
-from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -382,7 +381,7 @@ def _tables(
             Column("name", "name of the area"),
         )
         yield Table("names", "a named area", (NAME_FILE,), unit_names)
-    for number, level in enumerate(polygon_levels(config.geography), start=1):
+    for number, level in enumerate(config.geography.polygon_levels, start=1):
         shape = Column(level, "code of the area"), Column("geometry", "its shape", "geometry")
         meaning = f"an area of level {level} with its shape"
         yield Table(f"shapes-{number}", meaning, (polygon_file(level),), shape)

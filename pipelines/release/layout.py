@@ -16,7 +16,6 @@ from pipelines.config.loading import PublicConfig
 from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.plans.form import PLAN_FILES
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, Subject, certificate_text, schema_text
@@ -159,7 +158,7 @@ def expected_files(config: PublicConfig) -> list[str]:
     texts = ("README.md", "certificate.json", "certificate.schema.json", ATTACKERS_FILE, VERIFIER)
     records = record_files(config.release)
     plan = (f"plan/{name}" for name in PLAN_FILES)
-    shapes = (polygon_file(level) for level in polygon_levels(config.geography))
+    shapes = (polygon_file(level) for level in config.geography.polygon_levels)
     names, folders = file_names(config).values(), config.implicates.folders
     data = (f"{folder}{name}" for folder in folders for name in names)
     return sorted([*texts, *records, *plan, *shapes, *data])

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, read_in_words
 from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import Certificate
@@ -70,7 +69,7 @@ def release_readme(
     """Return README.md of a release with these data files by kind; `named`: it has names of units."""
     about = describe_plan(plan, certificate, names, named=named)
     geography, pools = plan.geography, plan.pools
-    shapes = polygon_levels(plan.config.geography)
+    shapes = plan.config.geography.polygon_levels
     other_files = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: True}
     return render(
         "README.md.j2",

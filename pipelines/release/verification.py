@@ -21,7 +21,6 @@ from pipelines.drawing.estimating import JobLayout
 from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.form import check_tables, read_document
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
@@ -197,7 +196,7 @@ def _checks(
     yield Check("texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, expected)))
     version = certificate.software.version
     yield Check("verifier", _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version)))
-    if levels := polygon_levels(plan.config.geography):
+    if levels := plan.config.geography.polygon_levels:
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
         yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))

@@ -33,7 +33,7 @@ from dask.threaded import get as compute_with_threads
 from dask.utils import parse_timedelta
 
 import synth
-from pipelines.planning.parallel_map import ParallelMap
+from pipelines.planning.trials import ParallelMap
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use

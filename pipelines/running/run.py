@@ -22,12 +22,16 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import refuse_as_public
-from pipelines.planning.public_inputs import count_job_files, job_source, read_public_inputs
+from pipelines.planning.public_inputs import (
+    count_job_files,
+    job_source,
+    read_polygon_tables,
+    read_public_inputs,
+)
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_accuracy
 from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.polygon_tables import read_polygon_tables
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import make_certificate

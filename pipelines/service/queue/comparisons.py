@@ -20,8 +20,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.rules import problems_across
 from pipelines.config.sections import WorkloadTable
 from pipelines.config.toml import ConfigError
-from pipelines.planning.recommendation import recommend
-from pipelines.planning.sweep import Sweep, changed, draw_frontier, tune
+from pipelines.planning.sweep import Sweep, changed, draw_frontier, recommend, tune
 from pipelines.plans.measured import table_in_words
 from pipelines.storage.progress import Progress
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 import geo_data
 from geo_data.jobs import JobSource
 from pipelines.config.loading import load_config
-from pipelines.planning.auxiliary_tables import read_auxiliary
-from pipelines.planning.public_inputs import job_source
+from pipelines.planning.public_inputs import job_source, read_auxiliary
 from pipelines.release.certificate import AttributeField
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance

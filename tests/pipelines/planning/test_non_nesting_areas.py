@@ -20,8 +20,7 @@ import geo_data
 import pipelines
 from helpers import edit_json
 from pipelines.planning import public_inputs
-from pipelines.planning.auxiliary_tables import read_auxiliary
-from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.public_inputs import read_auxiliary, read_public_inputs
 from pipelines.plans.form import PLAN_FILES
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.names import check_names, read_names, write_names

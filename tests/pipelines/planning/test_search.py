@@ -22,13 +22,12 @@ from geo_data.pools import Pooling, build_pools
 from geo_data.proxy_truth import attribute_concentrations
 from helpers import Said
 from pipelines import ReleaseConfig, make_plan
-from pipelines.planning import parallel_map, search, trials
+from pipelines.planning import search, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, choose
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, tune
+from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, recommend, tune
 from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
 from pipelines.plans.plan import Choices
 from pipelines.plans.workload import resolve_workload
@@ -103,7 +102,7 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
         return losses.setdefault(candidate, found)
 
     monkeypatch.setattr(search, "try_candidate", spy)
-    together = choose(config, inputs, parallel_map=parallel_map.thread_map)
+    together = choose(config, inputs, parallel_map=trials.thread_map)
     known = dict(losses)
     losses.clear()
     assert choose(config, inputs, parallel_map=map) == together

@@ -19,7 +19,6 @@ import synth
 from helpers import refused, seal_again
 from pipelines import ConfigError, Release, VerificationError, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.plans.polygon_tables import polygon_levels
 from pipelines.release.polygons import polygon_file, write_polygons
 from pipelines.running import run as runs
 
@@ -58,9 +57,9 @@ def test_faults_of_the_table(small_config: Configs) -> None:
 
 
 def test_levels_are_told_from_the_configuration(small_config: Configs) -> None:
-    assert polygon_levels(small_config().geography) == ("trct",)
-    assert polygon_levels(small_config(WITHOUT).geography) == ()
-    assert polygon_levels(small_config(NO_PLACES).geography) == ("trct", "tabblk2010")
+    assert small_config().geography.polygon_levels == ("trct",)
+    assert small_config(WITHOUT).geography.polygon_levels == ()
+    assert small_config(NO_PLACES).geography.polygon_levels == ("trct", "tabblk2010")
 
 
 # --- a run
