@@ -401,7 +401,7 @@ def run_one(name: str, folder: Path) -> None:
             said = version(name)
     except ImportError as error:
         print(error, file=sys.stderr)
-        raise SystemExit(NOT_THERE) from None
+        raise SystemExit(NOT_THERE) from error
     print(json.dumps({"version": said, "found": found}, default=lambda number: number.item()))
     sys.stdout.flush()
     os._exit(0)  # QGIS may crash when its libraries are unloaded, long after it has read

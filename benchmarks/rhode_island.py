@@ -29,7 +29,7 @@ from geo_data.distance import distance_km
 from geo_data.pools import group_records
 from pipelines.planning.public_inputs import job_source
 from pipelines.plans.utility import mean_commute, total_variation
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.running.run import certify
 from synth.dirichlet import calibration, mechanism
 

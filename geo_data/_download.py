@@ -63,8 +63,8 @@ def download(
                 with gzip.open(file) as packed:
                     while packed.read(1 << 20):
                         pass
-            except (EOFError, gzip.BadGzipFile, zlib.error):
-                raise InputError(shown(url), "what came is not a whole gzip file") from None
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise InputError(shown(url), "what came is not a whole gzip file") from error
         if private:
             file.chmod(0o600)
         os.replace(file, path)
@@ -147,7 +147,7 @@ def _try(url: str, files: Any, name: str, attempt: Callable[..., None]) -> str:
         raise error.args[0] from None
     except requests.RequestException as error:
         rule = f"the file did not come in {TRIES} tries; at last, {_reason(error)}"
-        raise InputError(shown(url), rule, fix="try again later") from None
+        raise InputError(shown(url), rule, fix="try again later") from None  # it has the whole address
 
 
 def _check_answer(url: str, response: requests.Response) -> None:

@@ -25,7 +25,7 @@ from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, certificate_text, parse_certificate
-from pipelines.release.layout import expected_files, file_names, public_files, seal, with_sizes
+from pipelines.release.layout import expected_files, public_files, seal, with_sizes
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import DATA_PACKAGE, record_texts
@@ -153,9 +153,8 @@ def _write_records(folder: Path, certificate: Certificate) -> None:
     if (folder / DATA_PACKAGE).exists():
         with suppress(Exception):
             plan = load_plan(folder / "plan")
-            names, named = file_names(plan.config), (folder / NAME_FILE).is_file()
             hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
-            about = describe_plan(plan, certificate, names, named=named)
+            about = describe_plan(plan, certificate, named=NAME_FILE in hashes)
             for name, text in record_texts(about, with_sizes(folder, hashes)).items():
                 (folder / name).write_text(text, encoding="utf-8")
 
@@ -170,9 +169,6 @@ def forge(folder: Path, document: Any) -> None:
     except Exception:
         pass
     else:
-        names = file_names(plan.config)
-        own = {"named": NAME_FILE, "signed": PUBLIC_KEY}
-        given: dict[str, Any] = {what: (folder / name).is_file() for what, name in own.items()}
         with suppress(ValueError):  # of a plan that is refused
             page = describe_attackers(plan, certificate, attackers_of()).text()
             (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
@@ -180,8 +176,10 @@ def forge(folder: Path, document: Any) -> None:
         if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
         with suppress(ValueError):  # of a sheet that is none
-            given["accuracy"] = read_accuracy(folder, certificate.plan_sha256)
-            text = release_readme(plan, certificate, names, **given)
+            accuracy = read_accuracy(folder, certificate.plan_sha256)
+            about = describe_plan(plan, certificate, named=(folder / NAME_FILE).is_file())
+            signed = (folder / PUBLIC_KEY).is_file()
+            text = release_readme(plan, certificate, about, signed=signed, accuracy=accuracy)
             (folder / "README.md").write_text(text, encoding="utf-8")
     _write_records(folder, certificate)
     seal(folder, certificate)

@@ -26,7 +26,7 @@ def _service_errors() -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
         fix = "install odsynth, from its checkout or its wheel, with the extra [service]"
-        raise click.ClickException(f"{error.name} is not installed: {fix}") from None
+        raise click.ClickException(f"{error.name} is not installed: {fix}") from error
 
 
 @click.command()

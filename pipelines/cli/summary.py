@@ -14,7 +14,7 @@ from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.utility import mean_commute, total_variation
 from pipelines.release.certificate import Certificate, guarantee_fields
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, read_ledger, terms_of, terms_with
 from pipelines.running.report import PlanReport, noise_words, paid_for

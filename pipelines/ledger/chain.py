@@ -328,14 +328,14 @@ def _clear_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise LedgerError(f"{path}: there is no such ledger. Fix: check the path, or put it back") from None
     except OSError as error:
-        raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Fix: check it") from None
+        raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Fix: check it") from error
     except sqlite3.ProgrammingError:
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may quote the damage
         name = getattr(error, "sqlite_errorname", "text is not UTF-8")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
             if (refusal := locks_refused(path.parent)) is not None:  # SQLite says "busy" of that too
-                raise LedgerError(f"{path}: {refusal}") from None
+                raise LedgerError(f"{path}: {refusal}") from error
             rule = f"another process has held the ledger for more than {_BUSY_SECONDS:.0f} s"
             fix = "end that process, or wait, and run again"
         elif name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")):

@@ -32,7 +32,7 @@ def quoted_config(document: Mapping[str, Any]) -> PublicConfig:
         config = PUBLIC.validate_python(document["configuration"])
     except ValidationError as error:
         key = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
-        raise ValueError(f"plan.json: the configuration is not one of this program: {key}") from None
+        raise ValueError(f"plan.json: the configuration is not one of this program: {key}") from error
     # As texts: to Python, 1 and true are equal.
     if _in_order(config.quoted()) != _in_order(document["configuration"]):
         raise ValueError("plan.json: the configuration is not one of this program")
@@ -59,8 +59,8 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
     """Read plan.json, or what it holds if that has been read."""
     try:
         document = read_json(folder / "plan.json") if content is None else parse_json(content, "plan.json")
-    except OSError:
-        raise ValueError("plan.json: the file is not there, or cannot be read") from None
+    except OSError as error:
+        raise ValueError("plan.json: the file is not there, or cannot be read") from error
     check_format(document, "plan.json", PLAN_FORMAT)
     if document.keys() != _KEYS:
         raise ValueError("plan.json: keys are missing, or are none of this format")

@@ -234,7 +234,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
             {name: table[name] for name in areas},
         )
     except ValueError as error:
-        raise ValueError(f"blocks.parquet: {error}") from None
+        raise ValueError(f"blocks.parquet: {error}") from error
 
 
 def _tables(plan: ReleasePlan) -> Iterator[pa.Table]:
@@ -443,6 +443,6 @@ def _codes(table: pa.Table, name: str, categories: dict[str, tuple[str, ...]]) -
         position = {value: i for i, value in enumerate(categories[name])}
         encoded = in_one_dictionary(table[name]).combine_chunks()
         translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
-    except KeyError:
-        raise ValueError(f"plan.json: {name}, or a category of it, is not as in the tables") from None
+    except KeyError as error:
+        raise ValueError(f"plan.json: {name}, or a category of it, is not as in the tables") from error
     return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(position) <= 256 else np.uint16)

@@ -52,7 +52,7 @@ def parse_expected(document: Any, name: str) -> ExpectedAccuracy:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{name}: {where or 'it'}: {first['msg']}") from None
+        raise ValueError(f"{name}: {where or 'it'}: {first['msg']}") from error
 
 
 def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:

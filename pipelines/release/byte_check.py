@@ -10,7 +10,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,8 @@ from geo_data.od_files import GZIP_LEVEL, od_csv_text
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
+from pipelines.release.layout import RefusedError
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER
 from pipelines.release.provenance import dependency_versions
@@ -34,14 +35,9 @@ from pipelines.storage.parquet_bytes import (
     rewrite,
     row_groups,
 )
-from synth.errors import ShownError
 
 _GZIP_HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"  # as `gzip.GzipFile` writes it without a name and a time
 _PIECE = 2**22  # bytes of a CSV file that are compared at a time
-
-
-class BytesError(ShownError, ValueError):
-    """A file holds more than its rows, or the same rows otherwise; the message quotes no content."""
 
 
 def check_bytes(
@@ -49,22 +45,21 @@ def check_bytes(
     plan: ReleasePlan,
     certificate: Certificate,
     hashes: dict[str, str],
-    others: Sequence[str],
     *,
-    own: bool,
-) -> tuple[str, bool]:
+    just_written: bool,
+) -> list[str]:
     """Compare tables of a public folder with what this program writes of their rows.
 
-    Says what was found, and whether the bytes of all were compared. `others` are measurement files that
-    another pyarrow wrote. `own` is of a run that has just written the files: its CSV files are not compressed
-    again, and its plan was compared before its hash went into the certificate.
+    Gives those that other versions of libraries wrote, whose bytes are not compared. Of files that a run has
+    just written, CSV files are not compressed again, and the plan was compared before its hash went into the
+    certificate.
     """
     made_with = certificate.software.dependencies
     for name in sorted(name for name in hashes if name.endswith(".parquet")):
         if pyarrow_of(folder / name) != made_with.get("pyarrow"):
-            raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
-    others = [*others]
-    if not own:
+            raise RefusedError(f"{name}: it was not written by the pyarrow that certificate.json names")
+    others: list[str] = []
+    if not just_written:
         tables = {name.removeprefix("plan/"): sha256 for name, sha256 in hashes.items()}
         others += (f"plan/{name}" for name in check_plan_bytes(plan, folder / "plan", tables))
     for name in sorted(name for name in hashes if name == NAME_FILE or name.startswith(f"{POLYGON_FOLDER}/")):
@@ -77,25 +72,15 @@ def check_bytes(
             if not kind.endswith("_parquet"):
                 continue
             if csv := names.get(kind.replace("_parquet", "_csv")):
-                others += _check_pair(folder, csv, name, made_with.get("zlib"), own=own)
+                others += _check_pair(folder, csv, name, made_with.get("zlib"), just_written=just_written)
             else:
                 others += _check_table(folder, name)
-    if others:
-        return (
-            f"NOT COMPARED in {len(others)} files, which other versions of libraries wrote than those here "
-            f"({_versions()}); their rows were checked, not whether something is hidden beside them: "
-            f"{', '.join(others)}"
-        ), False
-    return "every table is, byte for byte, what this program writes of its rows in such batches", True
+    return others
 
 
-def _here(name: str) -> str:
+def version_here(name: str) -> str:
     """Return the version of a library; asked only where it matters, as all are looked up at once."""
     return dependency_versions()[name]
-
-
-def _versions() -> str:
-    return ", ".join(f"{name} {_here(name)}" for name in ("pyarrow", "zlib"))
 
 
 def _check_table(folder: Path, name: str) -> Iterator[str]:
@@ -109,14 +94,16 @@ def _check_table(folder: Path, name: str) -> Iterator[str]:
                 yield part.relative_to(folder).as_posix()
 
 
-def _check_pair(folder: Path, csv: str, parquet: str, version: str | None, *, own: bool) -> Iterator[str]:
+def _check_pair(
+    folder: Path, csv: str, parquet: str, version: str | None, *, just_written: bool
+) -> Iterator[str]:
     """Check a Parquet file and the CSV file beside it, and yield those that other libraries wrote.
 
     The rows are read once for both, and again only where the CSV file has other bytes; `version` of zlib is
     that of the certificate.
     """
     path, same = folder / parquet, list[bool]()
-    compare: Callable[[Path, Iterator[pa.Table]], bool] = _has_text if own else _has_bytes
+    compare: Callable[[Path, Iterator[pa.Table]], bool] = _has_text if just_written else _has_bytes
 
     def write(target: io.RawIOBase) -> None:
         with _writer(path, target) as writer:
@@ -126,10 +113,10 @@ def _check_pair(folder: Path, csv: str, parquet: str, version: str | None, *, ow
         yield parquet
         same.append(compare(folder / csv, row_groups(path)))
     if not same[0]:
-        if own or not _has_text(folder / csv, row_groups(path)):
-            raise BytesError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
-        if version == _here("zlib"):
-            raise BytesError(f"{csv}: zlib {version} compresses its rows otherwise, in these batches")
+        if just_written or not _has_text(folder / csv, row_groups(path)):
+            raise RefusedError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
+        if version == version_here("zlib"):
+            raise RefusedError(f"{csv}: zlib {version} compresses its rows otherwise, in these batches")
         yield csv
 
 
@@ -197,5 +184,5 @@ def _texts(groups: Iterator[pa.Table]) -> Iterator[tuple[memoryview, bool]]:
     for number, group in enumerate(groups):
         try:
             yield od_csv_text(group, header=number == 0), len(group) == ROW_GROUP
-        except ValueError:
-            raise BytesError("a code in a data file cannot stand in a CSV file") from None
+        except ValueError as error:
+            raise RefusedError("a code in a data file cannot stand in a CSV file") from error

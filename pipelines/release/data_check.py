@@ -25,20 +25,16 @@ from numpy.typing import NDArray
 from geo_data.geography import Geography
 from geo_data.od_files import PairCounts, all_counts, count_columns, count_pairs
 from pipelines.plans.plan import ReleasePlan, batches
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
+from pipelines.release.layout import RefusedError
 from pipelines.release.measurements import Measurements, Rounded
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 from synth.block_sampling import block_chance
-from synth.errors import ShownError
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 _AT_A_TIME = 500_000  # jobs
 _ROWS = 2**19  # rows of a file that are read together
-
-
-class DataError(ShownError, ValueError):
-    """The data are not what the plan says; the message quotes no row."""
 
 
 def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measurements | None = None) -> str:
@@ -58,7 +54,7 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measu
         found = _check(folder, own, plan, createdate, rows, rounded)
         other = seen.setdefault(rows.digest.digest(), below)
         if other != below and rows.bits > certain:
-            raise DataError(f"{below} and {other} are copies of each other, not two implicates")
+            raise RefusedError(f"{below} and {other} are copies of each other, not two implicates")
     return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
 
 
@@ -146,9 +142,9 @@ def _check(
         totals = _added_up(PairCounts.joined([_added_up(od, geography) for od in of_part]), geography)
         if not replace(totals, counts=totals.counts[:, public_counts]).equals(public):
             by = "work block" if parts.size == 1 else "work block and part of homes"
-            raise DataError(f"{main}: totals by {by} are not those of the plan's slots")
+            raise RefusedError(f"{main}: totals by {by} are not those of the plan's slots")
         if not all(_possible(od, public, geography, plan.categories) for od in of_part):
-            raise DataError(f"{main} has counts that no jobs can have")
+            raise RefusedError(f"{main} has counts that no jobs can have")
         pairs, blocks = pairs + sum(od.work.size for od in read), blocks + np.unique(work).size
         if jobs is None and estimated is None and plan.implicates.number == 1:
             continue  # nothing else looks at pairs, and to put those of all files in order takes its time
@@ -158,14 +154,14 @@ def _check(
         if jobs is not None:
             counted, origins = jobs.count(own)
             if not counted.equals(od):
-                raise DataError(f"{jobs.name} and the OD files hold different commutes")
+                raise RefusedError(f"{jobs.name} and the OD files hold different commutes")
         if estimated is not None:
             apart = True
             if jobs is None:
                 origins = _origins(plan, od, own, estimated.attributes)
                 apart = len(estimated.attributes) + len(plan.policy.secret) < 2
             if not estimated.fits(origins, apart=apart):
-                raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
+                raise RefusedError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)
     for rows in files:
@@ -271,7 +267,7 @@ class _OdRows:
         while self._next():
             pass
         if any(rows.work.size for rows in self._rows):
-            raise DataError(f"{self._name}: totals by work block are not those of the plan's slots")
+            raise RefusedError(f"{self._name}: totals by work block are not those of the plan's slots")
 
     def _next(self) -> bool:
         """Read some rows; say if there were more."""
@@ -281,19 +277,19 @@ class _OdRows:
         geography, name = self._geography, self._name
         work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
         if len(table) and (work.min() < 0 or home.min() < 0):
-            raise DataError(f"{name} has blocks that are not in the geography")
+            raise RefusedError(f"{name} has blocks that are not in the geography")
         if np.any(geography.is_external(home) != self._aux) or geography.is_external(work).any():
-            raise DataError(f"{name} has homes that belong in the other of the main and the aux file")
+            raise RefusedError(f"{name} has homes that belong in the other of the main and the aux file")
         key = work.astype(np.int64) * geography.n_blocks + home
         if np.any(np.diff(key, prepend=self._last) <= 0):
-            raise DataError(f"{name}: rows are not in order, or a pair comes twice")
+            raise RefusedError(f"{name}: rows are not in order, or a pair comes twice")
         if not pc.all(pc.equal(table["createdate"], self._createdate), skip_nulls=False).as_py():
-            raise DataError(f"{name}: createdate is not the day that certificate.json states")
+            raise RefusedError(f"{name}: createdate is not the day that certificate.json states")
         self._last = int(key[-1]) if key.size else self._last
         counts = np.stack([table[column].to_numpy() for column in self._counts]).T  # columns stay columns
         # Sums of these, of no pair twice, are then below 2^62.
         if counts.min(initial=0) < 0 or counts.max(initial=0) > self._jobs:
-            raise DataError(f"{name} has counts that no jobs can have")
+            raise RefusedError(f"{name} has counts that no jobs can have")
         # Without pieces that are empty: a single one is not copied.
         self._rows = [*(rows for rows in self._rows if rows.work.size), PairCounts(work, home, counts)]
         return True
@@ -308,12 +304,12 @@ def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attribu
         if kind.endswith("_csv"):
             continue
         if (folder / name).is_dir() == ("od_csv" in names):
-            raise DataError(f"{name}: a file where a folder of parts is due, or the other way round")
+            raise RefusedError(f"{name}: a file where a folder of parts is due, or the other way round")
         for part in _files(folder / name):
             try:
                 check_form(part, jobs if kind == "jobs_parquet" else od)
             except FormError as fault:
-                raise DataError(f"{name.removesuffix(part.name)}{fault}") from None
+                raise RefusedError(f"{name.removesuffix(part.name)}{fault}") from fault
 
 
 def _files(path: Path) -> list[Path]:
@@ -336,7 +332,7 @@ class _JobRows:
         self._slots, self._geography, self._policy = plan.pools.slots, plan.geography, plan.policy
         self._categories = plan.categories
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
-            raise DataError(f"{name}: rows are not those of the plan's slots")
+            raise RefusedError(f"{name}: rows are not those of the plan's slots")
         self._tables = _tables(path)
         self._left: list[pa.Table] = []
 
@@ -354,12 +350,12 @@ class _JobRows:
             due = pa.array(categories[name], jobs.schema.field(name).type).take(pa.array(codes))
             same = same and jobs[name].equals(pa.chunked_array([due]))
         if not same:
-            raise DataError(f"{self.name}: the jobs are not the plan's slots")
+            raise RefusedError(f"{self.name}: the jobs are not the plan's slots")
         home = geography.number(jobs["h_geocode"])
         if home.min() < 0:
-            raise DataError(f"{self.name} has blocks that are not in the geography")
+            raise RefusedError(f"{self.name} has blocks that are not in the geography")
         if not np.array_equal(self._policy.part(home), slots.home_part[own]):
-            raise DataError(f"{self.name}: homes are in other parts than those of the plan's slots")
+            raise RefusedError(f"{self.name}: homes are in other parts than those of the plan's slots")
         secret = {
             name: pc.index_in(jobs[name], value_set=pa.array(values, jobs.schema.field(name).type))
             .fill_null(-1)
@@ -367,7 +363,7 @@ class _JobRows:
             for name, values in self._policy.secret.items()
         }
         if any((codes < 0).any() for codes in secret.values()):
-            raise DataError(f"{self.name} has categories that the policy does not list")
+            raise RefusedError(f"{self.name} has categories that the policy does not list")
         origins = self._policy.origins(home, secret, geography.n_blocks)
         every = dict(sorted({**attributes, **secret}.items()))
         return count_pairs(geography, work, home, every, categories), origins

@@ -13,7 +13,7 @@ from geo_data.geography import Geography
 from geo_data.od_files import LODES_CATEGORIES, count_columns
 from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import FullPolicy
-from pipelines.config.sections import AttributeSettings
+from pipelines.config.sections import AttributeSettings, MicrodataJobsSettings
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -63,6 +63,9 @@ JOBS = "jobs"
 
 MEASUREMENT_FOLDER = "measurements"
 """Of a release whose mechanism measures tables: it has the noisy counts."""
+
+VERIFIER = "verify.py"
+"""The program of one file that every release carries."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,29 @@ class ReleaseDescription:
         return next(table for table in self.tables if table.name == name)
 
 
+def file_names(config: PublicConfig) -> dict[str, str]:
+    """Return the names of the data files of a release, by kind; each implicate has files of these names.
+
+    od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet, where jobs
+    have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
+    """
+    release = config.release
+    tail = f"main_{release.job_type}_{release.year}"
+    names = {
+        "od_csv": f"{release.state}_od_{tail}.csv.gz",
+        "od_parquet": f"{release.state}_od_{tail}.parquet",
+    }
+    if config.geography.external_zones:
+        names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
+        names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
+    if not release.csv:
+        names = {kind: name for kind, name in names.items() if not kind.endswith("csv")}
+    # Only job-level input says which attributes belong to one job.
+    if isinstance(config.jobs, MicrodataJobsSettings) and len(config.jobs.attributes) > 1:
+        names["jobs_parquet"] = f"{release.state}_jobs_{tail}.parquet"
+    return names
+
+
 def attributes_of(
     categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
 ) -> tuple[Attribute, ...]:
@@ -252,7 +278,6 @@ def describe_release(
     config: PublicConfig,
     categories: Mapping[str, tuple[str, ...]],
     geography: Geography,
-    names: Mapping[str, str],
     *,
     named: bool,
     pooled_by: Sequence[str],
@@ -268,8 +293,6 @@ def describe_release(
     categories : mapping of str to tuple of str
         Categories of each attribute of its jobs.
     geography : Geography
-    names : mapping of str to str
-        Its data files by kind (`layout.file_names`).
     named : bool
         Whether it has names of units.
     pooled_by : sequence of str
@@ -304,7 +327,7 @@ def describe_release(
         extent=_extent(geography),
         attributes=attributes,
         tables=(
-            *_tables(config, categories, attributes, geography, names, named=named),
+            *_tables(config, categories, attributes, geography, named=named),
             *_of_plan(config, attributes, pooled_by, strata="retention" in own),
             *_of_measurements(config, attributes, measured),
         ),
@@ -339,11 +362,10 @@ def _tables(
     categories: Mapping[str, tuple[str, ...]],
     attributes: tuple[Attribute, ...],
     geography: Geography,
-    names: Mapping[str, str],
     *,
     named: bool,
 ) -> Iterator[Table]:
-    implicates = config.implicates
+    implicates, names = config.implicates, file_names(config)
     work = Column("w_geocode", "code of the work block")
     zone = ", or of the external zone where they live" if geography.external_zones else ""
     home = Column("h_geocode", f"code of the home block of the synthetic workers{zone}")

@@ -6,6 +6,8 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,24 +15,28 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.config.loading import PublicConfig
-from pipelines.config.sections import MicrodataJobsSettings
 from pipelines.plans.form import PLAN_FILES
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, Subject, certificate_text, schema_text
+from pipelines.release.description import VERIFIER, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import record_files, record_texts
 from pipelines.release.signing import SIGNATURES, sign, write_public_key
-from pipelines.release.verifier import VERIFIER, verifier_bytes
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.parquet_form import read_rows
+from synth.errors import ShownError
 
 MANIFEST = "MANIFEST.json"
 _PART_NAME = "part-{:06}.parquet"
 _MANIFEST_FORMAT = "odsynth manifest 1.0"
+
+
+class RefusedError(ShownError, ValueError):
+    """A check of a release fails; the message quotes no row."""
 
 
 @dataclass(frozen=True)
@@ -64,29 +70,6 @@ class Part:
         )
 
 
-def file_names(config: PublicConfig) -> dict[str, str]:
-    """Return the names of the data files of a release, by kind; each implicate has files of these names.
-
-    od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet, where jobs
-    have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
-    """
-    release = config.release
-    tail = f"main_{release.job_type}_{release.year}"
-    names = {
-        "od_csv": f"{release.state}_od_{tail}.csv.gz",
-        "od_parquet": f"{release.state}_od_{tail}.parquet",
-    }
-    if config.geography.external_zones:
-        names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
-        names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
-    if not release.csv:
-        names = {kind: name for kind, name in names.items() if not kind.endswith("csv")}
-    # Only job-level input says which attributes belong to one job.
-    if isinstance(config.jobs, MicrodataJobsSettings) and len(config.jobs.attributes) > 1:
-        names["jobs_parquet"] = f"{release.state}_jobs_{tail}.parquet"
-    return names
-
-
 def write_public(
     plan: ReleasePlan,
     certificate: Certificate,
@@ -102,27 +85,26 @@ def write_public(
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
-    named = (folder / NAME_FILE).is_file()
+    about = describe_plan(plan, certificate, named=(folder / NAME_FILE).is_file())
     page = describe_attackers(plan, certificate, attackers_of()).text()
     (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
-    readme = release_readme(
-        plan,
-        certificate,
-        names,
-        named=named,
-        signed=key is not None,
-        accuracy=read_accuracy(folder, certificate.plan_sha256),
-    )
+    accuracy = read_accuracy(folder, certificate.plan_sha256)
+    readme = release_readme(plan, certificate, about, signed=key is not None, accuracy=accuracy)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)
     hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
-    about = describe_plan(plan, certificate, names, named=named)
     for name, text in record_texts(about, with_sizes(folder, hashes)).items():
         (folder / name).write_text(text, encoding="utf-8")
     seal(folder, certificate, hashes)
     if key is not None:
         sign(key, folder)
+
+
+@cache
+def verifier_bytes() -> bytes:
+    """Return the program that travels with every release, which checks it without this package."""
+    return files("pipelines.release").joinpath(VERIFIER).read_bytes()
 
 
 def with_sizes(folder: Path, hashes: Mapping[str, str]) -> dict[str, tuple[int, str]]:

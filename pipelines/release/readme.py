@@ -11,11 +11,13 @@ from pipelines.release.attackers import ATTACKERS_FILE
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import (
     MEASUREMENT_FOLDER,
+    VERIFIER,
     WHOSE_JOBS,
     Column,
     ReleaseDescription,
     Table,
     describe_release,
+    file_names,
 )
 from pipelines.release.names import NAME_FILE
 from pipelines.release.pages import render
@@ -23,7 +25,6 @@ from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
 from pipelines.release.promises import promised
 from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
-from pipelines.release.verifier import VERIFIER
 
 # Of files by what is in their names, the first that fits.
 _FILES = {
@@ -60,15 +61,14 @@ def file_meaning(name: str) -> str:
 def release_readme(
     plan: ReleasePlan,
     certificate: Certificate,
-    names: dict[str, str],
+    about: ReleaseDescription,
     *,
-    named: bool,
     signed: bool,
     accuracy: ExpectedAccuracy | None = None,
 ) -> str:
-    """Return README.md of a release with these data files by kind; `named`: it has names of units."""
-    about = describe_plan(plan, certificate, names, named=named)
-    geography, pools = plan.geography, plan.pools
+    """Return README.md of a release."""
+    geography, pools, names = plan.geography, plan.pools, file_names(plan.config)
+    named = any(NAME_FILE in table.files for table in about.tables)
     shapes = plan.config.geography.polygon_levels
     other_files = {NAME_FILE: named, ACCURACY_FILE: accuracy is not None, ATTACKERS_FILE: True}
     return render(
@@ -106,16 +106,13 @@ def release_readme(
     )
 
 
-def describe_plan(
-    plan: ReleasePlan, certificate: Certificate, names: dict[str, str], *, named: bool
-) -> ReleaseDescription:
-    """Return the description of a release that is being written or checked (`describe_release`)."""
+def describe_plan(plan: ReleasePlan, certificate: Certificate, *, named: bool) -> ReleaseDescription:
+    """Return the description of a release; `named`: it has names of units."""
     return describe_release(
         certificate,
         plan.config,
         plan.categories,
         plan.geography,
-        names,
         named=named,
         pooled_by=plan.pools.pooling.by,
         measured=[table.to_json() for table in plan.choices.tables] if plan.measures else None,

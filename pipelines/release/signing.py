@@ -191,8 +191,8 @@ def check_signatures(folder: PathLike, pinned: PathLike | None = None) -> str:
     for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
         try:
             key.verify((folder / signature).read_bytes(), (folder / name).read_bytes())
-        except InvalidSignature:
-            raise SigningError(f"{signature} is not a signature of {name} by {PUBLIC_KEY}") from None
+        except InvalidSignature as error:
+            raise SigningError(f"{signature} is not a signature of {name} by {PUBLIC_KEY}") from error
     return (
         "signed by the key given"
         if pinned

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
-from pipelines.release.byte_check import check_bytes
+from pipelines.release.byte_check import check_bytes, version_here
 from pipelines.release.certificate import (
     Certificate,
     certificate_text,
@@ -35,13 +36,15 @@ from pipelines.release.certificate import (
     schema_text,
 )
 from pipelines.release.data_check import check_data
+from pipelines.release.description import VERIFIER, ReleaseDescription
 from pipelines.release.layout import (
     MANIFEST,
+    RefusedError,
     expected_files,
-    file_names,
     manifest_text,
     not_public,
     public_files,
+    verifier_bytes,
     with_sizes,
     without_parts,
 )
@@ -51,12 +54,9 @@ from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import record_texts
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
-from pipelines.release.verifier import VERIFIER, check_verifier
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import private_folder
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,6 @@ class VerificationError(synth.ShownError, ValueError):
         self.check, self.reason = check, reason
 
 
-class _RefusedError(synth.ShownError, ValueError):
-    """Why a check fails; `_run` says which."""
-
-
 def verify(
     folder: PathLike, key: PathLike | None = None, *, on_check: Callable[[Check], object] | None = None
 ) -> VerificationReport:
@@ -148,7 +144,7 @@ def verify(
     folder = path_of(folder, "folder")
     key = None if key is None else path_of(key, "key")
     checks = []
-    for check in _checks(folder, key, None, None, None):
+    for check in _PublicFolder(folder, key).checks():
         checks.append(check)
         if on_check is not None:
             on_check(check)
@@ -161,74 +157,190 @@ def verify_run(folder: Path, plan: ReleasePlan, guarantee: synth.Guarantee, fact
     The files of the plan must still have the hashes that the certificate goes back to; `factors` are the
     estimates that homes were drawn from, by run and table.
     """
-    for _ in _checks(folder, None, plan, guarantee, factors):
+    for _ in _PublicFolder(folder, written=Written(plan, guarantee, factors)).checks():
         pass
 
 
-def _checks(
-    folder: Path,
-    key: Path | None,
-    given: ReleasePlan | None,
-    guarantee: synth.Guarantee | None,
-    factors: Factors | None,
-) -> Iterator[Check]:
-    if not folder.is_dir():
-        raise VerificationError("files", f"{folder} is not a folder")
-    hashes = _run("files", lambda: _check_files(folder))
-    yield Check("files", f"{len(hashes)} files as in {CHECKSUMS} and {MANIFEST}")
-    yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
-    certificate = _run("certificate", lambda: _read_certificate(folder))
-    yield Check("certificate", f"{certificate.format}, all fields present")
-    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, given))
-    yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    computed = guarantee or _run("guarantee", plan.certify)
-    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate)))
-    yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
-    with private_folder(Path(gettempdir()), sweep=False) as scratch:
-        measured, others = _run("measurements", lambda: _read_measurements(folder, plan, factors, scratch))
-        if measured is not None:
-            yield Check("measurements", measured.words)
-        day = certificate.created[:10].replace("-", "")
-        yield Check("data", _run("data", lambda: check_data(folder, plan, day, measured)))
-    expected = _run("accuracy", lambda: read_accuracy(folder, certificate.plan_sha256))
-    if expected is not None:
-        yield Check("accuracy", _run("accuracy", lambda: check_accuracy(expected, plan)))
-    yield Check("texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, expected)))
-    version = certificate.software.version
-    yield Check("verifier", _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version)))
-    if levels := plan.config.geography.polygon_levels:
-        yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
-    if (folder / NAME_FILE).is_file():
-        yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
-    own = guarantee is not None
-    tables = _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, others, own=own))
-    yield Check("bytes", *tables)
-    yield Check("records", _run("records", lambda: _check_records(folder, plan, certificate, hashes)))
-    if not certificate.for_release:
-        raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
-    yield Check("for release", "yes")
+class Incomplete(str):
+    """What a check found that could not check all here."""
 
 
-def _run(name: str, check: Callable[[], T]) -> T:
-    """Whatever goes wrong inside a check is a failure of that check, never a pass."""
-    try:
-        return check()
-    except synth.ShownError as error:
-        raise VerificationError(name, str(error)) from None
-    except Exception as error:
-        raise VerificationError(name, f"cannot be checked: {error}") from error
+class Written(NamedTuple):
+    """What a run knows of the release that it has just written."""
+
+    plan: ReleasePlan
+    guarantee: synth.Guarantee
+    factors: Factors | None
+
+
+class _PublicFolder:
+    """A public folder, its checks in order, and what they have read, which later ones need.
+
+    A check returns what it found, or None where there is nothing to check.
+    """
+
+    hashes: dict[str, str]
+    certificate: Certificate
+    plan: ReleasePlan
+    guarantee: synth.Guarantee
+    measured: Measurements | None = None
+    accuracy: ExpectedAccuracy | None = None
+    about: ReleaseDescription
+
+    def __init__(self, folder: Path, key: Path | None = None, written: Written | None = None) -> None:
+        self.folder, self.key, self.written = folder, key, written
+        self.other_writers: list[str] = []  # files of noisy counts that another pyarrow wrote
+
+    def checks(self) -> Iterator[Check]:
+        """Make every check; whatever goes wrong inside one is a failure of it, never a pass."""
+        with private_folder(Path(gettempdir()), sweep=False) as self.scratch:
+            for name, check in _CHECKS.items():
+                try:
+                    detail = check(self)
+                except synth.ShownError as error:
+                    raise VerificationError(name, str(error)) from error
+                except Exception as error:
+                    raise VerificationError(name, f"cannot be checked: {error}") from error
+                if detail is not None:
+                    yield Check(name, detail, complete=not isinstance(detail, Incomplete))
+
+    def files(self) -> str:
+        """Compare the SHA-256 of every file with what is sealed."""
+        if not self.folder.is_dir():
+            raise RefusedError(f"{self.folder} is not a folder")
+        self.hashes = _check_files(self.folder)
+        return f"{len(self.hashes)} files as in {CHECKSUMS} and {MANIFEST}"
+
+    def signature(self) -> str:
+        """Check the signatures by the key that is expected, or by the release's own."""
+        return check_signatures(self.folder, self.key)
+
+    def form(self) -> str:
+        """Read the certificate, which must be as this program writes one."""
+        self.certificate = _read_certificate(self.folder)
+        return f"{self.certificate.format}, all fields present"
+
+    def plan_of_certificate(self) -> str:
+        """Load the plan that the certificate names, and compare the two."""
+        self.plan = _load_plan(self.folder, self.certificate, self.hashes, self.written and self.written.plan)
+        return f"sha256 {self.certificate.plan_sha256}; {self.plan.numeric!r}"
+
+    def promised(self) -> str:
+        """Compute the guarantee again, and compare it with the certificate."""
+        self.guarantee = self.written.guarantee if self.written else self.plan.certify()
+        return _check_guarantee(self.plan, self.guarantee, self.certificate)
+
+    def budget(self) -> str:
+        """Compare what the plan costs with what was requested."""
+        if not self.plan.met_by(self.guarantee):
+            raise RefusedError("the plan costs more than was requested")
+        epsilon, delta = (synth.decimal_up(x) for x in self.plan.requested)
+        return f"within the requested epsilon {epsilon} and delta {delta} ({self.plan.numeric.guarantee})"
+
+    def measurements(self) -> str | None:
+        """Check noisy counts, where there are some, against the noise of the plan."""
+        if not self.plan.measures:
+            return None
+        layout = JobLayout(self.plan)
+        noisy, self.other_writers = check_measurements(self.folder, self.plan, layout)
+        factors = self.written.factors if self.written else None
+        self.measured = Measurements(self.plan, layout, noisy, factors, self.scratch)
+        return self.measured.words
+
+    def data(self) -> str:
+        """Compare the data with the plan, and with the noisy counts that homes were estimated from."""
+        day = self.certificate.created[:10].replace("-", "")
+        return check_data(self.folder, self.plan, day, self.measured)
+
+    def forecast(self) -> str | None:
+        """Check the form of the accuracy sheet, where there is one."""
+        self.accuracy = read_accuracy(self.folder, self.certificate.plan_sha256)
+        return None if self.accuracy is None else check_accuracy(self.accuracy, self.plan)
+
+    def texts(self) -> str:
+        """Compare the list of files, and what is said in words, with what the certificate gives."""
+        self.about = describe_plan(self.plan, self.certificate, named=NAME_FILE in self.hashes)
+        return _check_texts(self)
+
+    def verifier(self) -> str:
+        """Check that the program in the release is the project's: somebody might run another."""
+        if self.hashes[VERIFIER] != hashlib.sha256(verifier_bytes()).hexdigest():
+            version = self.certificate.software.version
+            raise RefusedError(
+                f"{self.folder / VERIFIER} is not the program that this version puts into releases: it was "
+                f"changed, or another version wrote it. Fix: do not run it; verify with version {version}, "
+                "which the release says made it"
+            )
+        return f"{VERIFIER} is that of this version"
+
+    def polygons(self) -> str | None:
+        """Check shapes for maps, where there are some."""
+        levels = self.plan.config.geography.polygon_levels
+        return check_polygons(self.folder, self.plan.geography, levels) if levels else None
+
+    def names(self) -> str | None:
+        """Check names for maps, where there are some."""
+        return check_names(self.folder, self.plan.geography) if NAME_FILE in self.hashes else None
+
+    def encoding(self) -> str:
+        """Compare the bytes of tables with what this program writes of their rows."""
+        others = check_bytes(
+            self.folder, self.plan, self.certificate, self.hashes, just_written=self.written is not None
+        )
+        if others := [*self.other_writers, *others]:
+            return Incomplete(
+                f"NOT COMPARED in {len(others)} files, which other versions of libraries wrote than those "
+                f"here ({', '.join(f'{name} {version_here(name)}' for name in ('pyarrow', 'zlib'))}); their "
+                f"rows were checked, not whether something is hidden beside them: {', '.join(others)}"
+            )
+        return "every table is, byte for byte, what this program writes of its rows in such batches"
+
+    def records(self) -> str:
+        """Compare what is said to machines with what the plan, the certificate and the files give."""
+        records = record_texts(self.about, with_sizes(self.folder, self.hashes))
+        for name, text in records.items():
+            if (self.folder / name).read_bytes() != text.encode():
+                raise RefusedError(f"{name} is not what the plan, the certificate and the files give")
+        return f"{', '.join(records)} follow from the plan, the certificate and the files"
+
+    def fitness(self) -> str:
+        """Refuse what the certificate does not release."""
+        if not self.certificate.for_release:
+            raise RefusedError("no: " + "; ".join(self.certificate.not_for_release_because))
+        return "yes"
+
+
+_CHECKS: dict[str, Callable[[_PublicFolder], str | None]] = {
+    "files": _PublicFolder.files,
+    "signature": _PublicFolder.signature,
+    "certificate": _PublicFolder.form,
+    "plan": _PublicFolder.plan_of_certificate,
+    "guarantee": _PublicFolder.promised,
+    "budget": _PublicFolder.budget,
+    "measurements": _PublicFolder.measurements,
+    "data": _PublicFolder.data,
+    "accuracy": _PublicFolder.forecast,
+    "texts": _PublicFolder.texts,
+    "verifier": _PublicFolder.verifier,
+    "polygons": _PublicFolder.polygons,
+    "names": _PublicFolder.names,
+    "bytes": _PublicFolder.encoding,
+    "records": _PublicFolder.records,
+    "for release": _PublicFolder.fitness,
+}
+"""The checks of `verify`, in order."""
 
 
 def _check_files(folder: Path) -> dict[str, str]:
     """Compute the SHA-256 of every file once, compare them with what is sealed, and return them."""
     missing = [name for name in (CHECKSUMS, MANIFEST) if not (folder / name).is_file()]
     if missing == [CHECKSUMS, MANIFEST]:
-        raise _RefusedError(not_public(folder, CHECKSUMS))
+        raise RefusedError(not_public(folder, CHECKSUMS))
     if missing:
-        raise _RefusedError(f"{missing[0]} is missing")
+        raise RefusedError(f"{missing[0]} is missing")
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():  # its target may change, or stay behind when the folder is copied
-            raise _RefusedError(f"{path.relative_to(folder).as_posix()} is a link, not a file")
+            raise RefusedError(f"{path.relative_to(folder).as_posix()} is a link, not a file")
     present = public_files(folder)
     actual = {name: sha256_of(folder / name) for name in (*present, MANIFEST)}
     stated = (folder / CHECKSUMS).read_bytes()
@@ -236,13 +348,13 @@ def _check_files(folder: Path) -> dict[str, str]:
         manifest = read_json(folder / MANIFEST)
         listed = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
         if listed != {name: actual[name] for name in present}:
-            raise _RefusedError(f"{MANIFEST} and {CHECKSUMS} disagree")
+            raise RefusedError(f"{MANIFEST} and {CHECKSUMS} disagree")
         for path in folder.rglob("*"):
             if not path.is_file() and not (path.is_dir() and any(path.iterdir())):
                 name = path.relative_to(folder).as_posix()
-                raise _RefusedError(f"{name} is neither a file nor a folder that holds one")
+                raise RefusedError(f"{name} is neither a file nor a folder that holds one")
         return actual
-    raise _RefusedError(_blame(folder, actual, stated))
+    raise RefusedError(_blame(folder, actual, stated))
 
 
 def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
@@ -284,14 +396,14 @@ def _read_certificate(folder: Path) -> Certificate:
         certificate = parse_certificate(content)
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
-        raise _RefusedError(f"certificate.json is not of the published form: {fields}") from None
+        raise RefusedError(f"certificate.json is not of the published form: {fields}") from error
     except ValueError as error:
-        raise _RefusedError(str(error)) from None
+        raise RefusedError(str(error)) from error
     dependencies = [*certificate.software.dependencies]
     if content != certificate_text(certificate).encode() or dependencies != sorted(dependencies):
-        raise _RefusedError("certificate.json says a thing twice, or is not written as this program does")
+        raise RefusedError("certificate.json says a thing twice, or is not written as this program does")
     if (folder / "certificate.schema.json").read_bytes() != schema_text().encode():
-        raise _RefusedError(f"certificate.schema.json is not the schema of {certificate.format}")
+        raise RefusedError(f"certificate.schema.json is not the schema of {certificate.format}")
     return certificate
 
 
@@ -303,29 +415,29 @@ def _load_plan(
 ) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
-        raise _RefusedError("plan/plan.json is not the plan that certificate.json names")
+        raise RefusedError("plan/plan.json is not the plan that certificate.json names")
     if given is None:
         plan = load_plan(folder / "plan", hashes=own)
     else:  # it was read from files of these hashes
         check_tables(folder / "plan", read_document(folder / "plan"), own)
         plan = given
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
-        raise _RefusedError("the plan and the certificate differ in whose totals of workplaces these are")
+        raise RefusedError("the plan and the certificate differ in whose totals of workplaces these are")
     if plan.population != certificate.population:
-        raise _RefusedError("the plan and the certificate differ in whose jobs are released")
+        raise RefusedError("the plan and the certificate differ in whose jobs are released")
     if not plan.says_whose_jobs:
-        raise _RefusedError(
+        raise RefusedError(
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
         )
     if plan.numeric.mechanism != certificate.mechanism:
-        raise _RefusedError("the plan and the certificate name different mechanisms")
+        raise RefusedError("the plan and the certificate name different mechanisms")
     if others := contradictions(plan.config, plan):
-        raise _RefusedError(f"plan.json: {', '.join(others)}: not what its configuration asks for")
+        raise RefusedError(f"plan.json: {', '.join(others)}: not what its configuration asks for")
     if any(
         getattr(plan.config.release, name) != value
         for name, value in certificate.release.model_dump().items()
     ):
-        raise _RefusedError("the plan and the certificate are of different releases")
+        raise RefusedError("the plan and the certificate are of different releases")
     return plan
 
 
@@ -365,77 +477,41 @@ def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate:
     expected = certificate.model_copy(update=guarantee_fields(plan, guarantee)).model_dump(mode="json")
     for name, value in expected.items():
         if stated[name] != value:
-            raise _RefusedError(
+            raise RefusedError(
                 f"certificate.json: {name} is not what the plan gives: it was changed, or another version "
                 f"wrote it. Fix: use version {certificate.software.version}, which it says made it",
             )
     if json.dumps(stated) != json.dumps(expected):
-        raise _RefusedError("certificate.json: numbers of classes are in another order")
+        raise RefusedError("certificate.json: numbers of classes are in another order")
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
 
-def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    if not plan.met_by(guarantee):
-        raise _RefusedError("the plan costs more than was requested")
-    epsilon, delta = (synth.decimal_up(x) for x in plan.requested)
-    return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
-
-
-def _read_measurements(
-    folder: Path, plan: ReleasePlan, factors: Factors | None, scratch: Path
-) -> tuple[Measurements | None, list[str]]:
-    """Check the noisy counts of a release that has some; say which files another pyarrow wrote."""
-    if not plan.measures:
-        return None, []
-    layout = JobLayout(plan)
-    noisy, others = check_measurements(folder, plan, layout)
-    return Measurements(plan, layout, noisy, factors, scratch), others
-
-
-def _check_texts(
-    folder: Path,
-    plan: ReleasePlan,
-    certificate: Certificate,
-    hashes: dict[str, str],
-    accuracy: ExpectedAccuracy | None,
-) -> str:
-    """Compare what is said in words, and the list of files, with what the certificate gives."""
+def _check_texts(release: _PublicFolder) -> str:
+    folder, plan, certificate = release.folder, release.plan, release.certificate
+    hashes, accuracy = release.hashes, release.accuracy
     present = hashes.keys() - {MANIFEST}
-    named = NAME_FILE in present
     present -= {NAME_FILE, PUBLIC_KEY}
     expected = {*expected_files(plan.config)}
     expected |= {name for names in measurement_files(plan) for name in names}
     expected |= {ACCURACY_FILE} if accuracy else set()
     more = sorted({*without_parts(present)} ^ expected)
     if more:
-        raise _RefusedError(f"a release of this kind has other files: {', '.join(more)}")
+        raise RefusedError(f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder, hashes):
-        raise _RefusedError(f"{MANIFEST} does not describe this release")
-    names = file_names(plan.config)
+        raise RefusedError(f"{MANIFEST} does not describe this release")
     signed = PUBLIC_KEY in hashes
-    readme = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
+    readme = release_readme(plan, certificate, release.about, signed=signed, accuracy=accuracy)
     if (folder / "README.md").read_bytes() != readme.encode():
         rule = f"certificate.json{f' and {ACCURACY_FILE} give' if accuracy else ' gives'}"
-        raise _RefusedError(f"README.md is not the text that {rule}")
+        raise RefusedError(f"README.md is not the text that {rule}")
     page = describe_attackers(plan, certificate, attackers_of()).text()
     if (folder / ATTACKERS_FILE).read_bytes() != page.encode():
-        raise _RefusedError(f"{ATTACKERS_FILE} is not the text that the plan gives")
+        raise RefusedError(f"{ATTACKERS_FILE} is not the text that the plan gives")
     if certificate.randomness != randomness_fields(certificate.randomness.secure):
-        raise _RefusedError("certificate.json: randomness is not what this program writes")
+        raise RefusedError("certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
     if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
-        raise _RefusedError("certificate.json: for_release is not what its other fields give")
+        raise RefusedError("certificate.json: for_release is not what its other fields give")
     sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
     return f"README.md, {ATTACKERS_FILE}, MANIFEST.json and the verdict follow from the plan, {sources}"
-
-
-def _check_records(folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str]) -> str:
-    """Compare what is said to machines with what the plan, the certificate and the files give."""
-    names, named = file_names(plan.config), NAME_FILE in hashes
-    about = describe_plan(plan, certificate, names, named=named)
-    records = record_texts(about, with_sizes(folder, hashes))
-    for name, text in records.items():
-        if (folder / name).read_bytes() != text.encode():
-            raise _RefusedError(f"{name} is not what the plan, the certificate and the files give")
-    return f"{', '.join(records)} follow from the plan, the certificate and the files"

@@ -26,7 +26,8 @@ from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, batches
-from pipelines.release.layout import Part, file_names
+from pipelines.release.description import file_names
+from pipelines.release.layout import Part
 from pipelines.release.measurements import write_measurements
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.cell_file import CellFile, CellSpan, JoinedFiles, new_numbers

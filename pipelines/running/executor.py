@@ -363,8 +363,8 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
     threading.Thread(target=work, daemon=True).start()
     try:
         answer, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError from None
+    except queue.Empty as error:
+        raise TimeoutError from error
     if error is not None:
         raise error
     return answer

@@ -350,8 +350,8 @@ class RunFolder:
                 debit=document["debit"],
                 rows=document["rows"],
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise other_version(self._state, self.software()) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise other_version(self._state, self.software()) from error
 
     def software(self) -> Software | None:
         """Return what began the run, as far as its state can be read, whatever its format."""

@@ -31,7 +31,8 @@ from pipelines.plans.form import PLAN_FILES, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import check_plan_bytes, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, parse_expected, write_accuracy
-from pipelines.release.layout import MANIFEST, expected_files, file_names
+from pipelines.release.description import file_names
+from pipelines.release.layout import MANIFEST, expected_files
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
 from pipelines.release.verification import contradictions

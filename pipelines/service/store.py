@@ -110,8 +110,8 @@ class Store:
                 raise
         except ForeignDatabaseError as error:
             raise _unusable(str(error)) from None
-        except (NoSuchModuleError, ModuleNotFoundError):
-            raise _unusable("needs a driver that is not installed: pip install 'psycopg[binary]'") from None
+        except (NoSuchModuleError, ModuleNotFoundError) as error:
+            raise _unusable("needs a driver that is not installed: pip install 'psycopg[binary]'") from error
         except (SQLAlchemyError, OSError) as error:
             raise _unusable(
                 f"cannot be used ({type(error).__name__}); see that it runs and lets us in"

@@ -228,7 +228,7 @@ def hold_lock(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             free = False
         except OSError as error:
-            raise OSError(error.errno, _refusal(error), str(path)) from None
+            raise OSError(error.errno, _refusal(error), str(path)) from error
         else:
             try:  # the lock of a file that was removed meanwhile locks nothing
                 free = os.path.samestat(os.fstat(lock.fileno()), path.stat())

@@ -90,4 +90,4 @@ def blame(kind: type[ShownError], rule: str, fix: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None and not missing:
             raise
         reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise kind(f"{rule}: {reason}. {fix}") from None
+        raise kind(f"{rule}: {reason}. {fix}") from error

@@ -68,7 +68,7 @@ def attackers(
     try:
         plan = load_plan(place)
     except ValueError as error:  # a plan is public: nothing is withheld
-        raise PublicReleaseError(f"{folder}: no plan can be read there: {error}") from None
+        raise PublicReleaseError(f"{folder}: no plan can be read there: {error}") from error
     report = describe_attackers(plan, promise(plan, plan.certify()), classes)
     if to is not None:
         to.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def download(address: str, cache: Path | None = None) -> Path:
                 pooch.retrieve(url, f"sha256:{digest}", path.name, path.parent, progressbar=False)
     except requests.RequestException as error:
         where = urlsplit(address).netloc
-        raise PublicReleaseError(f"{address}: {where} does not answer: {_reason(error)}") from None
+        raise PublicReleaseError(f"{address}: {where} does not answer: {_reason(error)}") from error
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, PublicReleaseError):
             raise
@@ -53,7 +53,7 @@ def download(address: str, cache: Path | None = None) -> Path:
             if "hash" in str(error)
             else "it does not answer as this program does"
         )
-        raise PublicReleaseError(f"{address}: {why}. Fix: try again, or tell the publisher") from None
+        raise PublicReleaseError(f"{address}: {why}. Fix: try again, or tell the publisher") from error
     return folder
 
 

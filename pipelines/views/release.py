@@ -39,8 +39,9 @@ from pipelines.release.description import (
     attributes_of,
     count_meanings,
     describe_release,
+    file_names,
 )
-from pipelines.release.layout import file_names, not_public, version_name
+from pipelines.release.layout import not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.verification import VerificationReport, verify
@@ -114,10 +115,10 @@ class Release:
         path = self._present("certificate.json")
         try:
             return parse_certificate(path.read_bytes())
-        except ValidationError:
-            raise PublicReleaseError(f"{path}: not a certificate of this program") from None
+        except ValidationError as error:
+            raise PublicReleaseError(f"{path}: not a certificate of this program") from error
         except ValueError as error:  # which names the file
-            raise PublicReleaseError(f"{path.parent}: {error}") from None
+            raise PublicReleaseError(f"{path.parent}: {error}") from error
 
     @cached_property
     def plan_document(self) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class Release:
                 document = read_document(path.parent)
                 _check_names(certificate, document)
             except ValueError as error:  # which names the file
-                raise PublicReleaseError(f"{path.parent}: {error}") from None
+                raise PublicReleaseError(f"{path.parent}: {error}") from error
         return document
 
     @cached_property
@@ -144,7 +145,7 @@ class Release:
         try:
             return load_plan(self.public / "plan", self.plan_document)
         except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
-            raise PublicReleaseError(f"{self.public / 'plan'}: {error}") from None
+            raise PublicReleaseError(f"{self.public / 'plan'}: {error}") from error
 
     @property
     def name(self) -> str:
@@ -172,8 +173,8 @@ class Release:
         with blame_release(self.public / CHECKSUMS):
             try:
                 return version_name(self.certificate.release, sha256_of(self.public / CHECKSUMS))
-            except FileNotFoundError:
-                raise ValueError("there is no such file") from None
+            except FileNotFoundError as error:
+                raise ValueError("there is no such file") from error
 
     @property
     def implicates(self) -> int:
@@ -214,7 +215,6 @@ class Release:
             self.config,
             self.categories,
             self.geography,
-            file_names(self.config),
             named=(self.public / NAME_FILE).is_file(),
             pooled_by=self.plan_document["pooling"]["by"],
             measured=self.plan_document["choices"].get("tables", []) if noisy else None,

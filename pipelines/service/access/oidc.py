@@ -101,9 +101,9 @@ def _settings(request: Request) -> Oidc:
 def _provider(oidc: Oidc) -> Any:
     try:
         from authlib.integrations.starlette_client import OAuth
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
         fix = "Fix: install odsynth from its checkout or wheel with the extra [oidc]"
-        raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {fix}.") from None
+        raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {fix}.") from error
     return OAuth().register(
         "provider",
         client_id=oidc.client_id,

@@ -234,7 +234,7 @@ def close_run(run: RunNumber, desk: Operating) -> RunEntry:
     except (ShownError, OSError) as error:
         rule = f"Run {run} is closed, and its folder is there still: {desk.words_of(error, config)}"
         fix = f"Fix: close run {run} again, or use odsynth runs --wipe on the server"
-        raise ServiceError(503, "storage", f"{rule}. {fix}.") from None
+        raise ServiceError(503, "storage", f"{rule}. {fix}.") from error
     return RunEntry.of(row)
 
 
@@ -356,7 +356,7 @@ def _remark(
                 connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
     except PublishError as error:
         raise conflict("publication", desk.words_of(error)) from None
-    except OSError:
-        raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
+    except OSError as error:
+        raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from error
     catalog.refresh()
     return ReleaseEntry.of(catalog.version(name, version))

@@ -96,7 +96,7 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
         except LedgerError as error:
             raise ServiceError(
                 503, "ledger", without_paths(shown_message(error, one_line=True), [str(named.file)])
-            ) from None
+            ) from error
         unused = _line(Account(named.data_set, planned, Fraction(0), Fraction(0), debits=0, unfinished=0))
         lines.setdefault((named.file, named.data_set, named.period), unused)
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))

@@ -198,16 +198,16 @@ class Catalog:
                 if file.path.is_symlink() or sha256_of(file.path) != file.sha256:
                     raise _damaged()
                 self._whole[file.path] = mark
-        except OSError:
-            raise _damaged() from None
+        except OSError as error:
+            raise _damaged() from error
         return file
 
     def release(self, version: Version) -> Release:
         """Return the release of a usable version, opened."""
         try:
             return self._release(version.folder, version.sha256)
-        except PublicReleaseError:
-            raise _damaged() from None
+        except PublicReleaseError as error:
+            raise _damaged() from error
 
     def flows(
         self, version: Version, selection: Selection, after: tuple[int, ...] | None = None

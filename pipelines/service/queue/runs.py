@@ -195,8 +195,8 @@ def decide(
             connection.execute(insert(approvals).values(person=who.person, **key, **values))
             state = {"state": decision} | ({"task": "publish"} if decision == "approved" else {})
             return _change_state(connection, who, run, decision, state, content)
-    except IntegrityError:  # the other decision was made in the same moment
-        raise conflict("state", f"Run {run} is decided already") from None
+    except IntegrityError as error:  # the other decision was made in the same moment
+        raise conflict("state", f"Run {run} is decided already") from error
 
 
 def get_run(store: Store, run: int) -> Row[Any]:

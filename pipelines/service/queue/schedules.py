@@ -75,9 +75,9 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
     now = now or datetime.now(UTC)
     try:
         calendar = read_calendar(settings.calendar)
-    except ConfigError:
+    except ConfigError as error:
         detail = "The release calendar cannot be read. Fix: odsynth due --dry-run, on the server."
-        raise ServiceError(503, "calendar", detail) from None
+        raise ServiceError(503, "calendar", detail) from error
     if publishing := [schedule.name for schedule in calendar.schedules if schedule.file.publish is not None]:
         why = "odsynth due would publish without an approval, also what was rejected"
         fix = "Fix: take publish out of the schedule; what is approved is published by the service"

@@ -25,7 +25,7 @@ from pipelines.drawing.estimating import JobLayout, public_prior
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import resolve_workload
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
 from pipelines.views.release import PublicReleaseError, Release, blame_release
@@ -191,7 +191,7 @@ class JobDraws:
         try:
             noisy = [counts[:] for counts in read_measurements(release.public, plan, layout)[0]]
         except FormError as error:
-            raise PublicReleaseError(f"{release.public}: {error}") from None
+            raise PublicReleaseError(f"{release.public}: {error}") from error
         tables: list[MeasuredTable] = list(layout.tables)
         slots = plan.pools.slots.some(head)
         member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]

@@ -461,8 +461,8 @@ def content_hash(folder: Path) -> str:
     """Return the hash of all content of a public folder: that of its SHA256SUMS, hexadecimal."""
     try:
         return hashlib.sha256((folder / CHECKSUMS).read_bytes()).hexdigest()
-    except OSError:
-        raise PublicReleaseError(f"{folder}: {CHECKSUMS} is not there, or cannot be read") from None
+    except OSError as error:
+        raise PublicReleaseError(f"{folder}: {CHECKSUMS} is not there, or cannot be read") from error
 
 
 def public_key(folder: Path) -> synth.RunKey:

@@ -185,7 +185,7 @@ def _library(name: str) -> str:
         return _text(f"vendor/{name}")
     except FileNotFoundError as error:
         fix = "the library that draws maps is not set up. Install Node.js with npm, then run: make library"
-        raise FileNotFoundError(errno.ENOENT, fix, error.filename) from None
+        raise FileNotFoundError(errno.ENOENT, fix, error.filename) from error
 
 
 def _without_addresses(text: str) -> str:

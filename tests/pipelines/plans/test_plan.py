@@ -25,8 +25,7 @@ from pipelines.plans.form import PLAN_FORMAT, plan_hash
 from pipelines.plans.plan import partition_name
 from pipelines.plans.storage import save_plan
 from pipelines.release.certificate import make_certificate
-from pipelines.release.layout import file_names
-from pipelines.release.readme import release_readme
+from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 from synth.policy import implies
@@ -151,9 +150,8 @@ def test_microdata_plan_does_not_depend_on_homes(
         assert stored(other, tmp_path / f"other{number}") == stored(truth, tmp_path / f"truth{number}")
         each = "Each combination of categories of `age` and `sector` has pools of its own."
         certificate = make_certificate(truth, truth.certify(), "0" * 64, secure=True)
-        words = " ".join(
-            release_readme(truth, certificate, file_names(truth.config), named=False, signed=False).split()
-        )
+        about = describe_plan(truth, certificate, named=False)
+        words = " ".join(release_readme(truth, certificate, about, signed=False).split())
         assert (each in words, "other attributes" in words) == (bool(number), not number)
 
 

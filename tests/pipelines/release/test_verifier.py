@@ -19,8 +19,9 @@ import pipelines
 from helpers import alone, edit_json, load, refused, seal_again, with_values
 from pipelines.config.fields import decimal_or_ratio
 from pipelines.release import verify as verify_alone
+from pipelines.release.description import VERIFIER
+from pipelines.release.layout import verifier_bytes
 from pipelines.release.signing import SIGNATURES
-from pipelines.release.verifier import VERIFIER, verifier_bytes
 
 # What imports anything but the standard library and these fails, as where there is nothing else.
 ALONE = """

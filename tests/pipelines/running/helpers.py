@@ -19,7 +19,7 @@ from distributed import Client
 
 import synth
 from pipelines import Release, ReleaseConfig, run
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 

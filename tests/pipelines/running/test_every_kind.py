@@ -23,7 +23,7 @@ from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, ru
 from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.running.batches import BatchWork
 from pipelines.running.report import plan_summary
 from pipelines.service.operators import api as operator_api

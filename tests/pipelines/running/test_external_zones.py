@@ -15,7 +15,7 @@ from geo_data.od_files import LODES_CATEGORIES
 from helpers import Said, alone
 from pipelines import Release, make_plan, run, verify
 from pipelines.plans.storage import save_plan
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 
 from .helpers import Configs, Table
 

@@ -26,7 +26,7 @@ from pipelines.planning.sweep import Sweep, tune
 from pipelines.plans import plan as planned
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.release.measurements import Measurements, read_measurements
 from pipelines.running import batches as drawing
 from pipelines.running import run as runs

@@ -24,7 +24,7 @@ from pipelines.ledger.terms import Terms
 from pipelines.planning import search
 from pipelines.planning.public_inputs import job_source
 from pipelines.plans.plan import Choices
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from synth.geometric.mechanism import noise_loss
 
 from .helpers import Configs

@@ -19,7 +19,7 @@ from pipelines import ConfigError, PublicReleaseError, Release, plan, run
 from pipelines.ledger.budgets import Budget, PolicyError
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.terms import Terms
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.service.public.preparation import Prepared, prepare
 from pipelines.service.queue.comparisons import Variation, varied
 from pipelines.views.exports.exporting import FORMATS

@@ -32,7 +32,8 @@ from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.plans import storage
 from pipelines.plans.plan import batches
 from pipelines.release import certificate, layout
-from pipelines.release.layout import MANIFEST, file_names, public_files
+from pipelines.release.description import file_names
+from pipelines.release.layout import MANIFEST, public_files
 from pipelines.running import batches as drawing
 from pipelines.running import folder
 from pipelines.running import run as releasing

@@ -25,7 +25,7 @@ import synth
 from helpers import edit_json, with_values
 from pipelines import PublicReleaseError, Release, open_release
 from pipelines.plans.form import PLAN_FORMAT
-from pipelines.release.layout import file_names
+from pipelines.release.description import file_names
 from pipelines.views import release as opened
 from pipelines.views.labels import unit_names
 
