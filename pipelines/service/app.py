@@ -18,24 +18,23 @@ from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from pipelines.service import metrics
+from pipelines.service import monitoring
 from pipelines.service.caching import answer
-from pipelines.service.cautions import cautions
 from pipelines.service.errors import add_error_handlers
-from pipelines.service.log import ServiceLog
-from pipelines.service.metrics import Metrics, RunMetrics
+from pipelines.service.monitoring import Metrics, RunMetrics, ServiceLog
 from pipelines.service.operators import api as operator_api
 from pipelines.service.operators import pages as operator_pages
+from pipelines.service.operators.review import waiting
 from pipelines.service.parameters import known_parameters
 from pipelines.service.protocol import TimedProtocol
 from pipelines.service.public import api as public_api
 from pipelines.service.public import downloads, geo
 from pipelines.service.public import pages as public_pages
 from pipelines.service.public.catalog import Catalog
-from pipelines.service.queue.previews import waiting
 from pipelines.service.queue.workers import COMMAND, Workers
 from pipelines.service.security import add_security
 from pipelines.service.settings import ServiceSettings
+from pipelines.service.starting import cautions
 from pipelines.service.store import Store
 
 _CONNECTIONS = 65_536  # that may be open; each is an open file, of which the usual soft limit is 1,024
@@ -96,7 +95,7 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
         public_api.router,
         geo.router,
         downloads.router,
-        metrics.router,
+        monitoring.router,
         operator_api.router,
         operator_pages.router,
     )

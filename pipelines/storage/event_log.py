@@ -1,7 +1,7 @@
 """Logs: JSON lines with a fixed set of fields, none of which can hold a confidential value.
 
 The log of a run lies in the confidential folder all the same. What may be written is listed here, and for the
-service in `pipelines.service.log`: a field that is not listed, or a value of another kind, is refused.
+service in `pipelines.service.monitoring`: a field that is not listed, or a value of another kind, is refused.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from sqlalchemy import delete, insert, select
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from pipelines.service.access.attempts import authenticated
 from pipelines.service.access.tokens import Principal, Role, person, still_valid
 from pipelines.service.errors import SignInError
+from pipelines.service.rates import authenticated
 from pipelines.service.security import SAFE_METHODS
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, after, record, sessions, utc_now
@@ -82,7 +82,7 @@ def require(role: Role) -> Callable[..., Awaitable[Principal]]:
 def open_session(request: Request, response: Response, secret: str) -> Principal | None:
     """Log in with a token.
 
-    As with every other way to show one, what is not valid is counted (`pipelines.service.access.attempts`).
+    As with every other way to show one, what is not valid is counted (`pipelines.service.rates`).
     """
     who = _holder(request, secret)
     if who is not None:

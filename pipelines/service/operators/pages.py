@@ -31,7 +31,7 @@ from pipelines.service.operators.inputs import BudgetLine, usable_config
 from pipelines.service.operators.models import ComparisonAsked, PlanEntry, RunEntry
 from pipelines.service.operators.review import review
 from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName, separated
-from pipelines.service.public import map_files
+from pipelines.service.public import downloads
 from pipelines.service.public.preparation import Prepared
 from pipelines.service.queue import runs
 from pipelines.service.queue.comparisons import FRONTIER, MOST, Variation, comparison_folder, varied
@@ -377,7 +377,7 @@ def approval(request: Request, desk: Viewing, run: RunNumber) -> Response:
 @router.get("/runs/{run}/map")
 def preview(request: Request, desk: Viewing, run: RunNumber) -> Response:
     """The map of a release before it is published, for the page of its approval."""
-    return map_files.map_page(request, _mapped(run, desk), _MAP_HEADERS)
+    return downloads.map_page(request, _mapped(run, desk), _MAP_HEADERS)
 
 
 @router.get("/runs/{run}/map/{part}")
@@ -385,7 +385,7 @@ def preview_part(
     request: Request, desk: Viewing, run: RunNumber, part: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """What the page of that map fetches when it is opened."""
-    return map_files.map_part(request, _mapped(run, desk), part, _MAP_HEADERS)
+    return downloads.map_part(request, _mapped(run, desk), part, _MAP_HEADERS)
 
 
 def _page(request: Request, template: str, who: Principal, **context: Any) -> HTMLResponse:

@@ -1,15 +1,23 @@
-"""What an approver weighs: how far off a release may be, and what differs from the version before."""
+"""What an approver weighs: how far off a release may be, what differs from the one before, and its map."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.publishing.publishing import folder_name
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.queue.runs import list_runs
+from pipelines.service.store import Store
+from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.accuracy import table_title
 
 
@@ -73,3 +81,29 @@ def _sheet(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
 
 def _key(table: ExpectedTable) -> tuple[str, str | None, tuple[str, ...]]:
     return table.home, table.work, tuple(table.attributes)
+
+
+def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
+    """Return the finished releases whose files are here, and are those that the runs wrote."""
+    releases = []
+    try:
+        rows = list_runs(store, state="finished")
+    except SQLAlchemyError:
+        return []
+    for row in rows:
+        folder = home / json.loads(row.configuration)["release"]["out"] / "public"
+        if row.content is not None and (folder / CHECKSUMS).is_file() and _is_whole(folder, row.content):
+            releases.append((row.content, folder))
+    return releases
+
+
+@lru_cache(maxsize=256)
+def _is_whole(folder: Path, content: str) -> bool:
+    """Whether the files are those that the hash stands for. They do not change, so once is enough."""
+    try:
+        seal = (folder / CHECKSUMS).read_bytes()
+        return hashlib.sha256(seal).hexdigest() == content and all(
+            sha256_of(folder / name) == digest for name, digest in parse_checksums(seal).items()
+        )
+    except (OSError, ValueError):
+        return False

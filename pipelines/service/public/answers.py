@@ -174,10 +174,8 @@ def flow_table(
         table.parts = [rows.part(largest.flows)]
         table.tail = {"returned": largest.flows.size, "matched": largest.number, "jobs": jobs}
         return table
-    own, other = selection.own, selection.other
-    after = paging.units(
-        *(selection.release.geography.n_units(selection.levels[side]) for side in (own, other))
-    )
+    ends = selection.major, selection.minor
+    after = paging.units(*(selection.release.geography.n_units(selection.levels[side]) for side in ends))
     batches = catalog.flows(version, selection, after)
     if box is not None:
         batches = (flows.take(np.flatnonzero(rows.crosses(flows, box))) for flows in batches)
@@ -185,7 +183,7 @@ def flow_table(
         flows, more = _page(batches, paging.limit)
         table.parts = [rows.part(rows.bounded(batch)) for batch in flows]
         table.tail = {"returned": sum(batch.size for batch in flows)}
-        table.next = paging.next(*(int(flows[-1].units[side][-1]) for side in (own, other))) if more else None
+        table.next = paging.next(*(int(flows[-1].units[side][-1]) for side in ends)) if more else None
         return table
     table.parts = _all(batches, rows, table.tail, selection.question.attributes)
     return table

@@ -18,9 +18,9 @@ from pipelines.service.parameters import (
     latest_version,
     separated,
 )
-from pipelines.service.public import feed
 from pipelines.service.public.answers import Paging, answered, area_table, flow_table
 from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.describing import ATOM, atom
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Format, Written
 from pipelines.service.public.models import (
@@ -79,7 +79,7 @@ def list_releases(request: Request) -> Response:
 @router.get(
     ".atom",
     response_class=Response,
-    responses={200: {"content": {feed.MEDIA_TYPE: {}}, "description": "The feed"}},
+    responses={200: {"content": {ATOM: {}}, "description": "The feed"}},
     summary="Releases as an Atom feed",
 )
 def get_feed(request: Request) -> Response:
@@ -87,8 +87,8 @@ def get_feed(request: Request) -> Response:
     catalog: Catalog = request.app.state.catalog
     settings: ServiceSettings = request.app.state.settings
     address, author = settings.address, settings.publisher or settings.address
-    content = catalog.once("feed", lambda versions: feed.atom(versions, address, author))
-    return answer(request, content, media_type=feed.MEDIA_TYPE)
+    content = catalog.once("feed", lambda versions: atom(versions, address, author))
+    return answer(request, content, media_type=ATOM)
 
 
 @router.get("/{name}/{version}", response_model=ReleaseEntry, summary="One version")

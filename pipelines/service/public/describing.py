@@ -1,8 +1,9 @@
-"""How a release is described to others: one sentence, its licence, its citation, and schema.org's Dataset."""
+"""How a release is described to others: in a sentence, its licence, its citation, as a Dataset, in a feed."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from pipelines.release.promises import short_bound
 from pipelines.service.public.catalog import Version
 from pipelines.service.public.downloads import media_type
 from pipelines.service.public.formats import MEDIA_TYPES, Format
+from pipelines.service.rendering import text
 from pipelines.service.settings import ServiceSettings
 from pipelines.views.intervals.reading import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural
@@ -26,6 +28,11 @@ _CONTEXT = "https://schema.org/"
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     each: rf"\{each}" for each in "{}$&%#_"
 }
+ATOM = "application/atom+xml"
+_MOST_ENTRIES = 100  # of the feed
+_NOT_XML = re.compile(
+    "[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
+)  # may be in an erratum
 _OFFERED: tuple[Format, ...] = ("csv", "geojson", "arrow")
 
 
@@ -220,3 +227,25 @@ def _organization(name: str | None, contact: str | None) -> dict[str, Any] | Non
 
 def _title(version: Version) -> str:
     return version.state.name if version.certificate is None else version.certificate.release.name
+
+
+def atom(versions: Iterable[Version], address: str, author: str) -> bytes:
+    """Write the feed."""
+    entries = sorted(((_updated(version), version) for version in versions), key=lambda each: each[0])
+    # Of the content: it stays when the service moves.
+    latest = [
+        (_id(v.state.name, v.state.version, v.sha256), when, v) for when, v in entries[::-1][:_MOST_ENTRIES]
+    ]
+    updated = latest[0][1] if latest else "1970-01-01T00:00:00+00:00"
+    feed = text("feed.xml", address=address, author=author, id=_id(address), updated=updated, entries=latest)
+    return _NOT_XML.sub("", feed).encode()
+
+
+def _updated(version: Version) -> str:
+    remarks = [remark.date for remark in version.state.errata]
+    withdrawn = [] if version.state.withdrawn is None else [version.state.withdrawn.date]
+    return max([version.state.begun, *remarks, *withdrawn])
+
+
+def _id(*parts: str) -> str:
+    return f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, ' '.join(parts))}"

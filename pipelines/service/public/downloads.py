@@ -1,7 +1,9 @@
-"""Downloads: the files of a version, whole or in ranges, each compared with SHA256SUMS before it goes out."""
+"""Files that go out: those of a version, each compared with SHA256SUMS before, and those of its map."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -12,6 +14,9 @@ from pipelines.service.caching import CONTENT, is_fresh
 from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.preparation import Prepared
+from pipelines.service.refusals import not_found
+from pipelines.service.rendering import HTML
 
 _TYPES = {
     ".csv.gz": "application/gzip",
@@ -71,3 +76,27 @@ def download(
 def media_type(name: str) -> str:
     """Return the media type of a file of a release, by its name."""
     return next((kind for end, kind in _TYPES.items() if name.endswith(end)), "application/octet-stream")
+
+
+def map_page(request: Request, prepared: Prepared, headers: Mapping[str, str]) -> Response:
+    """Answer with the page of a map, as it was compressed when it was made if the client takes that."""
+    path, sent = prepared.map, {**headers, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", "") and prepared.compressed_map.is_file():
+        path, sent = prepared.compressed_map, {**sent, "Content-Encoding": "gzip"}
+    return _file(request, path, sent, HTML)
+
+
+def map_part(request: Request, prepared: Prepared, name: str, headers: Mapping[str, str]) -> Response:
+    """Answer with a file that the page of a map names."""
+    path = prepared.map_part(name)
+    if path is None:
+        raise not_found("The map of this release has no such part; open its page again.")
+    if path.suffix == ".html":  # the map in one file, which its page offers for download
+        return _file(request, path, {**headers, "Content-Disposition": "attachment"}, HTML)
+    return _file(request, path, headers, "application/gzip")
+
+
+def _file(request: Request, path: FilePath, headers: Mapping[str, str], media_type: str) -> Response:
+    if "ETag" in headers and is_fresh(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return ServedFile(path, headers=headers, media_type=media_type)

@@ -65,19 +65,19 @@ class Selection:
     units: dict[Side, Int64 | None]  # Units of the two sides, rising; None is all
 
     @property
-    def own(self) -> Side:
-        """The side in whose order flows are: that of the areas that were asked for, work before home."""
+    def major(self) -> Side:
+        """The side by which flows are sorted: that of the areas that were asked for, work before home."""
         return "home" if self.units["work"] is None and self.units["home"] is not None else "work"
 
     @property
-    def other(self) -> Side:
+    def minor(self) -> Side:
         """The other side."""
-        return "work" if self.own == "home" else "home"
+        return "work" if self.major == "home" else "home"
 
     @property
-    def other_units(self) -> NDArray[np.int32]:
-        """The unit of each block at the level of the other side."""
-        return self.release.geography.units_of_blocks(self.levels[self.other])
+    def minor_units(self) -> NDArray[np.int32]:
+        """The unit of each block at the level of the minor side."""
+        return self.release.geography.units_of_blocks(self.levels[self.minor])
 
     def areas(self, side: Side) -> Int64:
         """Return the unit of each block on a side; where that is a sum, 0 in it and -1 outside."""
@@ -117,12 +117,12 @@ class FlowTables:
 
     def open(self, selection: Selection) -> FlowTable:
         """Return the file that answers a question."""
-        level, geography = selection.levels[selection.own], selection.release.geography
+        level, geography = selection.levels[selection.major], selection.release.geography
         if level in geography.non_nesting_areas:  # which have no table: their blocks do
             level = geography.block_level
         size = geography.n_units(level), selection.release.implicates
         with self._lock:
-            return self._open(self._folder, selection.own, level, *size)
+            return self._open(self._folder, selection.major, level, *size)
 
 
 def no_level(release: Release, name: str) -> ServiceError:
@@ -263,10 +263,10 @@ def flow_batches(
 def _batches(
     tables: FlowTables, selection: Selection, after: tuple[int, ...] | None = None
 ) -> Iterator[Flows]:
-    release, question, own = selection.release, selection.question, selection.own
-    level = selection.levels[own]
+    release, question, major = selection.release, selection.question, selection.major
+    level = selection.levels[major]
     table = tables.open(selection)
-    units = selection.units[own]
+    units = selection.units[major]
     if units is None:
         units = np.arange(release.geography.n_units(level))
     if after is not None:
@@ -288,7 +288,7 @@ def _batches(
         place = np.repeat(np.arange(end - begin), np.diff(begins[begin : end + 1]))
         flows = _added_up(table, units[begin:end], place, first[some], last[some], selection)
         if after is not None and begin == 0:
-            flows = flows.take((flows.units[own] != after[0]) | (flows.units[selection.other] > after[1]))
+            flows = flows.take((flows.units[major] != after[0]) | (flows.units[selection.minor] > after[1]))
         if flows.size:
             yield flows
         begin, most = end, min(4 * most, _MOST_ROWS)
@@ -320,27 +320,27 @@ def _added_up(
     table: FlowTable, units: Int64, place: Int64, first: Int64, last: Int64, selection: Selection
 ) -> Flows:
     """Add up rows of units: pieces from a first to before a last row, each of the unit at a place."""
-    own, other, names = selection.own, selection.other, list(selection.release.counts)
+    major, minor, names = selection.major, selection.minor, list(selection.release.counts)
     numbers = [names.index(name) for name in selection.question.attributes]
     # Rows of pieces that are neighbours are read at once.
     cuts = [0, *(np.flatnonzero(first[1:] != last[:-1]) + 1), len(first)]
     runs = [(int(first[i]), int(last[j - 1])) for i, j in itertools.pairwise(cuts)]
-    other_unit, *counts = (
+    minor_unit, *counts = (
         np.concatenate([table.column(name, *run) for run in runs])
         if len(runs) > 1
         else table.column(name, *runs[0])
         for name in ("other", *(f"c{number}" for number in numbers))
     )
-    other_unit = selection.other_units[other_unit]
+    minor_unit = selection.minor_units[minor_unit]
     of_row = np.repeat(place, last - first) if len(units) > 1 else None
-    wanted, wide = selection.units[other], selection.release.geography.n_units(selection.levels[other])
+    wanted, wide = selection.units[minor], selection.release.geography.n_units(selection.levels[minor])
     if wanted is not None:
         mask = np.zeros(wide, bool)
         mask[wanted] = True
-        kept = mask[other_unit]
-        other_unit, counts = other_unit[kept], [count[kept] for count in counts]
+        kept = mask[minor_unit]
+        minor_unit, counts = minor_unit[kept], [count[kept] for count in counts]
         of_row = None if of_row is None else of_row[kept]
-    key = other_unit if of_row is None else of_row * wide + other_unit
+    key = minor_unit if of_row is None else of_row * wide + minor_unit
     if len(units) * wide <= _SPREAD * key.size + 10_000:
         sums = [np.bincount(key, count) for count in counts]  # of doubles, exact up to 2**53
         keys = np.flatnonzero(np.logical_or.reduce(sums))
@@ -350,7 +350,7 @@ def _added_up(
         added = np.array([np.bincount(inverse, count, keys.size) for count in counts], np.int64)
         some = added.any(axis=0)
         keys, added = keys[some], added[:, some]
-    return Flows({own: units[keys // wide], other: (keys % wide).astype(np.int64)}, added)
+    return Flows({major: units[keys // wide], minor: (keys % wide).astype(np.int64)}, added)
 
 
 def has_bounds(selection: Selection, draws: PosteriorDraws | None) -> bool:

@@ -85,15 +85,15 @@ def write_flow_tables(release: Release, folder: Path) -> None:
         if n_rows != expected:
             raise PublicReleaseError("the data have blocks that are not in the plan's geography")
         narrow = next(name for name, beyond in _WIDTHS.items() if largest < beyond)
-        for own, other in (_SIDES, _SIDES[::-1]):
+        for major, minor in (_SIDES, _SIDES[::-1]):
             for i, level in enumerate(levels):
                 width = narrow if i == finest else "UINTEGER"
                 sums = ", ".join(f"sum(c{number})::{width} AS c{number}" for number in numbers)
                 rows = connection.sql(
-                    f"SELECT {own}{i} + before * {geography.n_units(level)} AS key, "
-                    f"{other}{finest} AS other, {sums} FROM flows GROUP BY key, other ORDER BY key, other"
+                    f"SELECT {major}{i} + before * {geography.n_units(level)} AS key, "
+                    f"{minor}{finest} AS other, {sums} FROM flows GROUP BY key, other ORDER BY key, other"
                 ).to_arrow_reader(_BATCH_ROWS)
-                with pa.ipc.new_file(folder / f"{own}_{level}.arrow", rows.schema) as file:
+                with pa.ipc.new_file(folder / f"{major}_{level}.arrow", rows.schema) as file:
                     for batch in rows:
                         file.write_batch(batch)
     sync_tree(folder)

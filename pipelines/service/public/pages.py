@@ -17,7 +17,7 @@ from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
-from pipelines.service.public import map_files
+from pipelines.service.public import downloads
 from pipelines.service.public.catalog import Catalog, File, Version
 from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
@@ -203,7 +203,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     if not prepared.map.is_file():
         raise preparing("The map")
     state = tag("map", published.sha256, prepared.map.stat().st_mtime_ns)
-    return map_files.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
+    return downloads.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
 
 
 @_router.get("/releases/{name}/{version}/map/{part}")
@@ -214,7 +214,7 @@ def map_part(
     catalog: Catalog = request.app.state.catalog
     published = catalog.find_usable(name, version)
     headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
-    return map_files.map_part(request, catalog.prepared(published.sha256, published.folder), part, headers)
+    return downloads.map_part(request, catalog.prepared(published.sha256, published.folder), part, headers)
 
 
 @_router.get("/releases/{name}/{version}/flows")

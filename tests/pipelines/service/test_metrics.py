@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from pipelines.service.log import ServiceLog
+from pipelines.service.monitoring import ServiceLog
 
 
 def test_it_lives_and_is_ready(client: TestClient) -> None:

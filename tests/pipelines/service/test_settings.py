@@ -10,8 +10,7 @@ import pytest
 from pipelines import ConfigError
 from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import create_token, revoke_token
-from pipelines.service.cautions import cautions
-from pipelines.service.first_start import PEOPLE
+from pipelines.service.starting import PEOPLE, cautions
 
 pytestmark = pytest.mark.quick
 

@@ -19,9 +19,7 @@ import pipelines
 from pipelines.service import create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import review
-from pipelines.service.queue import previews
 from pipelines.service.queue.claims import fail, finish
-from pipelines.service.queue.previews import waiting
 from pipelines.service.queue.runs import get_run
 from pipelines.service.settings import Oidc
 
@@ -395,16 +393,16 @@ def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
     address = planned(app, visitors["ann"])
     queue(visitors["ann"], address)
     home = app.state.settings.folder
-    assert waiting(app.state.store, home) == []
+    assert review.waiting(app.state.store, home) == []
     content = release()
     folder = app.state.settings.outs / "run-000001" / "public"
-    assert waiting(app.state.store, home) == [(content, folder)]
+    assert review.waiting(app.state.store, home) == [(content, folder)]
     moved = folder.parent.rename(home / "elsewhere")
-    assert waiting(app.state.store, home) == []
+    assert review.waiting(app.state.store, home) == []
     moved.rename(folder.parent)
-    previews._is_whole.cache_clear()
+    review._is_whole.cache_clear()
     (folder / "README.md").write_text("changed")
-    assert waiting(app.state.store, home) == []
+    assert review.waiting(app.state.store, home) == []
 
 
 def test_a_calendar_that_cannot_be_read_stops_no_other_page(app: FastAPI, visitors: Visitors) -> None:

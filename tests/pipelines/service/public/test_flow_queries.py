@@ -268,7 +268,7 @@ def test_what_comes_after_a_flow(release: Release, folder: Path) -> None:
         FlowQuestion(work_level="cty", home_level="trct"),
         FlowQuestion(home=tuple(release.geography.codes("trct")[:4]), work_level="cty"),
     ):
-        rows, own = all_rows(release, folder, question), select(release, question).own == "home"
+        rows, own = all_rows(release, folder, question), select(release, question).major == "home"
         for k, row in enumerate(rows):
             after = (row[own], row[not own])
             assert all_rows(release, folder, question, after=after) == rows[k + 1 :]

@@ -11,7 +11,7 @@ import pytest
 
 import pipelines
 from pipelines.plans.form import plan_hash
-from pipelines.service.queue.plans import check_plan, keep_plan
+from pipelines.service.queue.worker_process import check_plan, keep_plan
 
 
 def test_what_changed_since_the_review_is_refused_by_its_name(

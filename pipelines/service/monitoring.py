@@ -1,10 +1,17 @@
-"""What a monitor asks: metrics for Prometheus, whether the service lives, whether it can do its work."""
+"""What monitors ask and read: health, metrics, and the log, in the manner of `pipelines.storage.event_log`.
+
+There is no address of a client, no path and no query in them: a route is named as the program writes it.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
@@ -19,9 +26,51 @@ from starlette.responses import JSONResponse, Response
 from pipelines.service.queue.records import STATES
 from pipelines.service.queue.runs import counts
 from pipelines.service.store import Store
+from pipelines.storage.event_log import event_line, open_log
 
 router = APIRouter(tags=["monitoring"])
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_EVENTS = ("request", "guess", "error", "message")
+_FIELDS: dict[str, type] = {
+    "id": str,
+    "method": str,
+    "route": str,
+    "status": int,
+    "seconds": float,
+    "error": str,  # its type and the line of the program; its words may quote what was sent
+    "level": str,
+    "text": str,  # of the server: that it started, on which port, that it stops
+}
+
+
+class ServiceLog(logging.Handler):
+    """Writes events, and the messages of the server and of this package."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(logging.INFO)
+        self._line = threading.Lock()
+        self._where = "the log, standard output" if path is None else f"the log, {path}"
+        self._stream = sys.stdout if path is None else open_log(path)
+
+    def write(self, event: str, **fields: str | int | float) -> None:
+        """Append an event with the time."""
+        line = event_line(event, fields, _EVENTS, _FIELDS)
+        with self._line:
+            try:
+                self._stream.write(line)
+                self._stream.flush()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self._where) from None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message of the server, without its traceback."""
+        self.write("message", level=record.levelname.lower(), text=record.getMessage())
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not sys.stdout:
+            self._stream.close()
+        super().close()
 
 
 class Metrics:
