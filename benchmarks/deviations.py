@@ -19,7 +19,7 @@ from report import table
 from workload import configuration
 
 import geo_data
-from geo_data.deviation import Deviation
+from geo_data.model import Deviation
 from geo_data.proxy_truth import attribute_concentrations, proxy_homes
 from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
 

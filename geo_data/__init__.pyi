@@ -1,6 +1,7 @@
 from .acs import read_acs as read_acs
 from .auxiliary import Flows as Flows
 from .auxiliary import read_flows as read_flows
+from .auxiliary import read_lodes_flows as read_lodes_flows
 from .crosswalk import read_crosswalk as read_crosswalk
 from .ctpp import read_ctpp as read_ctpp
 from .demo import write_demo_region as write_demo_region
@@ -12,7 +13,6 @@ from .geography import Geography as Geography
 from .jobs import JobRecords as JobRecords
 from .jobs import Slots as Slots
 from .lodes import LodesJobs as LodesJobs
-from .lodes_flows import read_lodes_flows as read_lodes_flows
 from .microdata import MicrodataJobs as MicrodataJobs
 from .model import PublicModel as PublicModel
 from .model import build_model as build_model

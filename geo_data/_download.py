@@ -20,7 +20,6 @@ import pooch  # type: ignore[import-untyped]
 import requests
 
 from geo_data.errors import InputError
-from geo_data.stores import STORES, is_of_a_store, stored
 
 TRIES = 5
 TIMEOUT = 60.0  # seconds without a byte, and after which a speed is measured
@@ -46,8 +45,7 @@ def download(
 ) -> None:
     """Download a table to a path at which nothing is; only one process may do so in a folder.
 
-    Nothing may be at the path, and only one process may download into its folder. With `private` only the
-    owner may read the file, at no moment anybody else.
+    With `private` only the owner may read the file, at no moment anybody else.
     """
     if is_of_a_store(url):
         coming = stored(url, shown(url), path.parent)
@@ -226,3 +224,49 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing came for {TIMEOUT:g} seconds"
     return f"the connection failed ({getattr(error, 'strerror', None) or type(error).__name__})"
+
+
+STORES = ("s3", "gs", "abfs", "sftp")
+"""How addresses of stores begin; others, as ``file``, would read what nobody means to fetch."""
+
+_ADDRESS = re.compile(rf"(?:{'|'.join(STORES)})://[\w.-]+(:\d{{1,5}})?/[\w.,=+~/-]+", re.ASCII)
+
+
+def is_of_a_store(url: str) -> bool:
+    """Say whether this is the address of one file in a store, without a password, a query or a pattern."""
+    return _ADDRESS.fullmatch(url) is not None
+
+
+@contextmanager
+def stored(url: str, shown: str, folder: Path) -> Iterator[Path]:
+    """Copy a file into a folder of its own, which only its owner can look into; it is removed at the end.
+
+    `shown` is the address as errors may show it. Only one process may do so in `folder` at a time.
+    """
+    import fsspec  # type: ignore[import-untyped]
+
+    partial = folder / ".partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    path, rule, fix = partial / "file", "", ""
+    try:
+        try:
+            store, name = fsspec.url_to_fs(url)
+            size = store.info(name)["size"]
+            store.get_file(name, str(path))
+        except FileNotFoundError:
+            rule, fix = "the store has no such file", "compare the address with what is in the store"
+        except PermissionError:
+            rule, fix = "the store refuses", "see which credentials the package that reads it finds"
+        except ImportError as error:
+            rule, fix = f"a package is missing ({error})", 'for s3://, pip install "odsynth[s3]"'
+        except Exception as error:  # each store has errors of its own, whose texts may hold what is secret
+            rule, fix = f"the store cannot be read ({type(error).__name__})", "try again later"
+        else:
+            if path.stat().st_size != size:
+                rule, fix = "the file did not come whole, or was replaced meanwhile", "try again"
+        if rule:
+            raise InputError(shown, rule, fix=fix)
+        yield path
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

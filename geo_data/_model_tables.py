@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from geo_data.geography import Geography
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
+Int64 = NDArray[np.int64]
 T = TypeVar("T")
 
 TRIAL = 128  # most destinations of a trial, on which threads would wait for one interpreter
@@ -226,3 +227,233 @@ def in_batches(work: Callable[[slice], T], n: int, n_units: int) -> list[T]:
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, batches))
+
+
+@dataclass(frozen=True, eq=False)
+class _Classes:
+    """The origins of one destination area, as the table tells them apart.
+
+    One class for each origin with an entry and one for all others that the table names, parent after parent,
+    as far as parents have a flow; the last class is all the rest, about which the table is silent.
+    """
+
+    label: Int64  # the class of each origin area; shape (o,)
+    starts: Int64  # the first class of each parent, and of the rest; shape (parents + 1,)
+    entries: Int64  # the classes with an entry; shape (e,)
+    # F, and how many of the m workers asked live there; shape (e,)
+    flow: Float64
+    sample: Float64
+
+    def parent(self, label: Int64) -> Int64:
+        """Return the parent of classes, as a position in `starts`."""
+        return np.searchsorted(self.starts, label, side="right") - 1
+
+    @property
+    def matrix(self) -> sparse.csr_matrix:
+        """What adds origin areas up to classes, shape (o, classes)."""
+        n = self.label.size
+        shape = (n, int(self.starts[-1]) + 1)
+        return sparse.csr_matrix((np.ones(n), (np.arange(n), self.label)), shape=shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What the model says of the workers of one destination area of a table, before the table."""
+
+    area: int
+    jobs: Float64  # its public jobs in each of the k units that it touches; shape (k,)
+    # of the workers in each of these units, the part from each class of origins; shape (k, classes)
+    shares: Float64
+    # the sums of the moment equation, inside parents and between them; shape (3,)
+    within: Float64
+    between: Float64
+
+
+@dataclass(frozen=True, eq=False)
+class AreaTable:
+    """A table of flows between areas, beside the units of the model that they cut."""
+
+    same_jobs: bool  # the table counts the same jobs as the release
+    # w(g | u): the part of a unit's public weight in each origin area; shape (n_units, o)
+    origin: sparse.csr_matrix
+    # w(G | d): the part of a unit's public jobs in each destination area; shape (n_units, destination areas)
+    destination: sparse.csr_matrix
+    jobs: Float64  # of each unit, above 0; shape (n_units,)
+    parent: Int64  # the parent of each origin area; -1 where the table never names the area; shape (o,)
+    # F, and m(g, D) f(o | g, D): how many of the m workers asked live in o; shape (destination areas, o)
+    flow: sparse.csr_matrix
+    sample: sparse.csr_matrix
+    worth: Float64  # how many workers asked a unit of flow is, in the whole row; shape (destination areas,)
+    # kappa and lambda, of the model before this table
+    concentration: float = 0.0
+    between: float = 0.0
+    # what proportional fitting found, for every destination area to which the table has a flow; shape
+    # (classes,)
+    factors: Mapping[int, Float64] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        table: Flows,
+        geography: Geography,
+        level: str,
+        parent_level: str | None,
+        weights: Int64,
+        jobs: Int64,
+    ) -> AreaTable:
+        """Prepare a table; `weights` and `jobs` are of blocks."""
+        blocks = np.arange(geography.n_blocks)
+        unit, home = (geography.unit_of(name, blocks) for name in (level, table.origin_level))
+        n_origins = geography.n_units(table.origin_level)
+        parent = np.zeros(n_origins, np.int64)
+        if parent_level is not None:  # where most of the area's weight lies
+            above = geography.unit_of(parent_level, blocks)
+            shape = (n_origins, geography.n_units(parent_level))
+            parent = sparse.csr_matrix((weights, (home, above)), shape=shape).argmax(axis=1)
+            parent = np.asarray(parent, np.int64).ravel()
+        flow, sample, worth = matrices(table, geography, parent)
+        total = np.bincount(unit, jobs)
+        measure = np.where(total[unit] > 0, jobs, FEWEST_JOBS)  # a unit without jobs is cut by its blocks
+        work = geography.unit_of(table.destination_level, blocks)
+        return cls(
+            same_jobs=table.same_jobs,
+            origin=_parts(unit, home, weights, (total.size, n_origins)),
+            destination=_parts(unit, work, measure, (total.size, flow.shape[0])),
+            jobs=np.maximum(total, FEWEST_JOBS),
+            parent=np.where(np.bincount(table.origin, minlength=n_origins) > 0, parent, -1),
+            flow=flow,
+            sample=sample,
+            worth=worth,
+        )
+
+    def reached(self, destinations: Int) -> NDArray[np.bool_]:
+        """Say of each destination whether the table has a flow to an area of it."""
+        return np.asarray(self.destination[destinations] @ self._has_flow() > 0)
+
+    def flows(self, destinations: Int) -> tuple[sparse.csr_matrix, Float64, Float64]:
+        """Return the jobs of destinations in each row that they reach, and `flow` and `sample` there."""
+        jobs = self.destination[destinations].multiply(self.jobs[destinations][:, None]).T.tocsr()
+        rows = np.flatnonzero((np.diff(jobs.indptr) > 0) & self._has_flow())
+        return jobs[rows], self.flow[rows].toarray(), self.sample[rows].toarray()
+
+    def inside(self, flow: Float64) -> NDArray[np.bool_]:
+        """Say of each pair whether the table speaks about it: of a named origin, whose parent has a flow."""
+        n = self.parent.size
+        parents = sparse.csr_matrix((np.ones(n), (np.arange(n), np.maximum(self.parent, 0))))
+        return np.asarray((flow @ parents @ parents.T > 0) & (self.parent >= 0))
+
+    def averaging(self, row: sparse.csr_matrix, jobs: Float64, rows: int) -> Callable[[Float64], Float64]:
+        """Return what averages shares over the destinations of each row, by jobs, at the table's origins."""
+        total = row.sum(axis=1)
+        return lambda shares: np.asarray(row @ (shares @ self.origin) / total)
+
+    def rows(self, shares: Callable[[Int], Float64]) -> list[Row]:
+        """Return what the model so far says about every row with a flow.
+
+        `shares` gives P(u | d) of the model so far, shape (g, n_units), of destinations in groups of any
+        size.
+        """
+        columns = self.destination.tocsc()
+
+        def look(area: int) -> Row:
+            block = slice(columns.indptr[area], columns.indptr[area + 1])
+            units = columns.indices[block]
+            jobs = columns.data[block] * self.jobs[units]
+            classes = self._classes(area)
+            adding, mean, found = classes.matrix, np.zeros(self.parent.size), []
+            for part in np.array_split(np.arange(units.size), -(-units.size // at_a_time(self.jobs.size))):
+                every = shares(units[part]) @ self.origin
+                mean += jobs[part] @ every
+                found.append(every @ adding)
+            inside = classes.label < classes.starts[-1]
+            parent = classes.parent(classes.label[inside])
+            share = np.bincount(parent, mean[inside])
+            found_there = np.zeros(adding.shape[1])
+            found_there[classes.entries] = classes.sample
+            drawn = found_there[classes.label[inside]]  # in a class of others nobody was found
+            asked = np.bincount(parent, drawn).astype(np.float64)[parent]
+            parts = np.bincount(classes.parent(classes.entries), classes.flow) * self.worth[area]
+            return Row(
+                area=area,
+                jobs=jobs,
+                shares=np.concatenate(found),
+                within=moments(drawn, asked, mean[inside] / share[parent]),
+                between=moments(parts, np.full(parts.size, parts.sum()), share / share.sum()),
+            )
+
+        has_flow = np.flatnonzero(self._has_flow() & (np.diff(columns.indptr) > 0))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(look, has_flow.tolist()))
+
+    def fitted(self, rows: list[Row]) -> AreaTable:
+        """Return the table with the factors that give its destination areas their targets."""
+
+        def fit(row: Row) -> Float64:
+            classes, weight = self._classes(row.area), row.jobs / row.jobs.sum()
+            current = weight @ row.shares
+            target = current.copy()
+            _kernels.retarget(
+                target[None],
+                classes.starts,
+                np.array([0, classes.entries.size], np.int32),
+                classes.entries.astype(np.int32),
+                classes.flow,
+                classes.sample,
+                self.worth[[row.area]],
+                np.zeros(1, np.int64),
+                row.jobs.sum(keepdims=True),
+                self.concentration,
+                self.between,
+                self.same_jobs,
+            )
+            some = current > 0  # there may be no others, and no rest
+            factor = np.ones(current.size)
+            factor[some] = proportional_fit(row.shares[:, some], weight, target[some])
+            return factor
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            factors = dict(zip((row.area for row in rows), pool.map(fit, rows), strict=True))
+        return replace(self, factors=factors)
+
+    def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
+        """Return shares of the model after this table, shape (g, n_units), in the memory of `shares`."""
+        parts = self.destination[destinations].tocsc()
+        change = np.zeros(shares.shape)
+        for area in np.flatnonzero(np.diff(parts.indptr)).tolist():
+            factor = self.factors.get(area)
+            units = None if factor is None else self.origin @ factor[self._classes(area).label]
+            for entry in range(parts.indptr[area], parts.indptr[area + 1]):
+                i, part = parts.indices[entry], parts.data[entry]
+                change[i] += part if units is None else part * units / (shares[i] * units).sum()
+        shares *= change
+        return shares
+
+    def _has_flow(self) -> NDArray[np.bool_]:
+        """Say of each destination area whether the table has a flow to it."""
+        return np.asarray(self.flow.sum(axis=1)).ravel() > 0
+
+    def _classes(self, area: int) -> _Classes:
+        entries_of_area = slice(self.flow.indptr[area], self.flow.indptr[area + 1])
+        origin, flow, sample = (
+            self.flow.indices[entries_of_area],
+            self.flow.data[entries_of_area],
+            self.sample.data[entries_of_area],
+        )
+        covered = np.unique(self.parent[origin[flow > 0]])
+        kept = np.isin(self.parent[origin], covered)
+        position = np.searchsorted(covered, self.parent[origin[kept]])
+        order = np.argsort(position, kind="stable")
+        starts = np.append(0, np.cumsum(np.bincount(position, minlength=covered.size) + 1))
+        entries = np.arange(order.size) + position[order]
+        label = np.full(self.parent.size, starts[-1])
+        some = np.isin(self.parent, covered)
+        label[some] = starts[np.searchsorted(covered, self.parent[some]) + 1] - 1
+        label[origin[kept][order]] = entries
+        return _Classes(label, starts, entries, flow[kept][order], sample[kept][order])
+
+
+def _parts(unit: Int, area: Int, measure: Int | Float64, shape: tuple[int, int]) -> sparse.csr_matrix:
+    """Return the part of every unit's measure in each area."""
+    some = measure > 0
+    parts = measure[some] / np.bincount(unit, measure)[unit[some]]
+    return sparse.csr_matrix((parts, (unit[some], area[some])), shape=shape)

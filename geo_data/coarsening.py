@@ -20,21 +20,157 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import repeat
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from geo_data import _kernels
 from geo_data._model_tables import TRIAL, in_batches
 from geo_data.geography import Geography
 from geo_data.model import PublicModel
-from geo_data.tree import Measure, Tree
 from synth.policy import FULL, Policy
 from synth.rationals import exact
 
 Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+_ROOM = 2**23  # cells of the cuts that a tree keeps
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """What is to be cut: a measure on the model's units, and its sums, which all cuts of it share."""
+
+    of_units: Float64
+
+    @cached_property
+    def before(self) -> Float64:
+        """The measure of all units before each, shape (n_units + 1,): the last is that of all."""
+        return np.asarray(_kernels.running(self.of_units[None])[0])
+
+
+class Tree:
+    """The hierarchy of blocks as arrays, and cuts through it.
+
+    Depth 0 is one node, everything; then come the levels of the geography, and the blocks last. The model's
+    units, at `unit_depth`, carry the measures; inside a unit they follow the public weights. `starts` has
+    the first block of each node, by depth.
+
+    A cut is a sorted array of first blocks. It descends from everything level by level: nodes that a rule
+    wants fine are replaced by their children, down to the deepest level of the rule, where they become
+    cells of their own. The others end where they are, and neighbouring siblings that end may be joined to
+    one cell, because neighbours are contiguous in the order of the blocks.
+    """
+
+    def __init__(self, model: PublicModel) -> None:
+        geography = model.geography
+        names = [*geography.levels, geography.block_level]
+        self.starts = [np.zeros(1, np.int64)] + [geography.starts(name).astype(np.int64) for name in names]
+        self.unit_depth = names.index(model.level) + 1
+        ends = [np.append(starts[1:], geography.n_blocks) for starts in self.starts]
+        # One entry more than nodes at each depth, so that a node's children end where the next one's begin.
+        children = [
+            np.append(np.searchsorted(finer, coarser), finer.size)
+            for coarser, finer in zip(self.starts[:-1], self.starts[1:], strict=True)
+        ]
+        padded = [np.append(starts, geography.n_blocks) for starts in self.starts]
+        self._starts = np.concatenate(padded)
+        self._children = np.concatenate(children)
+        self._depth_offset = np.cumsum([0] + [starts.size for starts in padded])
+        self._longest = max(int(np.diff(first).max()) for first in children)
+        # Where every node begins: the unit, and how much of the unit comes before it.
+        units, past = self.starts[self.unit_depth], ends[self.unit_depth]
+        running = np.append(0, np.cumsum(model.weights)).astype(np.float64)
+        self._unit = np.searchsorted(units, self._starts, side="right").astype(np.uint32) - np.uint32(1)
+        weight = running[past] - running[units]
+        self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
+        self._kept: dict[tuple[int, float, float, int], tuple[NDArray[np.int32], NDArray[np.uint8]]] = {}
+        self._room = _ROOM
+
+    def up_to(self, measure: Measure, blocks: Int64) -> Float64:
+        """Return the measure of all blocks before each block given, in [0, n_blocks]."""
+        node = self._depth_offset[-2] + blocks
+        unit = self._unit[node]
+        return np.asarray(measure.before[unit] + measure.of_units[unit] * self._part[node])
+
+    def doublings(self, measure: Measure, cells: NDArray[np.int32], end: int, most: int) -> NDArray[np.uint8]:
+        """Return how often the mean of cells must be doubled to give the measure of each.
+
+        Rounded; 0 where it is less than the mean. `end` is the block past the last cell; numbers above
+        `most` are it.
+        """
+        offset = self._depth_offset[-2]
+        arguments = self._unit[offset:], self._part[offset:], measure.of_units, measure.before
+        return np.asarray(_kernels.doublings(cells, end, *arguments, most))
+
+    def cut(
+        self, measure: Measure, least: float, run: float, deepest: int | None = None
+    ) -> NDArray[np.int32]:
+        """Return the first block of every cell.
+
+        A node is wanted fine where its measure is at least `least` > 0, and becomes cells at the depth
+        `deepest`, by default that of the blocks. Siblings in a row that are not are joined to cells of about
+        the measure `run`: 0 joins none, and infinity all.
+        """
+        deepest = len(self.starts) - 1 if deepest is None else deepest
+        return self._cuts(measure.of_units[None], np.zeros(1, np.int64), least, run, 0, deepest)[1]
+
+    def cuts(
+        self, shares: Float64, row: Int64, least: Float64, run: Float64, most: int
+    ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+        """Return many a `cut`, of rows of shares, and the `doublings` of their cells.
+
+        Cut i is of ``shares[row[i]]``, `row` rising, with ``least[i]`` and ``run[i]``. Returned are how many
+        cells each has, the first block of each, cut after cut, and their doublings.
+        """
+        return self._cuts(shares, row, least, run, most, len(self.starts) - 1)
+
+    def cuts_once(
+        self, units: NDArray[np.int32], shares: Float64, row: Int64, least: Float64, run: Float64, most: int
+    ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+        """Return the `cuts` of the model's shares of destinations, whose units are given.
+
+        They are kept where they were asked before: candidate plans have most of their cuts in common.
+        """
+        keys = [*zip(units[row].tolist(), least.tolist(), run.tolist(), repeat(most), strict=False)]
+        new = [i for i, key in enumerate(keys) if key not in self._kept]
+        counts, cells, doublings = self.cuts(shares, row[new], least[new], run[new], most)
+        ends = np.cumsum(counts)
+        pieces = zip(np.split(cells, ends), np.split(doublings, ends), strict=True)
+        made = dict(zip((keys[i] for i in new), pieces, strict=False))
+        if cells.size <= self._room:
+            self._kept |= made
+            self._room -= cells.size
+        pieces_of_cut = [made.get(key) or self._kept[key] for key in keys]
+        return (
+            np.array([cells_of_cut.size for cells_of_cut, _ in pieces_of_cut], np.int64),
+            np.concatenate([cells_of_cut for cells_of_cut, _ in pieces_of_cut]),
+            np.concatenate([doubled for _, doubled in pieces_of_cut]),
+        )
+
+    def _cuts(
+        self, shares: Float64, row: Int64, least: ArrayLike, run: ArrayLike, most: int, deepest: int
+    ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
+        counts, cells, doublings = _kernels.cuts(
+            self._starts,
+            self._children,
+            self._depth_offset,
+            self._longest,
+            self._unit,
+            self._part,
+            shares,
+            row,
+            np.full(row.shape, least),
+            np.full(row.shape, run),
+            deepest,
+            most,
+        )
+        return counts, cells, doublings
+
 
 Rule = Callable[[Tree, int, Measure, float], NDArray[np.int32]]
 """Turns (tree, destination unit, its shares, pool size) into the first block of each cell."""
@@ -183,43 +319,22 @@ def coarsen(
     *,
     larger_priors: bool = False,
 ) -> Coarsening:
-    """Make the domain of every pool by a rule.
+    """Make the domain of every pool by a rule, from a block of its destination and its public size.
 
-    Parameters
-    ----------
-    model : PublicModel
-    place : ndarray of int32, shape (n_pools,)
-        A block of each pool's destination.
-    n : ndarray of int64, shape (n_pools,)
-        Public size of each pool. The rule is told the largest power of two that is at most n, so that pools
-        of similar size share a domain.
-    rule : Rule
-    smallest_retention : Fraction
-        f_min. A cell's retention is its expected count clipped to [f_min, 1], rounded up to
-        `retention_grid`.
-    policy : Policy
-        Under a policy of parts a domain is of one part. Under one of attributes every copy of the blocks has
-        the same cells: those for a pool of as many jobs as would be in each copy if all had equally many.
-    part : ndarray of int32, shape (n_pools,), optional
-        The part of each pool's homes; by default 0.
-    larger_priors : bool
-        Whether a cell from which more workers are expected than from the domain's cells in the mean has a
-        larger prior: as many times, rounded to a power of two, and at most 2^8 times. Of the rules
-        "balanced" and "threshold"; with others all cells of a domain have the same prior.
+    The rule is told the largest power of two that is at most the size, so that pools of similar size share
+    a domain. A cell's retention is its expected count clipped to [smallest_retention, 1], rounded up to
+    `retention_grid`. Under a policy of parts a domain is of one part (`part` has that of each pool's
+    homes): a rule is told what is expected of a pool whose homes are all there, and what it cuts elsewhere
+    is left out. Under a policy of attributes every copy of the blocks has the same cells: those for a pool
+    of as many jobs as would be in each copy if all had equally many. Of the rule "units" without pruning a
+    domain serves pools of all sizes; and all destinations, too, where no cell holds several units of the
+    model, among which the shares of a destination would choose.
 
-    Returns
-    -------
-    Coarsening
-
-    Notes
-    -----
-    Of the rule "units" with f_min = 1 a domain serves pools of all sizes; and all destinations, too, where no
-    cell holds several units of the model, among which the shares of a destination would choose. A rule is
-    told what is expected of a pool whose homes are all in its part; what it cuts elsewhere is left out.
-
-    Noise that is the same for every cell takes workers from those that cannot be cut, as external zones, and
-    gives them to all others; noise in proportion to what is expected does not. A prior must not be below
-    what is certified, so that it is the large ones that grow.
+    With `larger_priors`, of the rules "balanced" and "threshold", a cell from which more workers are
+    expected than from the domain's cells in the mean has a larger prior: as many times, rounded to a power
+    of two, and at most 2^8 times. Noise that is the same for every cell takes workers from those that
+    cannot be cut, as external zones, and gives them to all others; noise in proportion to what is expected
+    does not. A prior must not be below what is certified, so that it is the large ones that grow.
     """
     unit_of_pool = model.units(place)
     retention = grid = retention_grid(smallest_retention)

@@ -19,11 +19,13 @@ from geo_data.code_index import has_repeats
 from geo_data.errors import InputError, first_codes, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS, fill, find_external_zones
 from geo_data.geography import Geography, Partition
-from geo_data.groupings import group_places
 from geo_data.outliers import check_places
 from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, TableSchema, read_table
-from geo_data.unit_names import unit_names
+from geo_data.texts import unit_names
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 # A level whose codes are a prefix of the block code in this share of the rows is meant to be one in all.
 _PREFIX_SHARE = 0.95
@@ -59,7 +61,7 @@ def read_crosswalk(
         External zones to add (`geo_data.external_zones`).
     groupings : mapping of str to int, optional
         Levels that are no columns: the number of parts into which each unit of the next coarser level (or
-        everything) is divided by place (`geo_data.groupings`).
+        everything) is divided by place (`geo_data.crosswalk`).
     non_nesting_areas : sequence of str
         Columns of areas that need not nest with the levels (``["stplc"]``).
     names : mapping of str to str, optional
@@ -451,3 +453,35 @@ def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: st
         fix="list the levels from the coarsest to the finest, and only levels that nest; if several places "
         f"have one code or name, write that of {coarse} in front of it",
     )
+
+
+def group_places(latitude: Float64, longitude: Float64, parent: Int64, parts: int) -> Int64:
+    """Divide every parent's places into parts, neighbours together.
+
+    Places are in degrees; `parent` is the number of the unit of the coarser level that a place is in. A
+    parent with fewer places than `parts` has as many parts as places. Returned is the number of the part,
+    from 0: part after part, parent after parent.
+
+    A set of places is cut in two across its longer side, in kilometres, so that the numbers of places are as
+    the numbers of parts, and so on (a k-d tree). Places with equal coordinates stay in their order.
+    """
+    group = np.empty(parent.size, np.int64)
+    n_groups = 0
+    by_parent = np.argsort(parent, kind="stable")
+    stack = [
+        (places, min(parts, places.size))
+        for places in reversed(np.split(by_parent, np.flatnonzero(np.diff(parent[by_parent])) + 1))
+    ]
+    while stack:
+        places, pieces = stack.pop()
+        if pieces == 1:
+            group[places] = n_groups
+            n_groups += 1
+            continue
+        north, east = latitude[places], longitude[places] * np.cos(np.radians(latitude[places].mean()))
+        longer = north if np.ptp(north) >= np.ptp(east) else east
+        order = places[np.argsort(longer, kind="stable")]
+        first = pieces // 2
+        cut = round(order.size * first / pieces)
+        stack += [(order[cut:], pieces - first), (order[:cut], first)]
+    return group

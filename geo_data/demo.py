@@ -1,27 +1,24 @@
-"""Writing the demo region as files, in the formats of real data."""
+"""The generated demo region: an island that does not exist, its commuters, and files as of real data.
+
+Everything here is public: seeded code that anyone can run again. The "confidential" jobs of the demo are
+confidential by declaration, so that the pipeline can be tried without data that deserve protection.
+"""
 
 from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import shapely
 
 from geo_data.arguments import path_of
 from geo_data.crosswalk import read_crosswalk
-from geo_data.demo_region import (
-    NEIGHBOURS,
-    Commuters,
-    Region,
-    draw_commuters,
-    draw_incommuters,
-    draw_region,
-    to_degrees,
-)
 from geo_data.od_files import LODES_CATEGORIES, od_rows, write_od_csv
 
 _CREATEDATE = "20211018"
@@ -211,3 +208,250 @@ def _shapes(region: Region) -> gpd.GeoDataFrame:
     tracts = [shapely.union_all(cells[cell[tract == t]]) & island for t in range(len(region.tract_x))]
     code = region.crosswalk["trct"].groupby(region.tract).first()
     return gpd.GeoDataFrame({"GEOID": code}, geometry=shapely.transform(tracts, to_degrees), crs="EPSG:4326")
+
+
+NEIGHBOURS = ("07", "14")
+"""Two other states, west and east across the water; their codes are of no state either."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_STATE = "03"  # a FIPS code that no state has, and that loses its zero when read as a number
+_LATITUDE, _LONGITUDE = 40.0, -40.0  # open sea
+_KM_PER_DEGREE = 111.2
+_GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
+_MAX_BLOCKS_PER_TRACT = 9 * 999  # block codes have four digits, the first of which is the block group
+
+# Share of blocks without residents (water, parks, business parks) and with jobs; a third, as in Rhode Island.
+_EMPTY_SHARE = 0.3
+_WORK_SHARE = 1 / 3
+_MAX_WORK_SHARE_OF_JOBS = 0.2  # at least 5 jobs per work block on average
+# Job counts per work block: lognormal of this sigma has a mean of six times its median.
+_SIZE_SIGMA = 1.9
+# Commuting falls off as exp(-km / scale), by earnings class: better paid jobs draw from further away.
+_SCALES_KM = np.array([5.0, 7.0, 11.0])
+_PAIR_SIGMA = 0.7  # how far (work block, home tract) pairs stray from gravity
+_NEIGHBOURS_KM = np.array([-45.0, 40.0])  # where their ferries leave, east of the region's centre
+_RESIDENTS_PER_INCOMMUTER = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The places of the demo region; positions in kilometres east and north of its centre."""
+
+    # one row per block with the columns of a LODES crosswalk, sorted by block code, all text
+    crosswalk: pd.DataFrame
+    tract: Ints  # tract number of each block; shape (B,)
+    # block centroids; shape (B,)
+    x: Floats
+    y: Floats
+    # tract centres; shape (T,)
+    tract_x: Floats
+    tract_y: Floats
+    population: Ints  # residents; 0 in water, parks and business parks; shape (B,)
+
+
+@dataclass(frozen=True, eq=False)
+class Commuters:
+    """Workers of one year, one row per job."""
+
+    # block numbers; of people who live in other states, `home` is the state; shape (N,)
+    work: Ints
+    home: Ints
+    attributes: dict[str, Ints]  # ``"SA"``, ``"SE"``, ``"SI"``: codes 0, 1, 2; shape (N,) each
+
+
+def draw_region(rng: np.random.Generator, *, counties: int, tracts: int, blocks: int, jobs: int) -> Region:
+    """Draw the places of the region.
+
+    ``1 <= counties <= tracts <= blocks``, at most 500 counties, and few enough blocks per tract for four-
+    digit block codes; else a ValueError. Its population is about twice its jobs.
+    """
+    if not 1 <= counties <= tracts <= blocks or counties > 500 or jobs < 1:
+        raise ValueError("sizes must satisfy 1 <= counties <= tracts <= blocks, counties <= 500, jobs >= 1")
+    # The central county comes first and has the most tracts; the others lie around it.
+    county = np.sort(_spread(tracts, 1.0 / np.sqrt(np.arange(1, counties + 1))))
+    in_county = _rank(county)
+    of_county = np.bincount(county)[county]
+    angle = 2 * np.pi * county / max(counties - 1, 1)
+    ring = np.where(county == 0, 0.0, 18.0 + 3.0 * np.sqrt(counties))
+    # Sunflower layout of tracts around the county seat, close together near it.
+    reach = np.where(county == 0, 9.0, 8.0) * ((in_county + 0.5) / of_county) ** 0.8
+    tract_x = ring * np.cos(angle) + reach * np.cos(_GOLDEN_ANGLE * in_county) + rng.normal(0, 0.3, tracts)
+    tract_y = ring * np.sin(angle) + reach * np.sin(_GOLDEN_ANGLE * in_county) + rng.normal(0, 0.3, tracts)
+
+    tract = np.sort(_spread(blocks, rng.uniform(0.6, 1.4, tracts)))
+    if np.bincount(tract).max() > _MAX_BLOCKS_PER_TRACT:
+        raise ValueError(f"a tract has more than {_MAX_BLOCKS_PER_TRACT:,} blocks: ask for more tracts")
+    in_tract = _rank(tract)
+    of_tract = np.bincount(tract)[tract]
+    # Tracts hold about as many people each, so they are small where people are many.
+    radius = (0.6 + 0.18 * reach)[tract] * np.sqrt((in_tract + 0.5) / of_tract)
+    turn = _GOLDEN_ANGLE * in_tract + rng.uniform(0, 2 * np.pi, tracts)[tract]
+    x = tract_x[tract] + radius * np.cos(turn) + rng.normal(0, 0.05, blocks)
+    y = tract_y[tract] + radius * np.sin(turn) + rng.normal(0, 0.05, blocks)
+
+    # Some tracts are far fuller than others, and within a tract a few blocks hold most people.
+    weight = rng.lognormal(0, 0.4, tracts)[tract] * rng.lognormal(0, 0.9, blocks)
+    weight[rng.random(blocks) < _EMPTY_SHARE] = 0.0
+    if not weight.any():
+        weight[0] = 1.0
+    population = rng.multinomial(2 * jobs, weight / weight.sum())
+    crosswalk = _crosswalk(county, tract, in_tract, of_tract, x, y)
+    return Region(crosswalk, tract, x, y, tract_x, tract_y, population.astype(np.int64))
+
+
+def draw_commuters(rng: np.random.Generator, region: Region, *, jobs: int) -> tuple[Commuters, Commuters]:
+    """Draw the jobs of the region in its year, and an older generation of jobs for surveys to look at.
+
+    The two share structure (places, the sizes of workplaces up to noise, who is drawn to where up to noise)
+    and no worker: the older one is drawn independently, so a table of it tells nothing about any record.
+
+    The older generation has 4 % fewer jobs.
+    """
+    n_blocks, n_tracts = len(region.tract), len(region.tract_x)
+    n_work = max(1, min(int(n_blocks * _WORK_SHARE), int(jobs * _MAX_WORK_SHARE_OF_JOBS)))
+    centre = np.hypot(region.x, region.y)
+    work_blocks = np.sort(rng.choice(n_blocks, n_work, replace=False, p=_share(0.25 + np.exp(-centre / 6.0))))
+    size = rng.lognormal(0, _SIZE_SIGMA, n_work) * (0.6 + np.exp(-centre[work_blocks] / 4.0))
+    industry = rng.dirichlet([0.35, 0.4, 1.1], n_work)
+    pair = rng.normal(0, _PAIR_SIGMA, (n_work, n_tracts))
+    current = draw_year(rng, region, work_blocks, size, industry, pair, jobs=jobs)
+    before = draw_year(
+        rng,
+        region,
+        work_blocks,
+        size * rng.lognormal(0, 0.25, n_work),
+        industry,
+        # The same variance as `pair`, correlated 0.8 with it: places keep most of their ties over some years.
+        0.8 * pair + 0.6 * rng.normal(0, _PAIR_SIGMA, (n_work, n_tracts)),
+        jobs=max(1, round(0.96 * jobs)),
+    )
+    return current, before
+
+
+def draw_year(
+    rng: np.random.Generator,
+    region: Region,
+    work_blocks: Ints,
+    size: Floats,
+    industry: Floats,
+    pair: Floats,
+    *,
+    jobs: int,
+) -> Commuters:
+    """Draw the jobs of one year.
+
+    Of K work blocks, sorted: relative sizes > 0, industry shares (K, 3), and the logarithm of how much more
+    each of T home tracts is drawn to each than gravity says (K, T). Every workplace has a job as long as
+    there are enough. Sorted by work block.
+    """
+    n_work = len(work_blocks)
+    counts = rng.multinomial(max(jobs - n_work, 0), _share(size)) + (np.arange(n_work) < jobs)
+    place = np.repeat(np.arange(n_work), counts)
+    si = _draw_rows(rng, np.cumsum(industry, axis=1), place)
+    # Goods and services in offices pay more than trade; young workers earn less.
+    pay = np.array([[0.12, 0.33, 0.55], [0.30, 0.45, 0.25], [0.27, 0.33, 0.40]])
+    se = _draw_rows(rng, np.cumsum(pay, axis=1), si)
+    age = np.array([[0.45, 0.37, 0.18], [0.24, 0.54, 0.22], [0.10, 0.63, 0.27]])
+    sa = _draw_rows(rng, np.cumsum(age, axis=1), se)
+
+    tract_population = np.bincount(region.tract, weights=region.population, minlength=len(region.tract_x))
+    distance = np.hypot(
+        region.x[work_blocks, None] - region.tract_x, region.y[work_blocks, None] - region.tract_y
+    )
+    home_tract = np.empty(len(place), dtype=np.int64)
+    for earnings, scale in enumerate(_SCALES_KM):
+        in_industry = np.flatnonzero(se == earnings)
+        gravity = tract_population * np.exp(pair - distance / scale)
+        home_tract[in_industry] = _draw_rows(rng, np.cumsum(gravity, axis=1), place[in_industry])
+    # Inside the tract a home is drawn by population: positions in one running sum over all blocks.
+    running = np.cumsum(region.population)
+    before_tract = np.r_[0, np.cumsum(tract_population)].astype(np.int64)
+    person = before_tract[home_tract] + rng.integers(0, tract_population[home_tract].astype(np.int64))
+    home = np.searchsorted(running, person, side="right")
+    return Commuters(work_blocks[place], home.astype(np.int64), {"SA": sa, "SE": se, "SI": si})
+
+
+def draw_incommuters(rng: np.random.Generator, region: Region, commuters: Commuters) -> Commuters:
+    """Draw jobs of people who live in other states, beside those of a year's residents.
+
+    A job for every 12 of residents, at least one; where there are more jobs, more are held by people from
+    elsewhere. Homes are positions in `NEIGHBOURS`.
+    """
+    like = rng.integers(0, len(commuters.work), max(1, len(commuters.work) // _RESIDENTS_PER_INCOMMUTER))
+    work = commuters.work[like]
+    pull = np.exp(-np.abs(region.x[work, None] - _NEIGHBOURS_KM) / _SCALES_KM[-1])
+    home = _draw_rows(rng, np.cumsum(pull, axis=1), np.arange(len(work)))
+    return Commuters(work, home, {name: codes[like] for name, codes in commuters.attributes.items()})
+
+
+def to_degrees(kilometres: Floats) -> Floats:
+    """Return positions in the region, kilometres east and north, as longitude and latitude; shape (n, 2)."""
+    per_degree = _KM_PER_DEGREE * np.array([np.cos(np.radians(_LATITUDE)), 1.0])
+    return np.array([_LONGITUDE, _LATITUDE]) + kilometres / per_degree
+
+
+def _draw_rows(rng: np.random.Generator, cumulative: Floats, rows: Ints) -> Ints:
+    """Draw one column per entry of `rows`, by the row's cumulative weights."""
+    scaled = cumulative / cumulative[:, -1:]
+    # Rows laid end to end make one increasing array: row r spans (r, r + 1].
+    flat = (scaled + np.arange(len(scaled))[:, None]).ravel()
+    width = cumulative.shape[1]
+    drawn = np.searchsorted(flat, rows + rng.random(len(rows)), side="right") - rows * width
+    return np.minimum(drawn, width - 1).astype(np.int64)  # rounding may step past the last column
+
+
+def _share(weight: Floats) -> Floats:
+    return weight / weight.sum()
+
+
+def _spread(total: int, weight: Floats) -> Ints:
+    """Return `total` labels 0..len(weight)-1 in about the proportions of `weight`, each at least once."""
+    n = len(weight)
+    edges = np.cumsum(_share(weight)) * (total - n)
+    counts = np.diff(np.rint(edges), prepend=0.0).astype(np.int64) + 1
+    return np.repeat(np.arange(n), counts)
+
+
+def _rank(labels: Ints) -> Ints:
+    """Return the position of each entry within its run of equal labels (sorted)."""
+    return np.arange(len(labels)) - np.searchsorted(labels, labels)
+
+
+def _crosswalk(
+    county: Ints, tract: Ints, in_tract: Ints, of_tract: Ints, x: Floats, y: Floats
+) -> pd.DataFrame:
+    # Odd county codes and tract codes in steps of 100, as the Census Bureau numbers them.
+    county_code = [f"{_STATE}{2 * number + 1:03d}" for number in range(county[-1] + 1)]
+    tract_code = [f"{county_code[c]}{100 * (n + 1):06d}" for c, n in zip(county, _rank(county), strict=True)]
+    county_name = ["Centre County", *(f"Shore County {number}" for number in range(1, county[-1] + 1))]
+    # One to four block groups, more where a group would have more blocks than three digits can number.
+    groups = np.clip(of_tract // 20, 1, 4)
+    groups = np.maximum(groups, -(-of_tract // 999))
+    group = in_tract * groups // of_tract
+    in_group = in_tract - -(-group * of_tract // groups)
+    tract_of_block = np.array(tract_code, dtype=object)[tract]
+    suffix = [f"{g + 1}{b + 1:03d}" for g, b in zip(group.tolist(), in_group.tolist(), strict=True)]
+    frame = pd.DataFrame({"trct": tract_of_block, "suffix": suffix}, dtype="str")
+    county_of_block = county[tract]
+    names = np.array([f"{name}, DM" for name in county_name], dtype=object)[county_of_block]
+    block_group = frame["suffix"].str[:1]
+    tract_number = (_rank(county)[tract] + 1).astype(str)
+    degrees = to_degrees(np.column_stack([x, y]))
+    return pd.DataFrame(
+        {
+            "tabblk2010": frame["trct"] + frame["suffix"],
+            "st": _STATE,
+            "stusps": "DM",
+            "stname": "Demo State",
+            "cty": np.array(county_code, dtype=object)[county_of_block],
+            "ctyname": names,
+            "trct": frame["trct"],
+            "trctname": pd.Series(tract_number, dtype="str") + " (" + pd.Series(names, dtype="str") + ")",
+            "bgrp": frame["trct"] + block_group,
+            "bgrpname": block_group + " (Tract " + pd.Series(tract_number, dtype="str") + ")",
+            "blklatdd": [f"{value:.7f}" for value in degrees[:, 1]],
+            "blklondd": [f"{value:.7f}" for value in degrees[:, 0]],
+        }
+    )

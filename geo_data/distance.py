@@ -29,8 +29,6 @@ def distance_km(
 
     Degrees, of shapes that broadcast together, to kilometres. Karney's algorithm as in GeographicLib, by
     `pyproj.Geod.inv`; accurate to nanometres.
-
-    Karney's algorithm as in GeographicLib, by `pyproj.Geod.inv`; accurate to nanometres.
     """
     return _inverse(latitude1, longitude1, latitude2, longitude2)[2] / 1000.0
 

@@ -26,22 +26,10 @@ Int32 = NDArray[np.int32]
 def distance_graph(latitude: Float64, longitude: Float64, km: Fraction) -> tuple[Int32, int, bool]:
     """Return how far edges between blocks within a distance reach, and how many lead from one to another.
 
-    Parameters
-    ----------
-    latitude, longitude : ndarray of float64, shape (n_blocks,)
-        Degrees; NaN for a block without edges.
-    km : Fraction
-        Above 0.
-
-    Returns
-    -------
-    reach : ndarray of int32, shape (n_blocks,)
-        The last block that each block has an edge to; itself where that is before it, or nowhere.
-    steps : int
-        On the shortest way from one block to another, wherever there is a way, there are at most so many
-        edges: twice as many as lead anywhere from the first block of any connected component.
-    complete : bool
-        Whether there is an edge between any two blocks.
+    From places in degrees, NaN for a block without edges. `reach` is the last block that each block has an
+    edge to; itself where that is before it, or nowhere. On the shortest way from one block to another,
+    wherever there is a way, there are at most `steps` edges: twice as many as lead anywhere from the first
+    block of any connected component. Last, whether there is an edge between any two blocks.
     """
     half = min(float(km) / (2 * EARTH_RADIUS_KM), math.pi / 2)
     square = (2 * math.sin(half) + MARGIN) ** 2

@@ -19,10 +19,17 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pooch  # type: ignore[import-untyped]
 
-from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
+from geo_data._download import (
+    NotFoundError,
+    check_address,
+    compare,
+    download,
+    is_of_a_store,
+    read_small,
+    shown,
+)
 from geo_data.arguments import path_of
 from geo_data.errors import InputError
-from geo_data.stores import is_of_a_store
 
 LODES_URL = "https://lehd.ces.census.gov/data/lodes"
 _SUMS = "SHA256SUMS"

@@ -158,58 +158,21 @@ class Geography:
         return self._index(level).longest
 
     def number(self, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> Int32:
-        """Return the block numbers of block codes.
-
-        Parameters
-        ----------
-        codes : array_like or ChunkedArray of str, shape (n,)
-
-        Returns
-        -------
-        ndarray of int32, shape (n,)
-            Position in `blocks`, -1 where the code is not in the geography.
-        """
+        """Return the block numbers of block codes: -1 where one is not in the geography."""
         return self.unit_number(self.block_level, codes)
 
     def unit_number(self, level: str, codes: npt.ArrayLike | pd.Series | pa.ChunkedArray) -> Int32:
-        """Return the unit numbers of unit codes of `level`; as `number` does for blocks.
-
-        Raises
-        ------
-        ValueError
-            If there is no such level.
-        """
+        """Return the unit numbers of unit codes of `level`; as `number` does for blocks."""
         return self._index(level).find(codes)
 
     def find_unit(self, level: str, code: str) -> int:
-        """Return the unit number of one code of `level`, -1 where there is none.
-
-        For few codes it takes a hundredth of the time of `unit_number`.
-
-        Raises
-        ------
-        ValueError
-            If there is no such level.
-        """
+        """Return the unit number of one code, or -1: for few, in a hundredth of the time."""
         return self._index(level).find_one(code)
 
     def unit_of(self, level: str, block_numbers: npt.ArrayLike) -> Int32:
-        """Return the unit of `level` that each block lies in.
+        """Return the unit of `level` that each block lies in, in their shape; -1 stays -1.
 
-        Parameters
-        ----------
-        level : str
-        block_numbers : array_like of int, any shape
-            In [-1, B); -1 (unknown) stays -1.
-
-        Returns
-        -------
-        ndarray of int32, the shape of `block_numbers`
-
-        Raises
-        ------
-        ValueError
-            If there is no such level or a block number is out of range.
+        A ValueError if a block number is out of range.
         """
         position = self._position(level)
         numbers = np.asarray(block_numbers)
@@ -221,19 +184,9 @@ class Geography:
         return units
 
     def units_of_blocks(self, level: str) -> Int32:
-        """Return the unit of `level` that every block lies in.
+        """Return the unit of `level` that every block lies in, int32 of shape (B,), read-only.
 
         Kept, as a nation has millions of blocks and planning asks for each candidate.
-
-        Returns
-        -------
-        ndarray of int32, shape (B,)
-            Read-only.
-
-        Raises
-        ------
-        ValueError
-            If there is no such level.
         """
         return self._every_unit(level)[:-1]
 
@@ -276,17 +229,9 @@ class Geography:
         return external_facts(self.external_zones, inside)
 
     def unbroken(self, longitude: Float64) -> Float64:
-        """Return longitudes without the jump from 180 to -180, as close to the region's middle as they come.
+        """Return longitudes without the jump from 180 to -180: within 180 degrees of the middle.
 
-        Parameters
-        ----------
-        longitude : array of float
-            Degrees. In the far west of Alaska 173 becomes -187, so that means and lines stay in Alaska.
-
-        Returns
-        -------
-        array of float
-            The same places, less than 180 degrees from the middle; unchanged in most regions.
+        In the far west of Alaska 173 becomes -187, so that means and lines stay in Alaska.
         """
         angle = np.radians(self.longitude[np.isfinite(self.longitude)])
         middle = float(np.degrees(np.arctan2(np.sin(angle).sum(), np.cos(angle).sum())))
@@ -297,19 +242,11 @@ class Geography:
         return np.isin(block_numbers, self.external_blocks)
 
     def locate_unit(self, level: str, codes: npt.ArrayLike | pd.Series) -> Int32:
-        """Return the unit numbers of codes of `level`, beyond the geography those of external zones.
+        """Return the unit numbers of codes of `level`; beyond the geography those of external zones.
 
-        Parameters
-        ----------
-        level : str
-        codes : array_like of str, shape (n,)
-
-        Returns
-        -------
-        ndarray of int32, shape (n,)
-            -1 where a code is in neither; of several external zones it is in the one with the longest name.
-            Codes that are shorter or longer than those of the level are in none, except for the areas' own;
-            nor are those of non-nesting areas in an area that the block codes tell by more characters.
+        -1 where a code is in neither. Of several external zones it is in the one with the longest name.
+        Codes that are shorter or longer than those of the level are in none, except for the zones' own; nor
+        are those of non-nesting areas in a zone that the block codes tell by more characters.
         """
         numbers = self.unit_number(level, codes)
         texts = pd.Series(codes, dtype="str")

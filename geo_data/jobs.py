@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from numpy.typing import NDArray
 
 from geo_data.arguments import paths_of
 from geo_data.errors import InputError, refuse_any
@@ -27,6 +28,7 @@ FEW_JOBS = 10
 
 _PARTS = 64  # in which hashes are counted: what is sorted at a time is small beside all
 
+Float64 = NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -349,3 +351,31 @@ def _cover_homes(geography: Geography, external: bool) -> str:
         "use a crosswalk that covers these homes, or name further zones where these workers live"
         f"{zones} (geography.external_zones); a job must not be missing because of its home"
     )
+
+
+def inside_share(slots: Slots, attribute: str) -> float:
+    """Return the part of the variance of an attribute that is between jobs of one work block.
+
+    In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
+    """
+    alike, times = slots.counted()
+    counts, n, share = count_categories(alike, times, attribute, alike.work)
+    several = n > 1
+    inside = (n[several] ** 2 - (counts[several] ** 2).sum(axis=1)) / (n[several] - 1)
+    of_all = float((share * (1 - share)).sum() * n[several].sum())
+    return min(1.0, float(inside.sum()) / of_all) if of_all > 0 else 1.0
+
+
+def count_categories(
+    alike: Slots, times: NDArray[np.int64], attribute: str, place: NDArray[np.int32]
+) -> tuple[Float64, Float64, Float64]:
+    """Return jobs by place and category, of places with any; jobs by place; the share of each category.
+
+    Of `Slots.counted`, and the place of each of them.
+    """
+    wide = len(alike.categories[attribute])
+    places = int(place.max(initial=-1)) + 1
+    cell = place.astype(np.int64) * wide + alike.attributes[attribute]
+    counts = np.bincount(cell, times, places * wide).reshape(places, wide)
+    table = counts[counts.any(axis=1)].astype(np.float64, copy=False)
+    return table, table.sum(axis=1), table.sum(axis=0) / max(1, int(times.sum()))

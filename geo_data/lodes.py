@@ -86,26 +86,16 @@ class LodesJobs:
     def slots(self, policy: Policy = FULL) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.
 
-        Under a policy of parts from the totals of each destination and part of homes.
+        Under a policy of parts from the totals of each destination and part of homes. Attributes are
+        ``"SA"``, ``"SE"``, ``"SI"``, as LODES has them.
 
-        Returns
-        -------
-        Slots
-            Attributes ``"SA"``, ``"SE"``, ``"SI"`` with categories `LODES_CATEGORIES`, codes uint8.
-
-        Raises
-        ------
-        InputError
-            A file fault, a destination outside the geography, counts that do not add up, a file without jobs.
-
-        Notes
-        -----
-        Origins must not leak into the slots. Unless there are several parts, the origin column is not parsed;
-        that is not enough, because rows are grouped by origin: attributes of a row with one job are known
-        jointly, those of a larger row are not, and which is which depends on where people live. So slots are
-        a function of the totals per work block (and part) by SA, by SE and by SI only, which are exact. The
-        three are coupled by a fixed public shuffle within these: SA in order; SE and SI ranked by a hash of
-        (block code, position, group). The joint distribution of two groups is therefore not that of the file.
+        Origins must not leak into the slots. Unless there are several parts, the origin column is not
+        parsed; that is not enough, because rows are grouped by origin: attributes of a row with one job are
+        known jointly, those of a larger row are not, and which is which depends on where people live. So
+        slots are a function of the totals per work block (and part) by SA, by SE and by SI only, which are
+        exact. The three are coupled by a fixed public shuffle within these: SA in order; SE and SI ranked
+        by a hash of (block code, position, group). The joint distribution of two groups is therefore not
+        that of the file.
         """
         # One sum over all files: which of its jobs are from an aux file depends on where people live.
         several = policy.n_parts > 1
@@ -140,24 +130,10 @@ class LodesJobs:
         )
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
-        """Read the job records with their confidential origins, counts expanded.
+        """Read the job records with their confidential origins, counts expanded, in the order of the files.
 
-        Parameters
-        ----------
-        by : tuple of str
-            No attribute group, or one of ``"SA"``, ``"SE"``, ``"SI"``.
-
-        Returns
-        -------
-        JobRecords
-            In the order of the files' rows, the main file first.
-
-        Raises
-        ------
-        InputError
-            What `slots` raises, of counts that are read only; origins outside the geography; pairs that come
-            twice in a file; files of a kind that have as many jobs at every work block; more than one group,
-            or an unknown one.
+        With no attribute group, or one of ``"SA"``, ``"SE"``, ``"SI"``. Refused are also pairs that come
+        twice in a file, and files of a kind that have as many jobs at every work block.
         """
         return join_records(list(self.parts(by)), by)
 
@@ -168,16 +144,7 @@ class LodesJobs:
         *,
         others: bool = False,
     ) -> Iterator[JobRecords]:
-        """Read the job records file by file, the main files first; else as `records`.
-
-        Parameters
-        ----------
-        by : tuple of str
-        categories : mapping, optional
-            Of the slots; those of LODES are always the same.
-        others : bool
-            As for `JobSource`.
-        """
+        """Read the job records file by file, the main files first; else as `records`."""
         by = tuple(by)
         if not set(by) <= set(LODES_CATEGORIES):
             raise InputError(

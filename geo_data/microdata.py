@@ -32,8 +32,8 @@ from geo_data.jobs import (
     refuse_no_jobs,
     refuse_too_many_jobs,
 )
-from geo_data.plain_texts import refuse_spellings, spellings
 from geo_data.tables import Kind, TableSchema, read_table
+from geo_data.texts import refuse_spellings, spellings
 from synth.policy import FULL, Policy
 
 _MAX_CATEGORIES = 1000
@@ -114,20 +114,10 @@ class MicrodataJobs:
             )
 
     def slots(self, policy: Policy = FULL) -> Slots:
-        """Read the job slots; the columns of origins, workers and secrets must be there, and are not parsed.
+        """Read the job slots; columns of origins, workers and secrets must be there, and are not parsed.
 
-        Of origins the part is kept that the policy makes public, if it has several.
-
-        Returns
-        -------
-        Slots
-            Categories of each attribute sorted as text.
-
-        Raises
-        ------
-        InputError
-            A file fault, a destination outside the geography, an attribute with missing values or more
-            than 1,000 categories.
+        Of origins the part is kept that the policy makes public, if it has several. Categories are sorted
+        as text.
         """
         parts = []
         several = policy.n_parts > 1
@@ -157,20 +147,8 @@ class MicrodataJobs:
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
         """Read the job records with their confidential origins, in the order of the file.
 
-        Parameters
-        ----------
-        by : tuple of str
-            Any of `attributes` that are not secret.
-
-        Returns
-        -------
-        JobRecords
-
-        Raises
-        ------
-        InputError
-            What `slots` raises; origins outside the geography; worker identifiers missing, or more rows
-            of one worker than `records_per_worker`; an attribute that is not one of `attributes`.
+        With any attributes that are not secret. Refused are also worker identifiers that are missing, and
+        more rows of one worker than `records_per_worker`.
         """
         by = tuple(by)
         categories = {} if len(files_of(self.path)) == 1 or not by else self.slots().categories
@@ -185,15 +163,8 @@ class MicrodataJobs:
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, some million rows at a time; else as `records`.
 
-        Rows of a worker are counted after the last.
-
-        Parameters
-        ----------
-        by : tuple of str
-        categories : mapping, optional
-            Categories of the slots, by which attributes are coded; by default those of the file.
-        others : bool
-            As for `JobSource`.
+        Rows of a worker are counted after the last. Without `categories` of the slots, those of the file
+        are taken.
         """
         by = tuple(by)
         if self.home is None:

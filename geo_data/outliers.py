@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 from geo_data.errors import first_codes, refuse_any
-from geo_data.external_zones import CENSUS_DIGITS
+from geo_data.external_zones import CENSUS_DIGITS, STATES
 from geo_data.geography import Geography
-from geo_data.states import STATES
 
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]

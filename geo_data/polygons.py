@@ -21,8 +21,7 @@ from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.outliers import check_places_in_shapes
-from geo_data.plain_texts import plain_texts, refuse_spellings
-from geo_data.unit_names import clean_names
+from geo_data.texts import clean_names, plain_texts, refuse_spellings
 from geo_data.unknown_codes import misspelled
 
 _EQUAL_AREA = "EPSG:6933"  # cylindrical, of the whole world: centroids are taken in it

@@ -104,12 +104,7 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Po
 
 
 def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -> NDArray[np.int32]:
-    """Return the confidential home blocks of the job records, pool after pool, inside a pool by work block.
-
-    Parameters and errors are those of `order_records`.
-
-    As `order_records` orders them.
-    """
+    """Return the confidential home blocks of the job records, in the order of `order_records`."""
     return records.home[order_records(pools, geography, records)]
 
 

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geo_data import _kernels
-from geo_data.category_counts import count_categories, inside_share
-from geo_data.deviation import Deviation
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, Slots
-from geo_data.model import PublicModel
+from geo_data.jobs import AttributeCodes, Slots, count_categories, inside_share
+from geo_data.model import Deviation, PublicModel
 from synth.block_sampling import cumulative_weights
 from synth.policy import FULL, Policy
 from synth.segments import search_segments
@@ -65,36 +63,19 @@ def proxy_homes(
 ) -> NDArray[np.int32]:
     """Draw a home for every job under the public model, as far from it as destinations are.
 
-    The shares of a destination unit deviate from the model's (`geo_data.deviation`): those of areas of the
-    level above, and those of the units in an area as the finest table shows, the less the more workers of a
-    pair the table asked; all destinations have in common that some neighbourhoods have more residents than
-    the model expects. Shares of a unit's work blocks deviate from the unit's, and homes are draws from the
-    block's. Inside a home unit they follow shares of units of the next finer level, and of the blocks in
-    these, that are Dirichlet around the public weights, the same for all destinations.
+    The shares of a destination unit deviate from the model's (`geo_data.model.Deviation`): those of areas
+    of the level above, and those of the units in an area as the finest table shows, the less the more
+    workers of a pair the table asked; all destinations have in common that some neighbourhoods have more
+    residents than the model expects. Shares of a unit's work blocks deviate from the unit's, and homes are
+    draws from the block's. Inside a home unit they follow shares of units of the next finer level, and of
+    the blocks in these, that are Dirichlet around the public weights, the same for all destinations.
 
-    The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to do
-    with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
-    category c with odds in proportion to a profile of the pair, drawn from a Dirichlet around one of u, which
-    is drawn around one of its area, and this around the shares of all jobs. The tables of homes and work
-    blocks stay as they are.
-
-    Parameters
-    ----------
-    model : PublicModel
-    work : ndarray of int32, shape (n,)
-        Public work block of each job.
-    seed : int
-        Nothing confidential is drawn, so the generator is an ordinary one.
-    attributes : mapping of str to ndarray of int, shape (n,) each, optional
-        Public category of each job; without it homes are exchanged for none.
-    concentrations : mapping of str to float, optional
-        Of the profiles, for each attribute (`attribute_concentrations`).
-    assumed : Assumptions, optional
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Home blocks.
+    The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to
+    do with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
+    category c with odds in proportion to a profile of the pair, drawn from a Dirichlet around one of u,
+    which is drawn around one of its area, and this around the shares of all jobs; the larger
+    `concentrations`, by attribute, the more alike (`attribute_concentrations`). The tables of homes and
+    work blocks stay as they are. Nothing confidential is drawn, so the generator is an ordinary one.
     """
     generator = np.random.default_rng(seed)
     order = np.argsort(work, kind="stable")
@@ -322,17 +303,9 @@ def _exchange_pairs(
 ) -> None:
     """Exchange homes of pairs of jobs, in rounds in each of which a job is in one pair at most.
 
-    Parameters
-    ----------
-    odds : ndarray of float64, shape (pairs of units, categories of all attributes)
-        Logarithms.
-    columns : ndarray of int64, shape (n, attributes)
-        Of each job's categories.
-    order, ends : ndarray of int64, shape (n,), (groups,)
-        Jobs, group after group, and where each group ends; shuffled inside groups.
-    unit, homes : ndarray, shape (n,)
-        Pair of units and home of each job, which are exchanged.
-    generator : numpy.random.Generator
+    `odds` are logarithms, by pair of units and category; `columns` has the categories of each job. `order`
+    has the jobs, group after group, which end at `ends`; it is shuffled inside groups. Exchanged are
+    `unit`, the pair of units, and `homes` of each job.
     """
     begin = 0
     for end in ends:
@@ -410,24 +383,14 @@ def _draw_alike(
 ) -> None:
     """Draw origins of the jobs of groups, each from shares of its own that deviate from those of a row.
 
-    A gamma variable of mean 1 and variance v that made x of i s expected jobs has the mean
-    (1 + v x) / (1 + v i s): so after i jobs, x of them in u, the next is in u in proportion to
-    s (1 + v x) / (1 + v i s), with v s = common s + inverse. With common = 0 that is Polya's urn (Blackwell
-    and MacQueen 1973). An origin is proposed by s, or copied from an earlier job by its v s, and taken with
-    the probability (1 + i inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma
-    variables are drawn.
+    A gamma variable of mean 1 and variance v that made x of i s expected jobs has the mean (1 + v x) / (1 +
+    v i s): so after i jobs, x of them in u, the next is in u in proportion to s (1 + v x) / (1 + v i s),
+    with v s = common s + inverse. With common = 0 that is Polya's urn (Blackwell and MacQueen 1973). An
+    origin is proposed by s, or copied from an earlier job by its v s, and taken with the probability (1 + i
+    inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma variables are drawn.
 
-    Parameters
-    ----------
-    shares, running : ndarray of float64, shape (rows, n)
-        Shares s, and their running sums.
-    row, begins, ends : ndarray of int64, shape (groups,)
-        Row of each group, its first job, and that after its last.
-    common, inverse : float
-        Of the deviation, and 1 / its concentration.
-    generator : numpy.random.Generator
-    drawn : ndarray of int64, shape (jobs,)
-        Filled for the jobs of these groups.
+    `shares`, s, and `running`, their sums, have a row for each destination; `row`, `begins` and `ends` are
+    of groups: the row, the first job, and that after the last. `drawn` is filled for their jobs.
     """
     for group in range(begins.size):
         row_shares, ladder = shares[row[group]], running[row[group]]

@@ -58,8 +58,7 @@ from geo_data.delimited import (
     open_lines,
 )
 from geo_data.errors import InputError, lines_of, refuse_any
-from geo_data.plain_texts import plain_texts, refuse_spellings, spellings
-from geo_data.unit_names import shared_names
+from geo_data.texts import plain_texts, refuse_spellings, shared_names, spellings
 
 Kind = Literal["code", "home", "label", "secret", "count", "number", "decimal", "margin", "text", "name"]
 
@@ -98,7 +97,7 @@ class TableSchema:
     # errors show nothing of the file, and a header without rows is a table, as of one of several files of
     # jobs: nobody need live there
     confidential: bool = False
-    # Columns of codes and labels in which all spellings (`geo_data.plain_texts`) are read as one. A file that
+    # Columns of codes and labels in which all spellings (`geo_data.texts`) are read as one. A file that
     # has several in another column is refused.
     any_spelling: Collection[str] = ()
 
@@ -142,31 +141,13 @@ def read_table(
 ) -> pd.DataFrame:
     """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
 
-    Parameters
-    ----------
-    path : str or path
-        CSV (UTF-8, comma, one header line), the same gzipped, or Parquet; told apart by content.
-    schema : TableSchema, or mapping of str to Kind
-        A mapping is that of the columns.
-    sha256 : dict, optional
-        The SHA-256 of the file, hexadecimal, is entered under its path: of text, of the bytes as they are
-        read.
+    CSV (UTF-8, comma, one header line), the same gzipped, or Parquet; told apart by content. With `sha256`,
+    the SHA-256 of the file is entered under its path: of text, of the bytes as they are read.
 
-    Returns
-    -------
-    DataFrame
-        One row per row of the file in its order, the columns in the order asked for: code, label and text as
-        pandas ``str``, name, and what is shared, as a categorical of ``str``, count as int64 (>= 0), number
-        as float64 (finite), margin as float64 (>= 0, or NaN). Codes and labels are plain texts.
-        At least one row, unless the schema is confidential.
-
-    Raises
-    ------
-    InputError
-        File absent, no regular file, empty, truncated, corrupt or not UTF-8; text whose lines are not its
-        rows (`geo_data.delimited.CheckedLines`); columns missing, unknown or double; rows with another number
-        of fields than the header; values that are not of the column's kind; a code or label in several
-        spellings.
+    Returned is one row per row of the file in its order, the columns in the order asked for: code, label
+    and text as pandas ``str``, name, and what is shared, as a categorical of ``str``, count as int64 (>=
+    0), number as float64 (finite), margin as float64 (>= 0, or NaN). Codes and labels are plain texts. At
+    least one row, unless the schema is confidential.
     """
     path = Path(path)
     schema = schema if isinstance(schema, TableSchema) else TableSchema(schema)

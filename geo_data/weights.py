@@ -26,15 +26,7 @@ _EXTERNAL_EXPONENT = 3
 
 @dataclass(frozen=True, eq=False)
 class BlockWeights:
-    """Public integer weights of all blocks.
-
-    Parameters
-    ----------
-    weights : ndarray of int64, shape (B,)
-        At least 1 each, so that every block of the geography can be drawn; the sum fits int64.
-    report : tuple of str
-        What did not match, with counts.
-    """
+    """Public integer weights of all blocks, at least 1 each, whose sum fits int64."""
 
     weights: npt.NDArray[np.int64]
     report: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 import synth
 from geo_data.od_files import LODES_CATEGORIES, od_name
-from geo_data.plain_texts import spellings
+from geo_data.texts import spellings
 from pipelines.config.fields import listed, one_of, shown
 from pipelines.config.policies import AttributePolicy, DistancePolicy, PartitionPolicy
 from pipelines.config.sections import (

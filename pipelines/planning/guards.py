@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from geo_data.distance import distance_km
-from geo_data.external_zones import CENSUS_DIGITS
+from geo_data.external_zones import CENSUS_DIGITS, POSTAL_CODES, STATES
 from geo_data.geography import Geography
 from geo_data.od_files import OdName, od_name
-from geo_data.states import POSTAL_CODES, STATES
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LodesTable, Section

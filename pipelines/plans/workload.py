@@ -26,9 +26,8 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 import synth
-from geo_data.category_counts import count_categories, inside_share
 from geo_data.geography import Geography
-from geo_data.jobs import Slots
+from geo_data.jobs import Slots, count_categories, inside_share
 from pipelines.config.sections import WorkloadTable
 from pipelines.plans.measured import table_in_words
 from pipelines.plans.utility import cell_variation, count_variation

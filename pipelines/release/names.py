@@ -16,9 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from geo_data.external_zones import STATES
 from geo_data.geography import Geography
-from geo_data.states import STATES
-from geo_data.unit_names import clean_names
+from geo_data.texts import clean_names
 from pipelines.storage.parquet_form import check_form, is_text, read_rows
 
 NAME_FILE = "names.parquet"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import geo_data
-from geo_data.states import STATES
+from geo_data.external_zones import STATES
 from pipelines.views.release import Release
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.

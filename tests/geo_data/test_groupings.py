@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geo_data import MicrodataJobs, read_crosswalk
-from geo_data.groupings import group_places
+from geo_data.crosswalk import group_places
 
 Refused = Callable[..., AbstractContextManager[None]]
 

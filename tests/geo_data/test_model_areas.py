@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 import geo_data.model
 from geo_data import Flows, Geography, PublicModel
-from geo_data._model_areas import AreaTable
-from geo_data._model_tables import proportional_fit
+from geo_data._model_tables import AreaTable, proportional_fit
 from geo_data.geography import Partition
 from geo_data.gravity import Decay
 

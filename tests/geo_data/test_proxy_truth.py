@@ -19,8 +19,8 @@ from scipy.optimize import nnls
 from scipy.stats import chisquare
 
 from geo_data import PublicModel, Slots, build_model
-from geo_data.category_counts import inside_share
-from geo_data.deviation import Deviation
+from geo_data.jobs import inside_share
+from geo_data.model import Deviation
 from geo_data.proxy_truth import (
     Assumptions,
     _draw_alike,

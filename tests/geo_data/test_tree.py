@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from geo_data import Geography, build_model
-from geo_data.tree import Measure, Tree
+from geo_data.coarsening import Measure, Tree
 
 from .plain import block_measure, cut, geography
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from geo_data import Geography, InputError, read_crosswalk
 from geo_data.polygons import read_polygons
-from geo_data.unit_names import clean_names, unit_names
+from geo_data.texts import clean_names, unit_names
 
 HOSTILE = "St \"Mary\", </script><b>& 'Co' $x$"
 

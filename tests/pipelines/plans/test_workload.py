@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import geo_data
-from geo_data.category_counts import inside_share
 from geo_data.geography import Partition
+from geo_data.jobs import inside_share
 from pipelines import ReleaseConfig, make_plan
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import read_public_inputs

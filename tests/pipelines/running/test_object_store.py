@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import pipelines
-from geo_data import InputError, fetch, stores
+from geo_data import InputError, fetch
+from geo_data._download import is_of_a_store
 from pipelines import ConfigError
 from pipelines.cli import main
 
@@ -103,7 +104,7 @@ def test_what_a_store_refuses_is_one_clear_error(
         patch.setattr(bucket, "info", lambda *_, **__: {"size": 3})
         refused("did not come whole", url, folder)
     refused("a package is missing .*paramiko", "sftp://127.0.0.1/jobs.csv", folder)
-    assert not stores.is_of_a_store(f"s3://{':'.join(SECRETS)}@{BUCKET}/jobs.csv")
+    assert not is_of_a_store(f"s3://{':'.join(SECRETS)}@{BUCKET}/jobs.csv")
     assert fetch(url, folder).read_bytes() == b"a,b\n1,2\n"
     for key in ("jobs.file", "release.out"):
         with pytest.raises(

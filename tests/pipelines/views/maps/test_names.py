@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from geo_data.external_zones import US_STATES
-from geo_data.states import STATES
+from geo_data.external_zones import STATES, US_STATES
 from pipelines.views.labels import level_words
 
 

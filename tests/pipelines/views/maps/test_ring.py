@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geo_data.distance import bearing
-from geo_data.states import STATES
+from geo_data.external_zones import STATES
 from pipelines.views.maps.ring import ring_places
 
 BOUNDS = (-71.9, 41.1, -71.1, 42.0)
