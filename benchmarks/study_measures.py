@@ -9,9 +9,15 @@ import numpy as np
 import pandas as pd
 
 from pipelines.plans.workload import CountedJobs, Table, Workload
-from pipelines.views.evaluation.commute_measures import add_distance, mean_distance
-from pipelines.views.evaluation.count_queries import count_queries, query_errors
-from pipelines.views.evaluation.flow_measures import add_up, side_variation, top_flows_recall
+from pipelines.views.evaluation.measures import (
+    add_distance,
+    add_up,
+    count_queries,
+    mean_distance,
+    query_errors,
+    side_variation,
+    top_flows_recall,
+)
 
 TOP = 100  # largest flows
 

@@ -22,7 +22,8 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 import pipelines
-from pipelines.views.evaluation.commute_measures import (
+from pipelines.views.evaluation.comparison import compare_with_truth
+from pipelines.views.evaluation.measures import (
     SHORT_KM,
     commute_errors,
     earth_movers_distance,
@@ -30,7 +31,6 @@ from pipelines.views.evaluation.commute_measures import (
     group_errors,
     in_dense_area,
 )
-from pipelines.views.evaluation.comparison import compare_with_truth
 from pipelines.views.evaluation.measuring import MEASURES
 from practice import practice_copy
 

@@ -20,7 +20,7 @@ import pandas as pd
 import pipelines
 import synth
 from pipelines.views.evaluation.comparison import compare_with_truth
-from pipelines.views.evaluation.flow_measures import lost_pairs
+from pipelines.views.evaluation.measures import lost_pairs
 from practice import practice_copy
 from synth.auditing import Sampler
 from synth.dirichlet.urn import Urns, sample_cells

@@ -23,9 +23,8 @@ from matplotlib.ticker import PercentFormatter
 
 import pipelines
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.comparison import compare_with_truth
-from pipelines.views.evaluation.flow_measures import implicate_variance
+from pipelines.views.evaluation.measures import add_distance, implicate_variance
 from practice import practice_copy
 
 plt.style.use("paper.mplstyle")

@@ -223,10 +223,8 @@ def cut_release(
     )
 
 
-@pytest.fixture
-def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
-    """Return a configuration with British codes (no code is a prefix of another) and the levels given."""
-    folder = tmp_path / "british"
+def british_region(folder: Path) -> Callable[..., pipelines.ReleaseConfig]:
+    """Return what makes a configuration with British codes (no code is a prefix of another)."""
     folder.mkdir()
     areas = np.arange(48)
     rng = np.random.default_rng(11)
@@ -287,6 +285,18 @@ def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
         return check_config(data, folder, "british.toml")
 
     return config
+
+
+@pytest.fixture
+def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
+    """Return a configuration of a British region, of the levels given."""
+    return british_region(tmp_path / "british")
+
+
+@pytest.fixture(scope="session")
+def british_release(tmp_path_factory: pytest.TempPathFactory, clean_source: object) -> pipelines.Release:
+    """Its release. Copy it before changing it."""
+    return pipelines.run(british_region(tmp_path_factory.mktemp("of") / "british")(), key=same_key())
 
 
 @pytest.fixture

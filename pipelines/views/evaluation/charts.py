@@ -15,10 +15,15 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from pipelines.views.evaluation.commute_measures import commute_errors, errors_by_size
 from pipelines.views.evaluation.comparison import Comparison
-from pipelines.views.evaluation.count_queries import count_queries, query_errors
-from pipelines.views.evaluation.flow_measures import add_up, pair_flows
+from pipelines.views.evaluation.measures import (
+    add_up,
+    commute_errors,
+    count_queries,
+    errors_by_size,
+    pair_flows,
+    query_errors,
+)
 from pipelines.views.evaluation.measuring import RHO, compared_levels
 from pipelines.views.labels import singular
 
@@ -98,17 +103,17 @@ def _destinations(ax: Axes, comparison: Comparison) -> bool:
 def _flows(ax: Axes, comparison: Comparison) -> bool:
     tables, level, fine = (comparison.reference, comparison.release), "", ""
     if comparison.home_level == comparison.work_level:
-        fine = comparison.home_level
-        few = [i for i in compared_levels(comparison) if comparison.geography.n_units(i) <= _FEW_UNITS]
-        level = few[-1] if few else fine
+        fine, n_units = comparison.home_level, comparison.geography.n_units
+        drawable = [name for name in compared_levels(comparison) if n_units(name) <= _FEW_UNITS]
+        level = drawable[-1] if drawable else fine
         if level != fine:
             add = (comparison.geography, (fine, fine), (level, level))
             tables = (add_up(tables[0], *add), add_up(tables[1], *add))
-    both = pair_flows(*tables)
+    pairs = pair_flows(*tables)
     # What one table lacks stands on the axis, at a half.
-    x, y = (np.maximum(both[name].to_numpy(), 0.5) for name in ("first", "second"))
+    x, y = (np.maximum(pairs[name].to_numpy(), 0.5) for name in ("first", "second"))
     top = max(x.max(), y.max()) * 1.2
-    if len(both) < _FEW_PAIRS:
+    if len(pairs) < _FEW_PAIRS:
         ax.plot(x, y, "o", color=_RELEASE, markersize=3, alpha=0.6)
         ax.set(xscale="log", yscale="log")
     else:

@@ -18,11 +18,9 @@ from pipelines.config.loading import load_config
 from pipelines.planning.public_inputs import job_source, read_auxiliary
 from pipelines.release.certificate import AttributeField
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
-from pipelines.views.evaluation.commute_measures import add_distance
-from pipelines.views.evaluation.flow_measures import side_variation
+from pipelines.views.evaluation.measures import PAIR, add_distance, side_variation
 from pipelines.views.release import Release
 
-_PAIR = ["work", "home"]
 _EXTERNAL = (
     "Each external zone is one area at every level; workers who live there have no distance, and are left "
     "out of all measures of commutes."
@@ -75,8 +73,8 @@ def compare_with_truth(release: Release, truth: Path) -> Comparison:
             "Jobs at workplaces outside the geography are left out."
         )
         return replace(comparison, notes=(*comparison.notes, note))
-    same = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
-    if same and side_variation(jobs, comparison.release, "work") < _SAME:
+    equal_total = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
+    if equal_total and side_variation(jobs, comparison.release, "work") < _SAME:
         return comparison
     note = (
         "Totals at workplaces are not those of the release. A release keeps them exactly, so this is not the "
@@ -119,7 +117,7 @@ def compare_with_public(release: Release, tables: Sequence[Path]) -> list[Compar
 
     One a table, at the levels that the table has; those of non-nesting areas are left out.
     """
-    found: list[geo_data.Flows] = []
+    all_flows: list[geo_data.Flows] = []
     nested = replace(release.geography, non_nesting_areas={})
     for path in tables:
         _refuse_input(release, path)
@@ -127,49 +125,52 @@ def compare_with_public(release: Release, tables: Sequence[Path]) -> list[Compar
             config = load_config(path)
             for table in config.auxiliary:
                 _refuse_input(release, table.file)
-                read = read_auxiliary(config.model_copy(update={"auxiliary": (table,)}), nested)
-                for flows in read:
+                of_file = read_auxiliary(config.model_copy(update={"auxiliary": (table,)}), nested)
+                for flows in of_file:
                     _refuse_jobs(release, table.file, flows, np.equal)
-                found += read
+                all_flows += of_file
         else:
             above, block = release.levels[max(len(release.levels) - 2, 0)], release.levels[-1]
             levels = {level: _read_lodes(path, release.geography, above, level) for level in {above, block}}
             # Whether at most as many: the main jobs alone, or one file of several, are confidential, too.
             _refuse_jobs(release, path, levels[block], np.less_equal)
-            found.append(levels[above])
-    found = [flows for flows in found if flows.flow.sum() > 0]
-    if not found:
+            all_flows.append(levels[above])
+    all_flows = [flows for flows in all_flows if flows.flow.sum() > 0]
+    if not all_flows:
         raise geo_data.InputError(
             tables[0],
             "there is no public table, with commuters in the geography, to compare with",
             fix="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
         )
-    return [_compare_table(release, table) for table in found]
+    return [_compare_table(release, table) for table in all_flows]
 
 
 def _compare_table(release: Release, table: geo_data.Flows) -> Comparison:
     flows = pd.DataFrame({"work": table.destination, "home": table.origin, "S000": table.flow})
-    flows = flows[flows["S000"] > 0].sort_values(_PAIR, ignore_index=True)
-    whole = _compare(release, _file_name(table.source), flows, (table.origin_level, table.destination_level))
-    notes = [*whole.notes]
+    flows = flows[flows["S000"] > 0].sort_values(PAIR, ignore_index=True)
+    levels = (table.origin_level, table.destination_level)
+    comparison = _compare(release, _file_name(table.source), flows, levels)
+    notes = [*comparison.notes]
     if not table.same_jobs:
         notes.append("The table may count other commuters; only shares are compared.")
-    shown = _shown(whole)
-    if shown.all():
-        return replace(whole, notes=tuple(notes))
-    if not shown.any():
+    in_table = _shown(comparison)
+    if in_table.all():
+        return replace(comparison, notes=tuple(notes))
+    if not in_table.any():
         raise geo_data.InputError(
             table.source,
             "the table has nobody between the larger areas between which the release has jobs: they have "
             "nothing in common",
             fix="name a table of the region of the release",
         )
-    left_out = 1 - whole.release["S000"][shown].sum() / whole.release["S000"].sum()
+    left_out = 1 - comparison.release["S000"][in_table].sum() / comparison.release["S000"].sum()
     notes.append(
         f"The table does not show all pairs: {left_out:.1%} of the release's jobs are between larger areas "
         "between which it shows nobody, and are left out."
     )
-    return _scaled(replace(whole, release=whole.release[shown].reset_index(drop=True), notes=tuple(notes)))
+    return _scaled(
+        replace(comparison, release=comparison.release[in_table].reset_index(drop=True), notes=tuple(notes))
+    )
 
 
 def _shown(comparison: Comparison) -> NDArray[np.bool_]:

@@ -9,21 +9,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pipelines.views.evaluation.commute_measures import earth_movers_distance, group_errors, mean_distance
 from pipelines.views.evaluation.comparison import Comparison
-from pipelines.views.evaluation.count_queries import count_queries, query_errors, share_within
-from pipelines.views.evaluation.flow_measures import (
+from pipelines.views.evaluation.measures import (
     add_up,
     common_part_of_commuters,
+    count_queries,
+    earth_movers_distance,
+    group_errors,
     implicate_variance,
     jensen_shannon_divergence,
     lost_pairs,
+    mean_distance,
+    propensity,
+    query_errors,
+    share_within,
     side_error,
     side_variation,
     top_flows_recall,
     total_variation_distance,
 )
-from pipelines.views.evaluation.propensity import propensity
 from pipelines.views.release import Release
 
 TOP = (10, 100, 1000)

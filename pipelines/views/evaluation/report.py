@@ -14,8 +14,8 @@ import pandas as pd
 import geo_data
 from pipelines.release.certificate import this_software
 from pipelines.views.evaluation.charts import CHARTS, draw
-from pipelines.views.evaluation.commute_measures import SHORT_KM
 from pipelines.views.evaluation.comparison import Comparison
+from pipelines.views.evaluation.measures import SHORT_KM
 from pipelines.views.evaluation.measuring import MEASURES
 from pipelines.views.evaluation.verdict import (
     EXPLANATION,

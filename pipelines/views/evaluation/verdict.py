@@ -10,7 +10,7 @@ import pandas as pd
 
 import geo_data
 from pipelines.plans.accuracy import ExpectedAccuracy
-from pipelines.views.evaluation.count_queries import jobs_within
+from pipelines.views.evaluation.measures import jobs_within
 from pipelines.views.evaluation.measuring import MEASURES
 from pipelines.views.labels import plural, singular
 

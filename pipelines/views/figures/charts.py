@@ -1,4 +1,4 @@
-"""The charts of a figure: directions as a rose diagram, and distances as a histogram."""
+"""The charts of a figure, directions as a rose and distances as a histogram, and the titles of panels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from pipelines.plans.utility import mean_km
-from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import singular
 
@@ -22,6 +21,21 @@ _CLASSES = ((1, 2, 5, 10), (2, 5, 10, 20), (5, 10, 25, 50), (10, 25, 50, 100), (
 _BARS = 20
 _SECTORS = 16
 _COLOURS = "viridis_r"  # perceptually uniform and colour-blind safe
+
+
+def title_panel(axis: Axes, title: str, *remarks: str, lift: float = 0.0) -> None:
+    """Put a title above a panel, and remarks between the two; `lift` is points, for labels above it."""
+    axis.set_title(title, loc="left", fontweight="bold", pad=18 + lift)
+    below = axis.annotate(
+        "; ".join(remarks),
+        (0, 1),
+        (0, 5 + lift),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize="small",
+        color="0.35",
+    )
+    below.set_in_layout(False)  # a long one may reach beyond its panel
 
 
 def draw_rose(axis: Any, subject: FigureSubject) -> None:
@@ -69,10 +83,10 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
         title="distance, km", loc="center left", bbox_to_anchor=(1.1, 0.5), frameon=False, fontsize="small"
     )
     legend.set_in_layout(False)  # there is room beside a circle
-    seen = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
+    ends = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
     still = (flows["jobs"].sum() - directed["jobs"].sum()) / max(1, flows["jobs"].sum())
     remarks = [f"{still:.0%} have home and work at one point"] if still >= 0.005 else []
-    title_panel(axis, f"Direction of {seen}", f"share of {subject.measured}", *remarks, lift=14)
+    title_panel(axis, f"Direction of {ends}", f"share of {subject.measured}", *remarks, lift=14)
 
 
 def draw_distances(axis: Axes, subject: FigureSubject) -> None:

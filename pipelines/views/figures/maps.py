@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch
 from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from pipelines.views.figures.panels import title_panel
+from pipelines.views.figures.charts import title_panel
 from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import plural, singular
 

@@ -34,13 +34,11 @@ class FigureSubject:
     area: Area | None
     of: Side
     count: str
-    asked: str | None = None
+    chosen_level: str | None = None
 
     def __post_init__(self) -> None:
-        if self.asked is not None and self.asked not in self.release.levels:
-            raise PublicReleaseError(
-                f"there is no level {self.asked!r}; there are: {', '.join(self.release.levels)}"
-            )
+        if self.chosen_level is not None:
+            self.release.check_level(self.chosen_level)
         if self.flows.empty:
             raise PublicReleaseError(f"there are no {self.noun}: nothing can be drawn")
 
@@ -56,12 +54,12 @@ class FigureSubject:
     @cached_property
     def level(self) -> str:
         """Level of the units on the maps."""
-        if self.asked is not None:
-            return self.asked
+        if self.chosen_level is not None:
+            return self.chosen_level
         drawn = [level for level in self.release.levels if self.release.polygons(level) is not None]
         n_units = self.release.geography.n_units
-        few = [level for level in self.release.levels if n_units(level) <= _MOST_POINTS]
-        return self.release.worth_showing((drawn or few or self.release.levels[:1])[-1])
+        distinct = [level for level in self.release.levels if n_units(level) <= _MOST_POINTS]
+        return self.release.worth_showing((drawn or distinct or self.release.levels[:1])[-1])
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -113,9 +111,9 @@ class FigureSubject:
         """The shapes, or else those of the finest level that has any, in `crs`."""
         if self.shapes is not None:
             return self.shapes
-        known = (self.release.polygons(level) for level in reversed(self.release.levels))
-        found = next((polygons for polygons in known if polygons is not None), None)
-        return None if found is None else found.set_index("unit").to_crs(self.crs)
+        finest_first = (self.release.polygons(level) for level in reversed(self.release.levels))
+        polygons = next((shapes for shapes in finest_first if shapes is not None), None)
+        return None if polygons is None else polygons.set_index("unit").to_crs(self.crs)
 
     @cached_property
     def outline(self) -> gpd.GeoSeries | None:
