@@ -124,7 +124,7 @@ def published(folder: Path, outs: tuple[Path, ...]) -> Iterator[tuple[str, Catal
 
 def addresses(catalog: Catalog, newest: Version) -> list[str]:
     """Every public page: of all versions, and of the newest its answers, too."""
-    release = catalog.release(newest)
+    release = catalog.opened(newest).release
     level = release.levels[min(1, len(release.levels) - 1)]
     code = release.geography.codes(level)[-1]
     flows = [f"{newest.page}/flows?{asked}" for asked in (f"area={code}", "area=nowhere", "area=c")]

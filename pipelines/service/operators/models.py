@@ -345,7 +345,7 @@ class RunEntry(BaseModel):
     content_sha256 : str or None
         Hash of the SHA256SUMS of its release: what an approver quotes.
     error, message : str or None
-        Why it failed.
+        Why it failed; of what is published, the message is what its verification did not compare.
     published_name, published_version : str or None
     progress : ProgressEntry or None
     comparison : Comparison or None

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pipelines.service.public.areas import Areas, Shapes, joined
-from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.catalog import OpenVersion
 from pipelines.service.public.describing import ABOUT_INTERVALS
 from pipelines.service.public.flow_queries import (
     SIDES,
@@ -113,8 +113,7 @@ def area_part(
 
 
 def area_table(
-    catalog: Catalog,
-    version: Version,
+    version: OpenVersion,
     level: str,
     within: str | None,
     paging: Paging,
@@ -123,8 +122,7 @@ def area_table(
     counts: tuple[str, ...] = ("S000",),
 ) -> Table:
     """Return the areas of a level."""
-    release = catalog.release(version)
-    areas, shapes = catalog.areas(version, level), catalog.shapes(version, level)
+    release, areas, shapes = version.release, version.areas(level), version.shapes(level)
     units = np.arange(len(areas.codes)) if box is None else shapes.within(box)
     if any(count not in release.counts for count in counts):
         raise no_attribute(release)
@@ -132,7 +130,7 @@ def area_table(
     if counts != ("S000",):
         jobs = {}
         for count in counts:
-            jobs[f"home_{count}"], jobs[f"work_{count}"] = catalog.jobs(version, level, count)
+            jobs[f"home_{count}"], jobs[f"work_{count}"] = version.jobs(level, count)
     if name is not None:
         units = units[np.isin(units, names_with(release, level, name))]
     if within is not None:
@@ -151,8 +149,7 @@ def area_table(
 
 
 def flow_table(
-    catalog: Catalog,
-    version: Version,
+    version: OpenVersion,
     selection: Selection,
     paging: Paging,
     *,
@@ -166,17 +163,17 @@ def flow_table(
         raise invalid("top: the largest flows have no further pages. Leave out limit and after, or top.")
     if selection.question.sums and paged:
         raise invalid("sum: sums have no further pages. Leave out limit and after, or sum.")
-    rows = _FlowRows(catalog, version, selection, places)
+    rows = _FlowRows(version, selection, places)
     table = Table(rows.schema, (), "flows", rows.head)
     if top is not None:
-        largest = catalog.largest_flows(version, selection, top)
+        largest = version.largest_flows(selection, top)
         jobs = dict(zip(selection.question.attributes, largest.jobs.tolist(), strict=True))
         table.parts = [rows.part(largest.flows)]
         table.tail = {"returned": largest.flows.size, "matched": largest.number, "jobs": jobs}
         return table
     ends = selection.major, selection.minor
     after = paging.units(*(selection.release.geography.n_units(selection.levels[side]) for side in ends))
-    batches = catalog.flows(version, selection, after)
+    batches = version.flows(selection, after)
     if box is not None:
         batches = (flows.take(np.flatnonzero(rows.crosses(flows, box))) for flows in batches)
     if paging.limit is not None:
@@ -216,11 +213,11 @@ def _page(batches: Iterator[Flows], limit: int) -> tuple[list[Flows], bool]:
 class _FlowRows:
     """Flows as rows, with codes instead of numbers."""
 
-    def __init__(self, catalog: Catalog, version: Version, selection: Selection, places: bool) -> None:
+    def __init__(self, version: OpenVersion, selection: Selection, places: bool) -> None:
         question, release = selection.question, selection.release
         self._selection, self._places = selection, places
-        self._areas = {side: catalog.areas(version, selection.levels[side]) for side in SIDES}
-        self._draws = catalog.draws(version)
+        self._areas = {side: version.areas(selection.levels[side]) for side in SIDES}
+        self._draws = version.draws
         self._bounded = has_bounds(selection, self._draws)
         self._sides = [side for side in SIDES if side not in question.sums]  # a sum has no code, and no place
         columns = dict.fromkeys(map(str, self._sides), pa.string())
@@ -235,8 +232,8 @@ class _FlowRows:
         self.schema = pa.schema(list(columns.items()))
         self.head = {
             "note": SYNTHETIC,
-            "name": version.state.name,
-            "version": version.state.version,
+            "name": version.name,
+            "version": version.version,
             "work_level": selection.levels["work"],
             "home_level": selection.levels["home"],
             "attributes": {name: release.counts[name] for name in question.attributes},

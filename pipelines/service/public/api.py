@@ -137,17 +137,16 @@ def list_files(request: Request, name: Name, version: VersionName) -> Response:
 def get_contents(request: Request, name: Name, version: VersionName) -> Response:
     """What can be asked of a version: levels of areas, and counts of jobs, with what they are called."""
     catalog: Catalog = request.app.state.catalog
-    published = catalog.find_usable(name, version)
-    release = catalog.release(published)
+    opened = catalog.open(name, version)
+    release, draws = opened.release, opened.draws
     of_attributes = {
-        count: (variable, category)
+        count: {"variable": variable, "category": category}
         for variable, categories in release.categories.items()
         for category in categories
         for count in (category, f"{variable}_{category}")
         if count in release.counts
     }
-    draws = catalog.draws(published)
-    here = f"/api/v1{published.page}"
+    here = f"/api/v1{opened.page}"
     contents = Contents(
         levels=[
             LevelEntry(
@@ -156,7 +155,7 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
                 many=plural(level),
                 nests=level in release.levels,
                 areas=release.geography.n_units(level),
-                shapes=catalog.shapes(published, level).kind,
+                shapes=opened.shapes(level).kind,
                 href=f"{here}/areas?level={level}",
                 tiles=f"{here}/tiles/{level}",
                 style=f"{here}/tiles/{level}/style",
@@ -164,11 +163,7 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
             for level in release.kinds_of_areas
         ],
         attributes=[
-            AttributeEntry(
-                attribute=count,
-                meaning=meaning,
-                **dict(zip(("variable", "category"), of_attributes.get(count, (None, None)), strict=True)),
-            )
+            AttributeEntry(attribute=count, meaning=meaning, **of_attributes.get(count, {}))
             for count, meaning in release.counts.items()
         ],
         implicates=release.implicates,
@@ -219,13 +214,12 @@ async def get_areas(
 
     def written() -> Written | Response:
         catalog: Catalog = request.app.state.catalog
-        published = catalog.find_usable(name, version)
-        release = catalog.release(published)
-        if level not in release.kinds_of_areas:
-            raise no_level(release, "level")
+        opened = catalog.open(name, version)
+        if level not in opened.release.kinds_of_areas:
+            raise no_level(opened.release, "level")
         paging = Paging(request, limit, after)
-        table = area_table(catalog, published, level, within, paging, name=words, counts=counts)
-        parts = request.app.version, published.sha256, level, within, words, counts, form, limit, after
+        table = area_table(opened, level, within, paging, name=words, counts=counts)
+        parts = request.app.version, opened.sha256, level, within, words, counts, form, limit, after
         headers = {"ETag": tag(*parts), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
@@ -322,15 +316,13 @@ async def get_flows(
 
     def written() -> Written | Response:
         catalog: Catalog = request.app.state.catalog
-        published = catalog.find_usable(name, version)
-        selection = select(catalog.release(published), ask)
-        parts = request.app.version, published.sha256, ask, top, form, places, limit, after
-        headers = {"ETag": tag(*parts, catalog.draws_mark(published)), "Cache-Control": CONTENT}
+        opened = catalog.open(name, version)
+        selection = select(opened.release, ask)
+        parts = request.app.version, opened.sha256, ask, top, form, places, limit, after
+        headers = {"ETag": tag(*parts, opened.draws_mark), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
-        table = flow_table(
-            catalog, published, selection, Paging(request, limit, after), top=top, places=places
-        )
+        table = flow_table(opened, selection, Paging(request, limit, after), top=top, places=places)
         return table.written(form, headers)
 
     # A few threads of their own: more would only wait for each other, and others not wait for them.

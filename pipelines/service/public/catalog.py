@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -46,9 +46,9 @@ from pipelines.views.release import PublicReleaseError, Release, open_release
 _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
 _LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
 _SETTLED_NS = 2_000_000_000
-_AGAIN_SECONDS = 0.1  # after which folders of a version that is not known are looked at once more
-_OPEN_RELEASES = 8
-_OPEN_LEVELS = 16
+_AGAIN_SECONDS = 0.1  # after which it is looked again for a version that is not known
+_OPEN_VERSIONS = 8
+_OPEN_LEVELS = 16  # of each
 _log = logging.getLogger(__name__)
 
 
@@ -87,11 +87,100 @@ class Version:
     @property
     def page(self) -> str:
         """Where its page is, from the root of the service; below ``/api/v1`` the API has the version."""
-        return f"/releases/{self.state.name}/{self.state.version}"
+        return _page(self.state.name, self.state.version)
 
     def address(self, file: File) -> str:
         """Return where a file is downloaded, from the root of the service."""
         return f"{self.page}/files/{file.name}"
+
+
+class OpenVersion:
+    """What a usable version holds, opened when it is asked for; its folder does not change."""
+
+    def __init__(self, folder: Path, sha256: str, preparation: Preparation) -> None:
+        self.name, self.version = folder.parent.name, folder.name
+        self.page = _page(self.name, self.version)
+        self.folder, self.sha256 = folder, sha256
+        self._preparation = preparation
+        self._draws = lru_cache(maxsize=1)(self._read_draws)
+        self.areas = lru_cache(maxsize=_OPEN_LEVELS)(self._read_areas)
+        self.shapes = lru_cache(maxsize=_OPEN_LEVELS)(self._read_shapes)
+        self.jobs = lru_cache(maxsize=_OPEN_LEVELS)(self._count_jobs)
+        self.number_of_lines = lru_cache(maxsize=_OPEN_LEVELS)(self._count_lines)
+
+    @cached_property
+    def release(self) -> Release:
+        """The release."""
+        try:
+            return open_release(self.folder)
+        except PublicReleaseError:
+            raise _damaged() from None
+
+    @property
+    def prepared(self) -> Prepared:
+        """Where its map and its tables are, or will be."""
+        return self._preparation.of(self.sha256, self.folder)
+
+    @cached_property
+    def _tables(self) -> FlowTables:
+        if not self.prepared.flows.is_dir():
+            raise preparing("The tables")
+        return FlowTables(self.prepared.flows)
+
+    def flows(self, selection: Selection, after: tuple[int, ...] | None = None) -> Iterator[Flows]:
+        """Return flows, some at a time, without intervals (`flow_batches`)."""
+        return flow_batches(self._tables, selection, after)
+
+    def largest_flows(self, selection: Selection, top: int) -> LargestFlows:
+        """Return the largest flows, with intervals where there are draws."""
+        largest = largest_flows(self._tables, selection, top)
+        return replace(largest, flows=with_bounds(largest.flows, selection, self.draws))
+
+    @property
+    def draws(self) -> PosteriorDraws | None:
+        """The posterior draws that lie beside the version, as ``VERSION.draws.parquet``.
+
+        Without the file, or where it is of another content, flows have no intervals.
+        """
+        mark = self.draws_mark
+        return None if mark is None else self._draws(mark)
+
+    @property
+    def draws_mark(self) -> tuple[int, int] | None:
+        """Size and time of the file of draws; None if there is none."""
+        try:
+            info = draws_file(self.folder).stat()
+        except OSError:
+            return None
+        return info.st_size, info.st_mtime_ns
+
+    @property
+    def key_figures(self) -> KeyFigures | None:
+        """The key figures; None until they are made, and where there are none."""
+        # Those without intervals are good until the ones with new draws are made.
+        for prepared in (self.prepared, self._preparation.of(self.sha256)):
+            with suppress(OSError):
+                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures.read_bytes())
+        return None
+
+    def _read_areas(self, level: str) -> Areas:
+        return read_areas(self.release, self._tables, level)
+
+    def _read_shapes(self, level: str) -> Shapes:
+        return Shapes.of(self.release, self.areas(level))
+
+    def _count_jobs(self, level: str, count: str) -> tuple[Int64, Int64]:
+        return area_jobs(self.release, self._tables, level, count)
+
+    def _count_lines(self, level: str) -> int | None:
+        return count_lines(self.release, self._tables, self.areas(level))
+
+    def _read_draws(self, _: tuple[int, int]) -> PosteriorDraws | None:
+        try:
+            return PosteriorDraws(self.release, draws_file(self.folder))
+        except (PublicReleaseError, OSError) as error:
+            _log.warning("%s is not used: %s", draws_file(self.folder).name, type(error).__name__)
+            return None
 
 
 class Catalog:
@@ -112,13 +201,7 @@ class Catalog:
         self._whole: dict[Path, tuple[int, int, int, str]] = {}
         # Folders of versions do not change, so what was read of them is kept by their content's hash.
         self._describe = lru_cache(maxsize=1024)(_describe)
-        self._tables = lru_cache(maxsize=_OPEN_RELEASES)(FlowTables)
-        self._release = lru_cache(maxsize=_OPEN_RELEASES)(self._read_release)
-        self._draws = lru_cache(maxsize=_OPEN_RELEASES)(self._read_draws)
-        self._areas = lru_cache(maxsize=_OPEN_LEVELS)(self._read_areas)
-        self._shapes = lru_cache(maxsize=_OPEN_LEVELS)(self._read_shapes)
-        self._jobs = lru_cache(maxsize=_OPEN_LEVELS)(self._read_jobs)
-        self._lines = lru_cache(maxsize=1024)(self._count_lines)
+        self._open = lru_cache(maxsize=_OPEN_VERSIONS)(OpenVersion)
 
     def start(self, waiting: Callable[[], Iterable[tuple[str, Path]]] = tuple) -> None:
         """Begin to prepare, in the background, maps and tables of all that is or will be published."""
@@ -132,7 +215,7 @@ class Catalog:
     def stop(self) -> None:
         """End the preparation; what is unfinished is begun again at the next start."""
         self._preparation.stop()
-        self._tables.cache_clear()
+        self._open.cache_clear()
 
     def refresh(self) -> None:
         """Look again at the next question, as after a publication or a withdrawal."""
@@ -155,10 +238,7 @@ class Catalog:
 
     def version(self, name: str, version: str) -> Version:
         """Return a version."""
-        stored = self._current().get((name, version))
-        if stored is None and self._may_be_new(name, version):
-            self.refresh()
-            stored = self._current().get((name, version))
+        stored = self._current().get((name, version)) or self._current(_AGAIN_SECONDS).get((name, version))
         if stored is None:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
         return stored
@@ -202,69 +282,13 @@ class Catalog:
             raise _damaged() from error
         return file
 
-    def release(self, version: Version) -> Release:
-        """Return the release of a usable version, opened."""
-        try:
-            return self._release(version.folder, version.sha256)
-        except PublicReleaseError as error:
-            raise _damaged() from error
+    def open(self, name: str, version: str) -> OpenVersion:
+        """Return a version whose data may be given out, opened."""
+        return self.opened(self.find_usable(name, version))
 
-    def flows(
-        self, version: Version, selection: Selection, after: tuple[int, ...] | None = None
-    ) -> Iterator[Flows]:
-        """Return the flows of a usable version, some at a time, without intervals (`flow_batches`)."""
-        return flow_batches(self._tables(self._flow_tables(version)), selection, after)
-
-    def largest_flows(self, version: Version, selection: Selection, top: int) -> LargestFlows:
-        """Return the largest flows of a usable version, with intervals where there are draws; as `flows`."""
-        largest = largest_flows(self._tables(self._flow_tables(version)), selection, top)
-        return replace(largest, flows=with_bounds(largest.flows, selection, self.draws(version)))
-
-    def number_of_lines(self, version: Version, level: str) -> int | None:
-        """Return how many flows of a level have a line (`count_lines`); as `flows`."""
-        return self._lines(version.folder, version.sha256, self._flow_tables(version), level)
-
-    def jobs(self, version: Version, level: str, count: str) -> tuple[Int64, Int64]:
-        """Return how many live, and how many work, in each area of a level (`area_jobs`); as `flows`."""
-        return self._jobs(version.folder, version.sha256, self._flow_tables(version), level, count)
-
-    def areas(self, version: Version, level: str) -> Areas:
-        """Return the areas of a level of a usable version."""
-        return self._areas(version.folder, version.sha256, self._flow_tables(version), level)
-
-    def shapes(self, version: Version, level: str) -> Shapes:
-        """Return the shapes of the areas of a level of a usable version; as `areas`."""
-        return self._shapes(version.folder, version.sha256, self._flow_tables(version), level)
-
-    def _flow_tables(self, version: Version) -> Path:
-        folder = self.prepared(version.sha256, version.folder).flows
-        if not folder.is_dir():
-            raise preparing("The tables")
-        return folder
-
-    def draws(self, version: Version) -> PosteriorDraws | None:
-        """Return the posterior draws that lie beside a usable version, as ``VERSION.draws.parquet``.
-
-        Without the file, or where it is of another content, flows have no intervals.
-        """
-        mark = self.draws_mark(version)
-        return None if mark is None else self._draws(version.folder, version.sha256, mark)
-
-    def draws_mark(self, version: Version) -> tuple[int, int] | None:
-        """Return size and time of the file of draws of a version; None if there is none."""
-        try:
-            info = draws_file(version.folder).stat()
-        except OSError:
-            return None
-        return info.st_size, info.st_mtime_ns
-
-    def key_figures(self, version: Version) -> KeyFigures | None:
-        """Return the key figures of a usable version; None until they are made, and where there are none."""
-        # Those without intervals are good until the ones with new draws are made.
-        for prepared in (self.prepared(version.sha256, version.folder), self.prepared(version.sha256)):
-            with suppress(OSError):
-                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures.read_bytes())
-        return None
+    def opened(self, version: Version) -> OpenVersion:
+        """Return a usable version, opened."""
+        return self._open(version.folder, version.sha256, self._preparation)
 
     def prepared(self, sha256: str, folder: Path | None = None) -> Prepared:
         """Return where the map and the tables of a content are, or will be; a version's, with its folder."""
@@ -295,16 +319,6 @@ class Catalog:
         # then is read again.
         return self._newest > self._read_at - _SETTLED_NS or _marks(self._marks) != self._marks
 
-    def _may_be_new(self, name: str, version: str) -> bool:
-        """Whether another process may have published it just now; looks at three folders, and reads none."""
-        if time.monotonic() - self._looked_at <= _AGAIN_SECONDS:
-            return False
-        marks, folder = self._marks, self.place / name
-        # Of folders that were read already: what somebody asks for names no other.
-        near = {path: marks[path] for path in (self.place, folder, folder / version) if path in marks}
-        unsettled = any(mark is not None and mark[0] > self._read_at - _SETTLED_NS for mark in near.values())
-        return unsettled or _marks(near) != near
-
     def _read(self) -> None:
         begun = time.time_ns()
         states = published(self.place)
@@ -327,32 +341,6 @@ class Catalog:
         self._marks = _marks(watched)
         self._newest = max((mark[0] for mark in self._marks.values() if mark is not None), default=0)
         self._versions, self._made, self._read_at = versions, {}, begun
-
-    @staticmethod
-    def _read_release(folder: Path, _: str) -> Release:
-        return open_release(folder)
-
-    def _read_areas(self, folder: Path, sha256: str, flows: Path, level: str) -> Areas:
-        return read_areas(self._release(folder, sha256), self._tables(flows), level)
-
-    def _read_shapes(self, folder: Path, sha256: str, flows: Path, level: str) -> Shapes:
-        return Shapes.of(self._release(folder, sha256), self._areas(folder, sha256, flows, level))
-
-    def _read_jobs(
-        self, folder: Path, sha256: str, flows: Path, level: str, count: str
-    ) -> tuple[Int64, Int64]:
-        return area_jobs(self._release(folder, sha256), self._tables(flows), level, count)
-
-    def _count_lines(self, folder: Path, sha256: str, flows: Path, level: str) -> int | None:
-        areas = self._areas(folder, sha256, flows, level)
-        return count_lines(self._release(folder, sha256), self._tables(flows), areas)
-
-    def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
-        try:
-            return PosteriorDraws(self._release(folder, sha256), draws_file(folder))
-        except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", draws_file(folder).name, type(error).__name__)
-            return None
 
 
 def _marks(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
@@ -388,6 +376,10 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         return parse_certificate(content), files
     except (OSError, ValueError, KeyError, ValidationError):
         return None, {}
+
+
+def _page(name: str, version: str) -> str:
+    return f"/releases/{name}/{version}"
 
 
 def _damaged() -> ServiceError:

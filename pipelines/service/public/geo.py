@@ -32,7 +32,7 @@ from pipelines.service.public.answers import (
     flow_ends,
     flow_table,
 )
-from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.flow_queries import (
     SIDES,
     FlowQuestion,
@@ -147,9 +147,9 @@ class _Service:
     """The service of a version: what its links begin with, and what it has."""
 
     def __init__(self, request: Request, name: str, version: str) -> None:
-        self.catalog: Catalog = request.app.state.catalog
-        self.version: Version = self.catalog.find_usable(name, version)
-        self.release = self.catalog.release(self.version)
+        catalog: Catalog = request.app.state.catalog
+        self.version = catalog.open(name, version)
+        self.release = self.version.release
         self.title = self.release.certificate.release.name
         self.here = f"/api/v1{self.version.page}"
         self.address: str = request.app.state.settings.address
@@ -159,7 +159,7 @@ class _Service:
 
     def collection(self, identity: str) -> Collection:
         what, level = self.parts(identity)
-        bounds = self.catalog.shapes(self.version, self.release.levels[0]).bounds()
+        bounds = self.version.shapes(self.release.levels[0]).bounds()
         many = plural(level)
         title = many.capitalize() if what == "areas" else f"Flows between {many}"
         words = {
@@ -281,19 +281,19 @@ async def items(
         selection = select(service.release, question)
         parts = service.version.sha256, collection, limit, bbox, work, home, after, service.address
         headers = {
-            "ETag": tag(request.app.version, *parts, service.catalog.draws_mark(service.version)),
+            "ETag": tag(request.app.version, *parts, service.version.draws_mark),
             "Cache-Control": CONTENT,
         }
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         paging = Paging(request, limit, after)
         table = (
-            area_table(service.catalog, service.version, level, None, paging, box)
+            area_table(service.version, level, None, paging, box)
             if what == "areas"
-            else flow_table(service.catalog, service.version, selection, paging, places=True, box=box)
+            else flow_table(service.version, selection, paging, places=True, box=box)
         )
         if what == "flows" and (bbox, work, home) == (None,) * 3:
-            table.tail["matched"] = service.catalog.number_of_lines(service.version, level)
+            table.tail["matched"] = service.version.number_of_lines(level)
         return _features(service, collection, table, request).written("geojson", headers)
 
     return await answered(request, written)
@@ -355,10 +355,7 @@ async def item(
 
 def _area(service: _Service, level: str, code: str) -> Part | None:
     units = service.release.geography.unit_number(level, [code])
-    areas, shapes = (
-        service.catalog.areas(service.version, level),
-        service.catalog.shapes(service.version, level),
-    )
+    areas, shapes = service.version.areas(level), service.version.shapes(level)
     return area_part(areas, shapes, units) if units[0] >= 0 and shapes.shapes[units[0]] is not None else None
 
 
@@ -370,7 +367,7 @@ def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | 
     ends: dict[Side, Int64 | None] = {side: np.array([unit]) for side, unit in zip(SIDES, units, strict=True)}
     selection = Selection(question, service.release, dict.fromkeys(SIDES, level), ends)
     paging = Paging(request, 1)
-    table = flow_table(service.catalog, service.version, selection, paging, places=True, box=_WORLD)
+    table = flow_table(service.version, selection, paging, places=True, box=_WORLD)
     return next(iter(table.parts), None)
 
 
@@ -427,7 +424,7 @@ _Step = Annotated[int, Path(ge=0, le=2**22)]
 def _archive(service: _Service, level: str) -> FilePath:
     if level not in service.release.kinds_of_areas:
         raise no_level(service.release, "level")
-    folder = service.catalog.prepared(service.version.sha256, service.version.folder).tiles
+    folder = service.version.prepared.tiles
     if not folder.is_dir():
         raise preparing("The tiles")
     path = archive(folder, level)
@@ -455,12 +452,8 @@ def get_tile_json(request: Request, name: Name, version: VersionName, level: Lev
 def get_style(request: Request, name: Name, version: VersionName, level: LevelName) -> Response:
     """Areas, darker where more people work; for MapLibre and QGIS."""
     service = _Service(request, name, version)
-    described = _described(service, level)
-    areas, kind = (
-        service.catalog.areas(service.version, level),
-        service.catalog.shapes(service.version, level).kind,
-    )
-    return answer(request, to_json(style(described, areas, kind)))
+    described, kind = _described(service, level), service.version.shapes(level).kind
+    return answer(request, to_json(style(described, service.version.areas(level), kind)))
 
 
 @router.get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from pipelines.plans.accuracy import ExpectedTable, SizeClass
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.description import WHOSE_JOBS
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
@@ -18,9 +20,9 @@ from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
-from pipelines.service.public.catalog import Catalog, File, Version
+from pipelines.service.public.catalog import Catalog, File, OpenVersion, Version
 from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
-from pipelines.service.public.flow_queries import FlowQuestion, Side, select
+from pipelines.service.public.flow_queries import SIDES, FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
 from pipelines.service.public.pictures import picture_words
 from pipelines.service.public.tiles import zoom_levels
@@ -30,6 +32,7 @@ from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.exports.describing import NO_LICENCE, column_meanings
+from pipelines.views.key_figures import KeyFigures
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps.page import certificate_words
 from pipelines.views.release import PublicReleaseError, Release
@@ -60,15 +63,13 @@ def home(request: Request) -> Response:
 
 
 def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) -> bytes:
-    usable = [version for version in versions if version.status == "complete"]
-    latest = next((shown for version in usable if (shown := _shown(catalog, version))), None)
-    groups = _groups(versions)
+    latest, groups = Showcase.newest(catalog, versions), _groups(versions)
     return text(
         "home.html",
         settings=settings,
         no_licence=NO_LICENCE,
         latest=latest,
-        citation=cite(latest["version"], settings) if latest else None,
+        citation=latest and cite(latest.version, settings),
         groups=groups,
         described=data_catalog([group[0] for group in groups if group[0].status == "complete"], settings),
     ).encode()
@@ -84,34 +85,61 @@ def _groups(versions: list[Version]) -> list[list[Version]]:
     return sorted(groups.values(), key=lambda group: group[0].status != "complete")
 
 
-def _shown(catalog: Catalog, version: Version) -> dict[str, Any] | None:
-    """What pages show of a usable version; None if it cannot be read."""
-    try:
-        release = catalog.release(version)
-        accuracy = release.accuracy
-    except (ServiceError, PublicReleaseError):
-        return None
-    prepared = catalog.prepared(version.sha256, version.folder)
-    figures = catalog.key_figures(version)
-    tables = {} if accuracy is None else {table.flows_of: table for table in accuracy.tables}
-    between = {level: tables[level] for level in release.levels if level in tables}
-    table = between.get(figures.level) if figures else None
-    largest = figures.largest if figures else None
-    sizes = table.sizes if table else []
-    return {
-        "version": version,
-        "release": release,
-        "licence": Licence.of(release.licence),
-        "has_map": prepared.map.is_file(),
-        "picture": picture_words(release) if prepared.picture.is_file() else None,
-        "figures": figures,
-        "area_word": figures and singular(figures.level),
-        "jobs": job_type_words(release.certificate.release.job_type),
-        "about_intervals": ABOUT_INTERVALS,
-        "table": table,
-        "size": next((size for size in sizes if largest and size.holds(largest.jobs)), None),
-        "between": [(plural(level), table) for level, table in between.items()],
-    }
+@dataclass(frozen=True)
+class Showcase:
+    """What pages show of a usable version."""
+
+    version: Version
+    opened: OpenVersion
+    licence: Licence | None
+    has_map: bool
+    picture: str | None  # What is seen in it, once it is drawn
+    figures: KeyFigures | None
+    area_word: str | None  # What the areas of the key figures are called
+    jobs: str  # Which jobs are counted
+    between: list[tuple[str, ExpectedTable]]  # What is expected of flows between areas of a level
+    table: ExpectedTable | None  # That of the level of the key figures
+    size: SizeClass | None  # In it, of numbers as large as the largest commute
+    about_intervals: str = ABOUT_INTERVALS
+
+    @property
+    def release(self) -> Release:
+        """The release."""
+        return self.opened.release
+
+    @classmethod
+    def of(cls, catalog: Catalog, version: Version) -> Showcase | None:
+        """Return that of a version; None if it cannot be used or read."""
+        if version.status != "complete":
+            return None
+        opened = catalog.opened(version)
+        try:
+            release, accuracy = opened.release, opened.release.accuracy
+        except (ServiceError, PublicReleaseError):
+            return None
+        prepared, figures = opened.prepared, opened.key_figures
+        tables = {} if accuracy is None else {table.flows_of: table for table in accuracy.tables}
+        table = tables.get(figures.level) if figures else None
+        largest = figures.largest if figures else None
+        sizes = table.sizes if table else []
+        return cls(
+            version=version,
+            opened=opened,
+            licence=Licence.of(release.licence),
+            has_map=prepared.map.is_file(),
+            picture=picture_words(release) if prepared.picture.is_file() else None,
+            figures=figures,
+            area_word=singular(figures.level) if figures else None,
+            jobs=job_type_words(release.certificate.release.job_type),
+            between=[(plural(level), tables[level]) for level in release.levels if level in tables],
+            table=table,
+            size=next((size for size in sizes if largest and size.holds(largest.jobs)), None),
+        )
+
+    @classmethod
+    def newest(cls, catalog: Catalog, versions: list[Version]) -> Showcase | None:
+        """Return that of the first version that has one."""
+        return next((shown for version in versions if (shown := cls.of(catalog, version))), None)
 
 
 @_router.get("/releases/{name}/{version}")
@@ -120,7 +148,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
     catalog: Catalog = request.app.state.catalog
     settings: ServiceSettings = request.app.state.settings
     published = catalog.version(name, version)
-    shown = _shown(catalog, published) if published.status == "complete" else None
+    shown = Showcase.of(catalog, published)
     return _page(
         request,
         "release.html",
@@ -130,11 +158,11 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         others=[other for other in catalog.versions() if other.state.name == name and other is not published],
         newer=_newer(catalog, published),
         words=_words(published),
-        accuracy=shown and _accuracy(shown["release"]),
+        accuracy=shown and _accuracy(shown.release),
         files=_alike(published.files.values()),
         citation=published.certificate and cite(published, settings),
-        offers=[Offer.of(published, level) for level in shown["release"].levels] if shown else [],
-        described=shown and data_set(published, shown["release"], settings),
+        offers=[Offer.of(published, level) for level in shown.release.levels] if shown else [],
+        described=shown and data_set(published, shown.release, settings),
     )
 
 
@@ -172,7 +200,7 @@ def columns(request: Request, name: Name, version: VersionName) -> Response:
     """What the columns of its files, of its exports and of the answers of the API mean."""
     catalog: Catalog = request.app.state.catalog
     published = catalog.find_usable(name, version)
-    opened = catalog.release(published)
+    opened = catalog.opened(published).release
     return _page(
         request,
         "columns.html",
@@ -188,7 +216,7 @@ def columns(request: Request, name: Name, version: VersionName) -> Response:
 def picture(request: Request, name: Name, version: VersionName) -> Response:
     """The map at a glance."""
     catalog: Catalog = request.app.state.catalog
-    path = catalog.prepared(catalog.find_usable(name, version).sha256).picture
+    path = catalog.open(name, version).prepared.picture
     if not path.is_file():
         raise preparing("The picture")
     return answer(request, path.read_bytes(), CONTENT, "image/svg+xml")
@@ -198,11 +226,11 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
 def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The page of the map."""
     catalog: Catalog = request.app.state.catalog
-    published = catalog.find_usable(name, version)
-    prepared = catalog.prepared(published.sha256, published.folder)
+    opened = catalog.open(name, version)
+    prepared = opened.prepared
     if not prepared.map.is_file():
         raise preparing("The map")
-    state = tag("map", published.sha256, prepared.map.stat().st_mtime_ns)
+    state = tag("map", opened.sha256, prepared.map.stat().st_mtime_ns)
     return downloads.map_page(request, prepared, {"ETag": state, "Cache-Control": CONTENT, **_MAP_HEADERS})
 
 
@@ -212,9 +240,9 @@ def map_part(
 ) -> Response:
     """What the page of the map fetches when it is opened, or the map in one file."""
     catalog: Catalog = request.app.state.catalog
-    published = catalog.find_usable(name, version)
+    prepared = catalog.open(name, version).prepared
     headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
-    return downloads.map_part(request, catalog.prepared(published.sha256, published.folder), part, headers)
+    return downloads.map_part(request, prepared, part, headers)
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -230,40 +258,41 @@ def flows(
     """The largest flows of an area, without a script."""
     catalog: Catalog = request.app.state.catalog
     published = catalog.find_usable(name, version)
-    opened = catalog.release(published)
+    opened = catalog.opened(published)
+    release = opened.release
     problem, answer, matches = None, None, []
     if area := area.strip():
         try:
-            answer = _largest(catalog, published, area, side, level or None, attribute)
+            answer = _largest(opened, area, side, level or None, attribute)
         except ServiceError as error:
             if error.status not in (404, 422):
                 raise
-            matches = _matches(catalog, published, area)
+            matches = _matches(opened, area)
             problem = None if matches else error.detail
             if len(matches) == 1:
-                answer = _largest(catalog, published, matches.pop()["code"], side, level or None, attribute)
+                answer = _largest(opened, matches.pop()["code"], side, level or None, attribute)
     return _page(
         request,
         "flows.html",
         version=published,
-        levels=[(kind, singular(kind)) for kind in opened.kinds_of_areas],
-        counts=opened.counts,
+        levels=[(kind, singular(kind)) for kind in release.kinds_of_areas],
+        counts=release.counts,
         query={"area": area, "side": side, "level": level, "attribute": attribute},
         answer=answer,
         other_word=singular(answer["other_level"]) if answer else "",
-        implicates=opened.implicates,
+        implicates=release.implicates,
         problem=problem,
         matches=matches,
-        suggested=_suggested(catalog, published),
+        suggested=_suggested(opened),
         about_intervals=ABOUT_INTERVALS,
     )
 
 
-def _matches(catalog: Catalog, published: Version, words: str) -> list[dict[str, str]]:
+def _matches(version: OpenVersion, words: str) -> list[dict[str, str]]:
     """Areas of this name, of the coarsest level that has it; else areas with the words in their names."""
     within: list[dict[str, str]] = []
-    for level in catalog.release(published).kinds_of_areas:
-        table = catalog.areas(published, level).table.select(["code", "name"])
+    for level in version.release.kinds_of_areas:
+        table = version.areas(level).table.select(["code", "name"])
         rows = table.filter(pc.match_substring(table.column("name"), words, ignore_case=True)).to_pylist()
         if exact := [row for row in rows if row["name"].casefold() == words.casefold()]:
             return exact[:_MATCHES]
@@ -271,11 +300,11 @@ def _matches(catalog: Catalog, published: Version, words: str) -> list[dict[str,
     return within[:_MATCHES]
 
 
-def _suggested(catalog: Catalog, published: Version) -> list[str]:
+def _suggested(version: OpenVersion) -> list[str]:
     """Names of areas to choose from while one types: of the coarsest levels that have some."""
     names: list[str] = []
-    for level in catalog.release(published).kinds_of_areas:
-        table = catalog.areas(published, level).table
+    for level in version.release.kinds_of_areas:
+        table = version.areas(level).table
         more = [name for name in table.column("name").to_pylist() if name is not None]
         if len(names) + len(more) > _SUGGESTIONS:
             break
@@ -283,27 +312,25 @@ def _suggested(catalog: Catalog, published: Version) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _largest(
-    catalog: Catalog, published: Version, area: str, side: str, level: str | None, attribute: str
-) -> dict[str, Any]:
+def _largest(version: OpenVersion, area: str, side: str, level: str | None, attribute: str) -> dict[str, Any]:
     """The largest flows of an area, with names."""
-    own_side: Side = "work" if side == "work" else "home"
-    other: Side = "home" if side == "work" else "work"
-    question = {side: (area,), f"{other}_level": level, "attributes": (attribute,)}
-    selection = select(catalog.release(published), FlowQuestion(**question))  # type: ignore[arg-type]
-    units = selection.units[own_side]
+    major: Side = "work" if side == "work" else "home"
+    minor: Side = "home" if side == "work" else "work"
+    question = {major: (area,), f"{minor}_level": level, "attributes": (attribute,)}
+    selection = select(version.release, FlowQuestion(**question))  # type: ignore[arg-type]
+    units = selection.units[major]
     if units is None or units.size != 1:
         raise not_found("Name one area: its code, with leading zeros, or its name.")
-    largest = catalog.largest_flows(published, selection, _TOP)
-    areas = {each: catalog.areas(published, selection.levels[each]).table for each in ("work", "home")}
-    (named,) = areas[side].take(units).to_pylist()
-    flows = areas[other].take(largest.flows.units[other]).to_pylist()
+    largest = version.largest_flows(selection, _TOP)
+    areas = {end: version.areas(selection.levels[end]).table for end in SIDES}
+    (named,) = areas[major].take(units).to_pylist()
+    flows = areas[minor].take(largest.flows.units[minor]).to_pylist()
     low, high = largest.flows.bounds or ([-1] * len(flows),) * 2
     for flow, jobs, *bounds in zip(flows, largest.flows.counts[0], low, high, strict=True):
         flow.update(jobs=jobs, bounds=None if min(bounds) < 0 else bounds)
     return {
         "area": named,
-        "other_level": selection.levels[other],
+        "other_level": selection.levels[minor],
         "jobs": largest.jobs[0],
         "areas": largest.number,
         "flows": flows,
@@ -322,41 +349,35 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    usable = [version for version in catalog.versions() if version.status == "complete"]
-    shown = next((shown for version in usable if (shown := _shown(catalog, version))), None)
+    shown = Showcase.newest(catalog, catalog.versions())
     return _page(
         request,
         "api.html",
         whose_jobs=WHOSE_JOBS,
         routes=routes,
-        example=shown and shown["version"],
-        levels=[(level, plural(level)) for level in shown["release"].kinds_of_areas] if shown else [],
-        level=shown["release"].usual_level() if shown else None,
+        example=shown and shown.version,
+        levels=[(level, plural(level)) for level in shown.release.kinds_of_areas] if shown else [],
+        level=shown and shown.release.usual_level(),
         about_intervals=ABOUT_INTERVALS,
-        areas=_examples(catalog, shown) if shown else [],
-        zooms=_zooms(catalog, shown) if shown else None,
+        areas=_examples(shown.opened) if shown else [],
+        # Of the tiles of the usual level, once they are made.
+        zooms=shown and zoom_levels(shown.opened.prepared.tiles, shown.release.usual_level()),
         most_features=MOST_FEATURES,
     )
 
 
-def _examples(catalog: Catalog, shown: dict[str, Any]) -> list[dict[str, Any]]:
+def _examples(version: OpenVersion) -> list[dict[str, Any]]:
     """The two areas with most jobs of a level whose areas have names, towns before counties; [] without."""
-    release = shown["release"]
+    release = version.release
     for level in dict.fromkeys((*release.geography.non_nesting_areas, *release.kinds_of_areas)):
         try:
-            rows = catalog.areas(shown["version"], level).table.to_pylist()
+            rows = version.areas(level).table.to_pylist()
         except ServiceError:  # until its tables are made
             return []
         named = [row | {"level": level} for row in rows if row["name"] and not row["external"]]
         if len(named) > 1:
             return sorted(named, key=lambda row: -row["work_S000"])[:2]
     return []
-
-
-def _zooms(catalog: Catalog, shown: dict[str, Any]) -> tuple[int, int] | None:
-    """The first and the last zoom level of the tiles of the usual level, once they are made."""
-    version, level = shown["version"], shown["release"].usual_level()
-    return zoom_levels(catalog.prepared(version.sha256, version.folder).tiles, level)
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:

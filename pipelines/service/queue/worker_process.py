@@ -169,7 +169,8 @@ def _publish(config: ReleaseConfig, job: Job, reporter: _Reporter) -> dict[str, 
     if _content(config.release.out / "public") != job.content:
         raise PublishError("the release was changed after it was approved; nothing was published")
     done = publish(config.release.out, job.releases, version=job.version, key=job.signer)
-    return {"published_name": done.name, "published_version": done.version}
+    notes = {"message": "; ".join(done.notes)} if done.notes else {}
+    return {"published_name": done.name, "published_version": done.version, **notes}
 
 
 _TASKS = {"compare": _compare, "plan": _plan, "release": _release, "publish": _publish}

@@ -58,7 +58,7 @@ def test_a_version_is_what_was_published(open_catalog: Open, service_state: Path
     assert version.certificate == pipelines.Certificate.model_validate_json(
         present["certificate.json"].read_bytes()
     )
-    assert catalog.release(version) is catalog.release(version)
+    assert catalog.opened(version) is catalog.opened(version)
 
 
 def test_what_changes_is_seen_after_a_refresh(

@@ -27,7 +27,7 @@ def known_names(app: FastAPI) -> dict[str, list[str | int]]:
     """Values of parameters that the service knows."""
     catalog = app.state.catalog
     (version,) = [v for v in catalog.versions() if v.status == "complete"]
-    geography = catalog.release(version).geography
+    geography = catalog.opened(version).release.geography
     return {
         "path.name": [version.state.name],
         "path.version": ["v0", "v1"],
