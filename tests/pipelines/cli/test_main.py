@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import itertools
 import json
 import os
@@ -183,28 +182,6 @@ def test_more_weight_is_advice_only_beside_another_table(
         assert f"Run it with: odsynth run {config} --plan {config.parent / f'{name}-plan'}" in result.stdout
 
 
-def test_a_plan_replaces_its_report_and_nothing_else(
-    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
-) -> None:
-    config, out = write_config(), tmp_path / "report"
-    for _ in range(2):
-        assert invoke("plan", config, "--out", out).exit_code == 0
-    before = tree(out)
-    other = invoke("plan", write_config({"privacy.epsilon": "8"}), "--out", out)
-    assert other.exit_code == 1
-    assert f"Error: {out}: plan " in other.stderr
-    assert "which may have been reviewed" in other.stderr
-    assert tree(out) == before
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "thesis.txt").write_text("years of work")
-    refused = invoke("plan", config, "--out", mine)
-    assert refused.exit_code == 1
-    assert "is not an earlier plan" in refused.output
-    assert [p.name for p in mine.iterdir()] == ["thesis.txt"]
-    assert not list(tmp_path.glob(".*partial*"))
-
-
 def test_tune_compares_and_recommends(
     write_config: Callable[..., Path],
     invoke: Invoke,
@@ -218,7 +195,7 @@ def test_tune_compares_and_recommends(
         "--epsilon",
         "4,8.6",
         "--split-threshold",
-        "1,30",
+        "1",
         "--coarsening",
         "threshold",
         "--mechanism",
@@ -230,7 +207,7 @@ def test_tune_compares_and_recommends(
     assert result.exit_code == 0, result.output
     folder = config.parent / "release-tune"
     assert {p.name for p in folder.iterdir()} == {"tune.parquet", "frontier.png"}
-    assert len(pd.read_parquet(folder / "tune.parquet")) == 4
+    assert len(pd.read_parquet(folder / "tune.parquet")) == 2
     assert (
         "# Recommended at epsilon 8.6 and delta 0.00001: mechanism dirichlet, split_threshold"
         in result.stdout
@@ -273,18 +250,6 @@ def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean
     assert failed.exit_code == 1
     assert "Error: files: README.md has been changed" in failed.stderr
     assert "passes every check" not in failed.output
-
-
-def test_out_is_relative_to_the_working_folder(
-    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    config = write_config()
-    assert invoke("run", config, "--out", "here/release").exit_code == 0
-    assert (elsewhere / "here" / "release" / "public").is_dir()
-    assert not (config.parent / "release").exists()
 
 
 def test_run_reports_repairs_and_fall_backs(
@@ -404,256 +369,113 @@ def refused(invoke: Invoke, tmp_path: Path) -> Refused:
     return message_of
 
 
-def od_table(region: dict[str, Path]) -> pd.DataFrame:
-    return pd.read_csv(region["od"], dtype="str")
+BadTable = Callable[[pd.DataFrame], pd.DataFrame]
 
 
-BadJobs = Callable[[pd.DataFrame], pd.DataFrame]
+def cell(column: str, value: str) -> BadTable:
+    """The first row has another value."""
+    return lambda table: table.assign(**{column: table[column].where(table.index > 0, value)})
 
 
-def zeros_lost(column: str) -> BadJobs:
-    return lambda od: od.assign(**{column: od[column].str.lstrip("0")})
+def without_zeros(column: str) -> BadTable:
+    return lambda table: table.assign(**{column: table[column].str.lstrip("0")})
 
 
-def floats(column: str) -> BadJobs:
-    return lambda od: od.assign(**{column: od[column] + ".0"})
-
-
-def cell(column: str, value: str, rows: int = 1) -> BadJobs:
-    return lambda od: od.assign(**{column: od[column].where(od.index >= rows, value)})
-
-
-def vintage(column: str) -> BadJobs:
-    """Blocks of the right counties with tract numbers of another census."""
-    return lambda od: od.assign(**{column: od[column].str[:5] + "99" + od[column].str[7:]})
-
-
-def doubled(od: pd.DataFrame) -> pd.DataFrame:
-    return pd.concat([od, od[:3]])
-
-
-BAD_JOBS: list[tuple[BadJobs, list[str]]] = [
-    (zeros_lost("h_geocode"), ["column h_geocode", "lost their leading zeros", "keep geocodes as text"]),
-    (zeros_lost("w_geocode"), ["column w_geocode", "lost their leading zeros", "keep geocodes as text"]),
-    (floats("h_geocode"), ["column h_geocode", "written as decimal numbers", "keep geocodes as text"]),
-    (floats("w_geocode"), ["column w_geocode", "written as decimal numbers", "keep geocodes as text"]),
+# Every rule is tested where files are read; here, what reaches the terminal.
+BAD_TABLES: list[tuple[str, BadTable, str]] = [
     (
-        cell("h_geocode", "440070001001000"),
-        ["column h_geocode: 1 row is not in the geography", "crosswalk"],
+        "od",
+        without_zeros("h_geocode"),
+        "column h_geocode.* lost their leading zeros.*geocodes as text",
     ),
-    (cell("w_geocode", "440070001001000"), ["column w_geocode: ", "not in the geography", "crosswalk"]),
-    (cell("h_geocode", "nowhere"), ["column h_geocode: 1 row is not in the geography"]),
+    ("od", cell("w_geocode", "440070001001000"), "column w_geocode: .*not in the geography.*crosswalk"),
+    ("od", cell("h_geocode", "nowhere"), "column h_geocode: 1 row is not in the geography"),
+    ("od", cell("h_geocode", ""), "column h_geocode: 1 value is missing or blank.*fill"),
+    ("od", lambda od: pd.concat([od, od[:3]]), "column h_geocode: 3 rows repeat an origin-destination pair"),
+    ("od", cell("SI03", "many"), "column SI03: 1 value is not a whole number.*correct the counts"),
+    ("od", lambda od: od.assign(wage="1"), "unknown columns: wage.*the format has: w_geocode"),
+    ("od", lambda od: od[:0], "there is no job.*copy a file again that was cut off"),
     (
-        vintage("h_geocode"),
-        ["column h_geocode", "codes of another vintage?", "or the crosswalk of that of the file"],
+        "crosswalk",
+        lambda table: table.assign(cty=["x" * (i % 2 + 1) for i in range(len(table))]),
+        "column trct: .*lie in more than one unit of cty.*levels that nest",
     ),
+    ("crosswalk", lambda table: table.assign(blklatdd="91"), "column blklatdd: 120 coordinates are outside"),
+    ("tract_flows", cell("jobs", "-3"), "column jobs: 1 flow is negative"),
     (
-        vintage("w_geocode"),
-        ["column w_geocode", "codes of another vintage?", "or the crosswalk of that of the file"],
+        "tract_flows",
+        lambda table: table.assign(h_tract="44" + table["h_tract"].str[2:]),
+        r"no row has origin and destination in the geography \(trct to trct\)",
     ),
-    (doubled, ["column h_geocode: 3 rows repeat an origin-destination pair", "add the counts"]),
-    (cell("S000", "-1"), ["column S000: 1 value is not a whole number from 0 up", "correct the counts"]),
-    (cell("SA01", "0.5", 2), ["column SA01: 2 values are not whole numbers", "correct the counts"]),
-    (cell("SI03", "many"), ["column SI03: 1 value is not a whole number", "correct the counts"]),
-    (cell("S000", ""), ["column S000: 1 value is missing or blank", "fill them"]),
-    (cell("h_geocode", "", 4), ["column h_geocode: 4 values are missing or blank", "fill them"]),
-    (cell("S000", "9999"), ["do not add up to S000", "use the file as published"]),
-    (lambda od: od.assign(wage="1"), ["unknown columns: wage", "the format has: w_geocode"]),
-    (lambda od: od.drop(columns="SE02"), ["missing columns: SE02", "name the columns"]),
-    (lambda od: od[:0], ["there is no job", "copy a file again that was cut off"]),
+    ("population", lambda table: table.assign(POP10="-1"), "column POP10: 6 weights are negative"),
+    ("microdata", cell("live", "440070001001000"), "column live: 1 row is not in the geography"),
+    ("microdata", cell("person", ""), "column person: 1 value is missing or blank"),
 ]
 
 
-def test_bad_jobs(
-    write_config: Callable[..., Path], small_region: dict[str, Path], refused: Refused, tmp_path: Path
-) -> None:
-    path = tmp_path / "jobs.csv.gz"
-    config = write_config({"release.out": "new/release"}, jobs=path)
-    for change, parts in BAD_JOBS:
-        path.write_bytes(gzip.compress(change(od_table(small_region)).to_csv(index=False).encode()))
-        message = refused("run", config)
-        assert message.startswith(f"{path}: ")
-        assert " Fix: " in message or "the format has" in message
-        for part in parts:
-            assert part in message
-
-
-@pytest.mark.parametrize("which", ["od", "crosswalk", "tract_flows", "population"])
-def test_broken_files(
-    which: str,
+def test_bad_tables(
     write_config: Callable[..., Path],
     small_region: dict[str, Path],
-    refused: Refused,
-    tmp_path: Path,
-) -> None:
-    original = small_region[which]
-    text = original.read_bytes()
-    if original.suffix == ".gz":
-        text = gzip.decompress(text)
-    packed = gzip.compress(text)
-    path = tmp_path / "broken.csv.gz"
-    config = write_config({FILES[which]: path})
-    for data, part in (
-        (None, "there is no such file"),
-        (b"", "the file is empty"),
-        (packed[: len(packed) * 2 // 3], "the file is truncated or corrupt"),
-        (packed[:12], "the file is truncated or corrupt"),
-        (packed[:-8] + b"\0" * 8, "the file is truncated or corrupt"),
-        (text[: text.rindex(b",")], "the last line has no line break at its end"),
-        (text[: text.rindex(b",")] + b"\n", "do not have as many fields as the header"),
-        (text.replace(b"1", b"\xff1", 40), "the text is not UTF-8"),
-    ):
-        if data is not None:
-            path.write_bytes(data)
-        message = refused("run", config)
-        assert message.startswith(f"{path}: ")
-        assert part in message
-        assert " Fix: " in message
-
-
-def test_numbers_in_parquet_have_lost_their_zeros(
-    write_config: Callable[..., Path],
     microdata: dict[str, Path],
-    microdata_jobs: Callable[..., object],
-    invoke: Invoke,
-    tmp_path: Path,
-) -> None:
-    table = pd.read_parquet(microdata["parquet"])
-    for column, kind in (("live", "int64"), ("toil", "float64")):
-        path = tmp_path / f"{column}.parquet"
-        table.astype({column: kind}).to_parquet(path, index=False)
-        message = one_clear_error(invoke("run", write_config(microdata_jobs(path))))
-        assert message.startswith(f"{path}: column {column}: geocodes are stored as ")
-        assert "store the column as text" in message
-
-
-def test_bad_microdata(
-    write_config: Callable[..., Path],
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[..., object],
+    microdata_jobs: Callable[..., Mapping[str, object]],
     refused: Refused,
     canary: str,
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "jobs.csv"
-    config = write_config(microdata_jobs(path))
-    jobs = pd.read_csv(microdata["csv"], dtype="str").reset_index(drop=True)
-    for column, value, part in (
-        ("live", "440070001001000", "1 row is not in the geography"),
-        ("live", "", "1 value is missing or blank"),
-        ("toil", "440070001001000", "1 row is not in the geography"),
-        ("age", "", "1 value is missing or blank"),
-        ("person", "", "1 value is missing or blank"),
-    ):
-        cell(column, value)(jobs).to_csv(path, index=False)
-        message = refused("run", config)
-        assert message.startswith(f"{path}: column {column}: {part}")
+    path = tmp_path / "table.csv"
+    for name, change, words in BAD_TABLES:
+        of_jobs = name == "microdata"
+        table = pd.read_csv(microdata["csv"] if of_jobs else small_region[name], dtype="str")
+        change(table).to_csv(path, index=False)
+        config = write_config(microdata_jobs(path) if of_jobs else {FILES[name]: path})
+        message = refused("run", config, public=name == "crosswalk")
+        assert message.startswith(f"{path}: ")
+        assert re.search(words, message), message
+        assert " Fix: " in message or "the format has" in message
         assert canary not in message
-
-
-def test_workers_with_too_many_jobs(
-    write_config: Callable[..., Path], microdata_jobs: Callable[..., object], invoke: Invoke, canary: str
-) -> None:
-    config = write_config(microdata_jobs("parquet", records_per_worker=1))
-    message = one_clear_error(invoke("run", config))
+    message = refused("run", write_config(microdata_jobs("parquet", records_per_worker=1)))
     assert "column person: 300 workers have more than 1 row(s)" in message
     assert canary not in message
 
 
-BAD_TABLES: list[tuple[str, BadJobs, list[str]]] = [
-    (
-        "crosswalk",
-        lambda t: t.assign(cty=["x" * (i % 2 + 1) for i in range(len(t))]),
-        ["column trct", "lie in more than one unit of cty", "levels that nest"],
-    ),
-    ("crosswalk", lambda t: pd.concat([t, t[:2]]), ["column tabblk2010: 2 rows repeat a block"]),
-    ("crosswalk", lambda t: t.assign(blklatdd="91"), ["column blklatdd: 120 coordinates are outside"]),
-    (
-        "crosswalk",
-        lambda t: t.assign(tabblk2010=t["tabblk2010"].where(t.index > 4, t["tabblk2010"].str[1:])),
-        ["column tabblk2010: 5 numeric codes are shorter", "lost leading zeros"],
-    ),
-    ("crosswalk", lambda t: t.drop(columns="bgrp"), ["missing columns: bgrp"]),
-    (
-        "tract_flows",
-        lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "-3")),
-        ["column jobs: 1 flow is negative"],
-    ),
-    (
-        "tract_flows",
-        lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "few")),
-        ["column jobs: 1 value is not a finite number"],
-    ),
-    ("tract_flows", lambda t: pd.concat([t, t[:1]]), ["1 rows repeat a pair"]),
-    (
-        "tract_flows",
-        lambda t: t.assign(h_tract="44" + t["h_tract"].str[2:]),
-        ["no row has origin and destination in the geography (trct to trct)"],
-    ),
-    (
-        "tract_flows",
-        lambda t: t.assign(h_tract=t["h_tract"].str[1:]),
-        ["column h_tract", "lost their leading zeros"],
-    ),
-    ("population", lambda t: t.assign(POP10="-1"), ["column POP10: 6 weights are negative"]),
-    ("population", lambda t: pd.concat([t, t[:1]]), ["column GEOID: 1 rows repeat an area"]),
-    ("population", lambda t: t.assign(GEOID="44007000100"), ["column GEOID"]),
-]
-
-
-def test_bad_public_tables(
+def test_broken_files(
     write_config: Callable[..., Path], small_region: dict[str, Path], refused: Refused, tmp_path: Path
 ) -> None:
-    path = tmp_path / "table.csv"
-    for which, change, parts in BAD_TABLES:
-        change(pd.read_csv(small_region[which], dtype="str")).to_csv(path, index=False)
-        config = write_config({FILES[which]: path})
-        message = refused("run", config, public=which == "crosswalk")
-        assert message.startswith(f"{path}: ")
-        for part in parts:
-            assert part in message
+    packed = small_region["od"].read_bytes()
+    path = tmp_path / "broken.csv.gz"
+    config = write_config({"jobs.file": path})
+    for data, part in (
+        (None, "there is no such file"),
+        (b"", "the file is empty"),
+        (packed[: len(packed) * 2 // 3], "the file is truncated or corrupt"),
+    ):
+        if data is not None:
+            path.write_bytes(data)
+        message = refused("run", config)
+        assert message.startswith(f"{path}: {part}")
+        assert " Fix: " in message
 
 
-BAD_VALUES: list[tuple[dict[str, object], str]] = [
-    *(({"privacy.epsilon": value}, "privacy.epsilon") for value in ("0", "-1", 8.6)),
-    *(({"privacy.delta": value}, "privacy.delta") for value in ("1", 1e-5)),
-    ({"privacy.guarantee": "DP"}, 'privacy.guarantee: "DP": Input should be'),
-    *(({"plan.retention_min": value}, "plan.retention_min") for value in ("0", "1.5", 0.5)),
-    ({"plan.retention_min": None, "plan.retention": "0.5"}, "plan.retention"),
-]
+def test_bad_configurations(write_config: Callable[..., Path], refused: Refused, tmp_path: Path) -> None:
+    for verb in ("plan", "run"):
+        config = write_config({"privacy.epsilon": 8.6})
+        assert refused(verb, config).startswith("small.toml: privacy.epsilon")
+        config.write_text(config.read_text().replace('delta = "1e-5"', 'delta = "1e-5'))
+        assert refused(verb, config).startswith("small.toml: not valid TOML")
+        missing = tmp_path / "none.toml"
+        assert refused(verb, missing).startswith(f"{missing}: there is no such file")
 
 
-def test_bad_configurations(write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path) -> None:
-    for change, key in [*BAD_VALUES, ({}, "not valid TOML")]:
-        config = write_config(change)
-        if not change:
-            config.write_text(config.read_text().replace('delta = "1e-5"', 'delta = "1e-5'))
-        before = tree(tmp_path)
-        for verb in ("plan", "run"):
-            message = one_clear_error(invoke(verb, config))
-            assert message.startswith(f"small.toml: {key}")
-            assert tree(tmp_path) == before
-
-
-def test_a_configuration_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
-    path = tmp_path / "nowhere.toml"
-    result = invoke("run", path)
-    assert result.exit_code == 1
-    assert f"Error: {path}: there is no such file" in result.stderr
-
-
-def test_an_output_folder_that_exists(write_config: Callable[..., Path], refused: Refused) -> None:
+def test_an_output_folder_that_exists_or_cannot_be_made(
+    write_config: Callable[..., Path], refused: Refused
+) -> None:
+    config = write_config({"release.out": "small.toml/release"})
+    assert "small.toml" in refused("run", config)
     config = write_config()
     (config.parent / "release").mkdir()
     message = refused("run", config)
     assert message.startswith(f"{config.parent / 'release'}: the output folder exists")
     assert "--out" in message
-
-
-def test_an_output_folder_that_cannot_be_made(write_config: Callable[..., Path], refused: Refused) -> None:
-    config = write_config({"release.out": "small.toml/release"})
-    message = refused("run", config)
-    assert "small.toml" in message
 
 
 @pytest.mark.parametrize(
@@ -764,24 +586,18 @@ def small_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_demo_twice(small_demo: Path, invoke: Invoke, clean_source: object) -> None:
-    first = invoke("demo")
-    assert first.exit_code == 0, first.output
-    assert "Released    650 synthetic workers" in first.stdout
-    assert "Compared    with the generated truth" in first.stdout
-    assert sorted(path.name for path in (small_demo / "out").iterdir()) == ["demo", "demo-inputs"]
-    public = small_demo / "out" / "demo" / "public"
-    data = (public / OD).read_bytes()
-    assert invoke("verify", public).exit_code == 0
-    second = invoke("demo")
-    assert second.exit_code == 0, second.output
-    assert (public / OD).read_bytes() != data, "drawn anew"
-    assert invoke("verify", public).exit_code == 0
-
-
-def test_demo_elsewhere(small_demo: Path, invoke: Invoke) -> None:
-    assert invoke("demo", "--out", "mine/demo").exit_code == 0
-    assert (small_demo / "mine" / "demo" / "public" / OD).is_file()
-    assert not (small_demo / "out" / "demo").exists()
+    public = small_demo / "mine" / "demo" / "public"
+    drawn = set()
+    for _ in range(2):
+        result = invoke("demo", "--out", "mine/demo")
+        assert result.exit_code == 0, result.output
+        assert "Released    650 synthetic workers" in result.stdout
+        assert "Compared    with the generated truth" in result.stdout
+        assert [path.name for path in (small_demo / "mine").iterdir()] == ["demo"]
+        assert [path.name for path in (small_demo / "out").iterdir()] == ["demo-inputs"]
+        drawn.add((public / OD).read_bytes())
+        assert invoke("verify", public).exit_code == 0
+    assert len(drawn) == 2, "drawn anew"
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "another release", "broken manifest"])

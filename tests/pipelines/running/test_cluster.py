@@ -18,7 +18,7 @@ import pytest
 from distributed import Client, Future, LocalCluster
 
 import pipelines
-from helpers import Said
+from helpers import Said, freeze
 from pipelines.planning import simulation, trials
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
@@ -28,6 +28,7 @@ from pipelines.running.folder import RunFolder
 from .helpers import KILLING, TABLES, Configs, Table, cluster_of_processes, everything, interrupted, seeded
 
 pytestmark = KILLING
+FIVE = {"run.batch_jobs": 5}
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,20 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def many_batches(small_config: Configs) -> Configs:
-    return lambda *changes: small_config({"run.batch_jobs": 5}, *changes)
+    return lambda *changes: small_config(FIVE, *changes)
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
     return everything(release.public)
+
+
+@pytest.fixture(scope="module")
+def threads(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The release of `many_batches` with the key of seed 1, drawn by threads."""
+    folder = tmp_path_factory.mktemp("threads")
+    with pytest.MonkeyPatch.context() as patch:
+        freeze(patch)
+        return public_bytes(seeded(pipelines.parse_config(config_text(FIVE), folder, "small.toml")))
 
 
 # What a worker loads: whatever Python does with a path of the run's folder ends the worker.
@@ -175,9 +185,12 @@ def test_a_worker_killed_while_planning_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_worker_changes_no_byte(
-    many_batches: Configs, cluster: LocalCluster, frozen_day: None, monkeypatch: pytest.MonkeyPatch
+    many_batches: Configs,
+    cluster: LocalCluster,
+    threads: dict[str, bytes],
+    frozen_day: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads = public_bytes(seeded(many_batches()))
     finished, killed = drawing._finished, list[int]()
 
     def kill(client: Client, futures: list[Future], *more: Any) -> Iterator[Future]:
@@ -242,18 +255,12 @@ def test_a_killed_client_changes_no_byte(
 
 
 def test_what_a_cluster_began_threads_can_finish(
-    many_batches: Configs, cluster: LocalCluster, frozen_day: None
+    many_batches: Configs, cluster: LocalCluster, threads: dict[str, bytes], frozen_day: None
 ) -> None:
-    threads = public_bytes(seeded(many_batches()))
+    """And nothing confidential is on the disks of workers."""
     config = many_batches()
     interrupted(config, scheduler=cluster.scheduler_address)
     assert public_bytes(pipelines.resume(config.release.out)) == threads
-
-
-def test_nothing_confidential_is_on_the_disks_of_workers(
-    many_batches: Configs, cluster: LocalCluster, frozen_day: None
-) -> None:
-    seeded(many_batches(), scheduler=cluster.scheduler_address)
     folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
     assert folders
     assert not [path for folder in folders for path in folder.rglob("*.npy")]
@@ -262,11 +269,11 @@ def test_nothing_confidential_is_on_the_disks_of_workers(
 @pytest.mark.deep
 def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     many_batches: Configs,
+    threads: dict[str, bytes],
     frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
     said: Said,
 ) -> None:
-    threads = public_bytes(seeded(many_batches()))
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
     opened: list[tuple[str, str]] = []
     client_of = drawing._client

@@ -15,14 +15,14 @@ import distributed
 import numpy as np
 import pytest
 
-from pipelines import make_plan, run
+from pipelines import Release, make_plan, run
 from pipelines.release.provenance import code_in_use
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
 from pipelines.running.batches import BatchWork
 from pipelines.running.executor import _Confidential, _work, local_workers
 
-from .helpers import Configs, left_over, seeded
+from .helpers import Configs, data_of, left_over, seeded
 
 MANY = 10_000_000
 GIB = 2**30
@@ -65,6 +65,8 @@ def test_a_real_plan_has_what_is_looked_at(small_config: Configs, monkeypatch: p
 def test_threads_draw_where_no_cluster_starts(
     error: Exception,
     small_config: Configs,
+    whole: Release,
+    frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -77,10 +79,7 @@ def test_threads_draw_where_no_cluster_starts(
     words = capsys.readouterr().err
     assert f"A Dask cluster of 2 processes does not start ({type(error).__name__})" in words
     assert 'if __name__ == "__main__":' in words
-    monkeypatch.undo()
-    expected = seeded(small_config())
-    (data,) = (path.name for path in release.public.glob("*_od_*.parquet"))
-    assert (release.public / data).read_bytes() == (expected.public / data).read_bytes()
+    assert data_of(release) == data_of(whole)
 
 
 def test_a_scheduler_that_does_not_answer_costs_nothing(paid_config: Configs, book: Path) -> None:

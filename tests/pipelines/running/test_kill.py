@@ -17,7 +17,6 @@ import pytest
 from helpers import KILLED, LOADED, released_files
 from pipelines import Ledger
 from pipelines.release.layout import public_files
-from pipelines.running.folder import RunFolder
 from pipelines.running.payment import debits_of
 
 pytestmark = pytest.mark.slow
@@ -151,21 +150,3 @@ def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_p
 @pytest.mark.parametrize("seed", range(5))
 def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
     assert sum(killed(config_text, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
-
-
-def test_what_a_killed_run_leaves_is_closed_to_others(
-    config_text: Callable[..., str], tmp_path: Path
-) -> None:
-    """Looked at while it is there: no confidential byte outside a folder of mode 0700."""
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "small.toml").write_text(config_text(MANY))
-    script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
-    subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), "before:running.run.write_public"],
-        capture_output=True,
-        check=True,
-    )
-    staging = RunFolder.of(tmp_path / "0" / "release")
-    assert staging.begun
-    assert stat.S_IMODE(staging.folder.stat().st_mode) == 0o700
-    assert {path.name for path in (tmp_path / "0").iterdir()} == {"small.toml", ".release.unfinished"}

@@ -13,19 +13,16 @@ from typing import Any
 import pytest
 
 import geo_data
-from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, load_plan, plan, resume, run
+from pipelines import ConfigError, LedgerError, Release, ReleaseConfig, load_plan, plan, run
 from pipelines.plans import form
 from pipelines.plans.storage import save_plan
 from pipelines.release.signing import SigningError, generate_keys
 from pipelines.running import report
 from pipelines.running import run as releasing
-from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.preflight import check_ready, load_back, space_needed
 
 from .helpers import Configs, left_over
 from .hostile_names import Case, outcome, try_names
-
-NFD = "Re\u0301gion"
 
 
 @pytest.fixture
@@ -144,45 +141,6 @@ def test_the_space_reckoned_with_is_more_than_a_release_takes(small_release: Rel
     jobs = small_release.plan.numeric.pools.n_records
     assert 2 * data + 12 * jobs < space_needed(small_release.plan) - 10_000_000 + 4 * 12_000  # small files
     assert space_needed(small_release.plan) < 10_000_000 + 100 * jobs
-
-
-@pytest.mark.parametrize("moment", ["debit", "note"])
-def test_a_name_in_another_form_of_unicode_is_paid_once(
-    moment: str, paid_config: Configs, book: Path, clean_source: object
-) -> None:
-    """The ledger stores NFC; a run that is stopped beside its debit must find it again."""
-    config = paid_config({"release.name": NFD, "ledger.data_set": NFD})
-    assert config.release.name == "R\u00e9gion"
-    assert config.ledger is not None
-    assert config.ledger.data_set == "R\u00e9gion"
-    # As a run of an earlier version has it.
-    config = config.model_copy(update={"release": config.release.model_copy(update={"name": NFD})})
-    debit, save = Ledger.debit, RunFolder.save
-
-    class Killed(BaseException):
-        pass
-
-    def killed(self: Ledger, **named: Any) -> None:
-        debit(self, **named)
-        if not named["rehearse"]:
-            raise Killed
-
-    def saved(self: RunFolder, state: RunState, key: Any = None) -> None:
-        if state.debit is not None:
-            raise Killed
-        save(self, state, key)
-
-    with pytest.MonkeyPatch.context() as patch:
-        if moment == "debit":
-            patch.setattr(Ledger, "debit", killed)
-        else:
-            patch.setattr(RunFolder, "save", saved)
-        with pytest.raises(Killed):
-            run(config)
-    release = resume(config.release.out)
-    assert release.out.exists()
-    (account,) = Ledger(book).accounts()
-    assert (account.data_set, account.debits, account.unfinished) == ("R\u00e9gion", 1, 0)
 
 
 def test_the_public_half_of_another_key_is_noticed(paid_config: Configs, tmp_path: Path) -> None:

@@ -240,9 +240,10 @@ def test_the_version_that_began_a_run_is_named_wherever_it_is_refused(
         ):
             run(config)
         assert "by odsynth 7.8.9, commit abcdef0123" in verb("runs", config.release.out)[1]
-    state.write_text(json.dumps(document | {"config": {"strange": 1}}), encoding="utf-8")
-    with pytest.raises(ConfigError, match="damaged: it is not what this version, which began it, writes"):
-        resume(config.release.out)
+    for changed in ({"config": {"strange": 1}}, {"format": "odsynth run 2"}):
+        state.write_text(json.dumps(document | changed), encoding="utf-8")
+        with pytest.raises(ConfigError, match="damaged: it is not what this version, which began it, writes"):
+            resume(config.release.out)
 
 
 def test_modes_of_others_are_not_touched(small_config: Configs) -> None:
