@@ -147,35 +147,6 @@ def _summary_levels(value: object) -> dict[str, str | tuple[str, str]]:
     return levels
 
 
-def _groupings(value: object) -> dict[str, int]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{shown(value)} is not a table; write for example {{ district = 6 }}")
-    for parts in value.values():
-        if type(parts) is not int or not 2 <= parts <= MOST:
-            raise ValueError(
-                f"{shown(parts)} is not a number of parts; write a whole number from 2 to {MOST:,}"
-            )
-    return dict(value)
-
-
-def _name_columns(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError(f'{shown(value)} is not a table; write for example {{ trct = "trctname" }}')
-    for column in value.values():
-        if not isinstance(column, str) or not column.strip():
-            raise ValueError(f"{shown(column)} is not a column; write its name in quotes")
-    return dict(value)
-
-
-def _labels(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError(f'{shown(value)} is not a table; write for example {{ "1" = "part time" }}')
-    for text in value.values():
-        if not isinstance(text, str) or not re.fullmatch(r"(?=.*\S)[^\x00-\x1f\x7f]+", text):
-            raise ValueError(f"{shown(text)} is not a label; write one line of text, in quotes")
-    return dict(value)
-
-
 def stored(longest: int) -> AfterValidator:
     """Return the validator of a name that is stored, in one Unicode form."""
 
@@ -208,7 +179,7 @@ def check_level_name(value: str) -> str:
 
 
 def _mechanism(value: str) -> str:
-    known = sorted(getattr(synth, "MECHANISMS", ("dirichlet",)))
+    known = sorted(synth.MECHANISMS)
     if value not in known:
         raise ValueError(f"{shown(value)} is not a mechanism; use {one_of(known)}")
     return value
@@ -256,9 +227,10 @@ LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
-Labels = Annotated[dict[str, str], PlainValidator(_labels)]
+Labels = dict[str, Line]
 Email = Annotated[Line, AfterValidator(_email)]
-NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
+NameColumns = dict[str, Line]
+Groupings = dict[str, Annotated[int, Field(ge=2, le=MOST)]]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Population = Literal["all", "residents"]
 # These three stand in the names of files.
@@ -301,6 +273,3 @@ def listed(value: str | Iterable[str]) -> tuple[str, ...]:
 def one_of(names: Iterable[str]) -> str:
     """Return the names in quotes, joined by "or"."""
     return " or ".join(f'"{name}"' for name in names) or "nothing"
-
-
-Groupings = Annotated[dict[str, int], PlainValidator(_groupings)]

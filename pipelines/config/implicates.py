@@ -13,19 +13,12 @@ ImplicateSource = Literal["independent-runs", "one-urn"]
 
 @dataclass(frozen=True)
 class Implicates:
-    """How many synthetic data sets a release has, and how they are drawn.
+    """How many synthetic data sets a release has, and how they are drawn."""
 
-    Attributes
-    ----------
-    number : int
-        k, at least 1.
-    source : {"independent-runs", "one-urn"}
-        Independent runs: the mechanism is run k times, each with a k-th of epsilon and delta (Lemma 13 of
-        docs/privacy.md). One urn: every urn is drawn from k times as often, and the draws are cut into k
-        (Lemma 15).
-    """
-
-    number: int = 1
+    number: int = 1  # k, at least 1
+    # Independent runs: the mechanism is run k times, each with a k-th of epsilon and delta (Lemma 13 of
+    # docs/privacy.md). One urn: every urn is drawn from k times as often, and the draws are cut into k
+    # (Lemma 15).
     source: ImplicateSource = "independent-runs"
 
     @property
@@ -63,19 +56,9 @@ class Implicates:
     def cut(self, drawn: NDArray[np.int32], n: NDArray[np.int64]) -> NDArray[np.int32]:
         """Cut the draws of one run of the mechanism into its implicates.
 
-        Draws of an urn are exchangeable, so the first n are an implicate like any other n.
-
-        Parameters
-        ----------
-        drawn : ndarray of int32
-            Draws of consecutive pools, pool after pool, `of_run` times n of each.
-        n : ndarray of int64, shape (n_pools,)
-            Slots of these pools.
-
-        Returns
-        -------
-        ndarray of int32, shape (of_run, sum of n)
-            Each row slot after slot.
+        Draws are those of consecutive pools, pool after pool, `of_run` times the slots `n` of each;
+        returned is a row for each implicate, slot after slot. Draws of an urn are exchangeable, so
+        the first n are an implicate like any other n.
         """
         if self.of_run == 1:
             return drawn[np.newaxis]

@@ -46,31 +46,7 @@ _Auxiliary = Annotated[AuxiliaryTable, Field(discriminator="format")]
 
 
 class PublicConfig(Section):
-    """What a release is told and a plan quotes: no folder, key or ledger, and of files the names only.
-
-    Attributes
-    ----------
-    release : PublicReleaseSettings
-        What is released.
-    privacy : PrivacySettings
-        What it may cost.
-    jobs : LodesJobsSettings or MicrodataJobsSettings
-        The confidential input.
-    workplaces : WorkplaceSettings or None
-        Public totals of workplaces, where those of the jobs are to be protected.
-    geography : PublicGeographySettings
-        The public geography.
-    auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
-        Public flows; may be empty.
-    weights : WeightsSettings or None
-        Public weights of areas.
-    workload : tuple of WorkloadTable
-        The tables that the release is for; without any, those of `pipelines.plans.workload`.
-    attribute : tuple of AttributeSettings
-        What attributes of the jobs mean.
-    plan : PlanSettings
-        Choices of the plan.
-    """
+    """What a release is told and a plan quotes: no folder, key or ledger, and of files the names only."""
 
     release: PublicReleaseSettings
     privacy: PrivacySettings
@@ -148,8 +124,20 @@ class ReleaseConfig(PublicConfig):
     ----------
     release : ReleaseSettings
         What is released and where it goes.
+    privacy : PrivacySettings
+        What it may cost.
+    jobs : LodesJobsSettings or MicrodataJobsSettings
+        The confidential input.
+    workplaces : WorkplaceSettings or None
+        Public totals of workplaces, where those of the jobs are to be protected.
     geography : GeographySettings
         The public geography.
+    auxiliary, weights
+        Public flows, and public weights of areas.
+    workload, attribute
+        The tables that the release is for, and what attributes of the jobs mean.
+    plan : PlanSettings
+        Choices of the plan.
     signature : SignatureSettings or None
         Who signs.
     ledger : LedgerSettings or None
@@ -268,20 +256,7 @@ def parse_config(text: str, folder: PathLike, name: str) -> ReleaseConfig:
 
 
 def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig:
-    """Check the tables of a configuration.
-
-    Parameters
-    ----------
-    data : dict
-        As TOML gives them, decimal numbers as `WrittenFloat`.
-    folder, name
-        As for `parse_config`.
-
-    Raises
-    ------
-    ConfigError
-        If the tables say something that cannot be used.
-    """
+    """Check the tables of a configuration."""
     try:
         config = ReleaseConfig.model_validate(data, context={"folder": folder})
     except ValidationError as error:

@@ -32,7 +32,7 @@ _HINTS = {
     "int_type": "write it without quotes and point",
     "int_from_float": "write it without quotes and point",
     "tuple_type": 'write for example ["a", "b"], or [] for none',
-    "dict_type": 'write for example {{ a = "b" }}',
+    "dict_type": "write a table, such as {{ a = ... }}",
     "model_type": "write [{field}] above its keys, in single brackets",
     "model_attributes_type": "write [{field}] above its keys, in single brackets",
 }
@@ -41,12 +41,7 @@ _HINTS = {
 def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]]) -> list[str]:
     """Return an error of pydantic as lines: key, value, pydantic's words, a hint.
 
-    Parameters
-    ----------
-    error : ErrorDetails
-        The error.
-    keys : mapping of tuple of str to sequence of str
-        The keys of every table, by the table's path, which ends with the format where there are several.
+    The keys are those of every table, by its path, which ends with the format where there are several.
     """
     loc, kind, written = error["loc"], error["type"], shown(error["input"])
     place = _without_tag(loc, keys)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import json
-import re
 from fractions import Fraction
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
@@ -27,65 +31,63 @@ exact, is refused; all problems of a file are reported at once. How each input m
 """
 
 _KINDS = {
-    "str": "text",
-    "int": "whole number",
-    "bool": "true or false",
-    "Path": "path",
-    "Fraction": "exact number",
-    "tuple of str": "list of texts",
-    "dict of str to str": "table of texts",
-    "dict of str to str or tuple of str": "table of texts or lists of two",
-    "dict of str to int": "table of whole numbers",
+    str: "text",
+    int: "whole number",
+    bool: "true or false",
+    Path: "path",
+    Fraction: "exact number",
+    tuple: "list of texts",
 }
 
 
 def configuration_reference() -> str:
-    """Write the reference of all keys of a release configuration.
-
-    Returns
-    -------
-    str
-        Markdown: for each table its purpose and its keys, each with what it holds, its default and its
-        meaning, from the docstrings and the defaults of the models.
-    """
+    """Write the reference of all keys of a release configuration."""
     return "\n".join([_HEAD, *(_table(path, model) for path, model in tables_of(ReleaseConfig))])
 
 
 def _table(path: tuple[str, ...], model: type[Section]) -> str:
-    about, fields, format_ = inspect.getdoc(model) or "", model.model_fields, ""
-    base = model.__base__
-    inherited = inspect.getdoc(base) or "" if base is not Section else ""
+    fields, format_ = model.model_fields, ""
     if "format" in fields:
         path, format_ = path[:-1], f', `format = "{path[-1]}"`'
     name = LISTS.get(path[-1], f"[{'.'.join(path)}]")
-    lines = [f"## `{name}`{format_}\n", about.partition("\n")[0], ""]
+    lines = [f"## `{name}`{format_}\n", (inspect.getdoc(model) or "").partition("\n")[0], ""]
     if all(not field.is_required() for field in fields.values()):
         lines[1] += " The whole table may be left out."
-    not_here = {"format", *(inner[0] for inner, _ in tables_of(model))}  # what has a table of its own
+    with_table = {inner[0] for inner, _ in tables_of(model)}
     lines += ["| key | holds | default | meaning |", "| --- | --- | --- | --- |"]
-    for names, kind, meaning in [*_attributes(inherited), *_attributes(about)]:
-        for key in names:
-            if key not in not_here:
-                default = "required" if fields[key].is_required() else _default(fields[key])
-                lines.append(f"| `{key}` | {kind} | {default} | {meaning} |")
+    for key, meaning in _meanings(model).items():
+        if key not in with_table:
+            field = fields[key]
+            default = "required" if field.is_required() else _default(field)
+            lines.append(f"| `{key}` | {_kind(field.annotation)} | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
-def _attributes(about: str) -> list[tuple[list[str], str, str]]:
-    """Return the entries of the section Attributes of a docstring: names, type, text."""
-    section = about.partition("Attributes\n----------\n")[2]
-    found = re.findall(r"^(\w[\w, ]*) : (.+)\n((?:    .+\n?)+)", section, re.MULTILINE)
-    return [
-        (re.split(r", ", names), _kind(kind), " ".join(text.split()).replace("``", "`"))
-        for names, kind, text in found
-    ]
+def _meanings(model: type[Section]) -> dict[str, str]:
+    """Return the docstrings below the fields of a model, its parent's first."""
+    parent = model.__base__
+    meanings = _meanings(parent) if parent is not None and parent is not Section else {}
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    for field, text in itertools.pairwise(definition.body):  # type: ignore[attr-defined]
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(meaning))):
+                meanings[name] = " ".join(meaning.split())
+    return meanings
 
 
-def _kind(kind: str) -> str:
-    kind = kind.removesuffix(" or None")
-    if kind.startswith("{"):
-        return " or ".join(f"`{choice}`" for choice in kind.strip("{}").split(", "))
-    return _KINDS.get(kind, kind)
+def _kind(annotation: Any) -> str:
+    """Return in words what a key holds."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if (kind := _KINDS.get(annotation, _KINDS.get(get_origin(annotation)))) is not None:
+        return kind
+    if get_origin(annotation) is dict:
+        kind = _kind(get_args(annotation)[1])
+        return f"table of {kind}s" if kind in _KINDS.values() else "table of texts or lists of two"
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    if get_origin(annotation) is Literal:
+        return " or ".join(f'`"{choice}"`' for choice in kinds)
+    return _kind(kinds[0]) if len(kinds) == 1 else '"full" or table'  # a policy
 
 
 def _default(field: FieldInfo) -> str:

@@ -43,10 +43,7 @@ _T = TypeVar("_T")
 def problems_across(tables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems that concern more than one table, a line for each: key, what is wrong, the fix.
 
-    Parameters
-    ----------
-    tables : mapping
-        The tables that are usable, by name; None in place of a member of a list that is not.
+    In place of a member of a list that is not usable stands None.
     """
     for rule in _RULES:
         names = inspect.signature(rule).parameters

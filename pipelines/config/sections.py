@@ -120,90 +120,61 @@ def _models(annotation: object) -> list[type[Section]]:
 
 
 class PublicReleaseSettings(Section):
-    """What is released.
-
-    Attributes
-    ----------
-    name : str
-        Title, for people.
-    state : str
-        First part of the file names: lower-case letters, digits, underscore.
-    year : int
-        Year of the jobs.
-    job_type : str
-        LODES job type, ``"JT00"`` (all jobs) to ``"JT05"``.
-    mechanism : str or None
-        Name of the mechanism, ``"dirichlet"`` or ``"geometric"``; left out, the one with whose best plan the
-        workload loses less, of those that have what else is asked for.
-    csv : bool
-        Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each
-        Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when wanted.
-    implicates : int
-        Number of synthetic data sets of the same records, 1 to 99; epsilon and delta are those of all of
-        them together.
-    implicate_source : {"independent-runs", "one-urn"}
-        Each implicate is an independent run of the mechanism, as combining rules need; or all are cut from
-        one urn, which costs less.
-    licence : str or None
-        Licence of the released data, such as ``"CC-BY-4.0"`` or an address: exports have it in every file.
-    publisher : str or None
-        Who publishes the release, as it is to be named: stands in its read-me and its records.
-    contact : str or None
-        E-mail address for questions about the release; it stands there for as long as the release does.
-    citation : str or None
-        How to cite the release; left out, it is made of publisher, title, date and plan.
-    """
+    """What is released."""
 
     name: Annotated[Line, stored(LONGEST_NAME - len(", run ") - 16)]  # a ledger adds the number of the run
+    """Title, for people."""
     state: State
+    """First part of the file names: lower-case letters, digits, underscore."""
     year: Year
+    """Year of the jobs."""
     job_type: JobType = "JT00"
+    """LODES job type, `"JT00"` (all jobs) to `"JT05"`."""
     mechanism: Mechanism | None = None
+    """Name of the mechanism, `"dirichlet"` or `"geometric"`; left out, the one with whose best plan the
+    workload loses less, of those that have what else is asked for."""
     csv: bool = True
+    """Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each
+    Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when wanted."""
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
+    """Number of synthetic data sets of the same records, 1 to 99; epsilon and delta are those of all of them
+    together."""
     implicate_source: ImplicateSource = "independent-runs"
+    """Each implicate is an independent run of the mechanism, as combining rules need; or all are cut from one
+    urn, which costs less."""
     licence: Line | None = None
+    """Licence of the released data, such as `"CC-BY-4.0"` or an address: exports have it in every file."""
     publisher: Line | None = None
+    """Who publishes the release, as it is to be named: stands in its read-me and its records."""
     contact: Email | None = None
+    """E-mail address for questions about the release; it stands there for as long as the release does."""
     citation: Line | None = None
+    """How to cite the release; left out, it is made of publisher, title, date and plan."""
 
 
 class ReleaseSettings(PublicReleaseSettings):
-    """What is released and where it goes.
-
-    Attributes
-    ----------
-    out : Path
-        Folder of the release. It must not exist when a run begins.
-    """
+    """What is released and where it goes."""
 
     out: InputPath
+    """Folder of the release. It must not exist when a run begins."""
 
 
 class PrivacySettings(Section):
-    """The privacy loss that the whole release may cost one job record.
-
-    Attributes
-    ----------
-    epsilon : Fraction
-        Largest privacy loss, above 0 and at most 100.
-    delta : Fraction
-        Probability of a loss above `epsilon`; in [0, 1).
-    guarantee : {"pdp", "dp"}
-        Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
-        whole run, or record-level differential privacy. The certificate states both.
-    policy : "full" or table
-        Which home may stand in the place of which other one: any ("full"); or any in the same unit of a
-        level, such as ``{ partition = "cty" }``, and in which of these units the home of each job lies is
-        then public, and reproduced exactly; or any whose block lies within a distance, such as
-        ``{ distance_km = 16 }``; or any, and with it any category of some attributes, which then are not
-        public: ``{ attribute = { earnings = ["low", "high"] } }``, with all categories that a job may have.
-    """
+    """The privacy loss that the whole release may cost one job record."""
 
     epsilon: EpsilonNumber
+    """Largest privacy loss, above 0 and at most 100."""
     delta: DeltaNumber
+    """Probability of a loss above `epsilon`; in [0, 1)."""
     guarantee: Literal["pdp", "dp"] = "pdp"
+    """Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
+    whole run, or record-level differential privacy. The certificate states both."""
     policy: Policy = FullPolicy()
+    """Which home may stand in the place of which other one: any ("full"); or any in the same unit of a level,
+    such as `{ partition = "cty" }`, and in which of these units the home of each job lies is then public, and
+    reproduced exactly; or any whose block lies within a distance, such as `{ distance_km = 16 }`; or any, and
+    with it any category of some attributes, which then are not public: `{ attribute = { earnings = ["low",
+    "high"] } }`, with all categories that a job may have."""
 
     @property
     def secret(self) -> dict[str, tuple[str, ...]]:
@@ -212,27 +183,18 @@ class PrivacySettings(Section):
 
 
 class LodesJobsSettings(Section):
-    """Confidential jobs in the form of a LODES origin-destination file.
-
-    Attributes
-    ----------
-    format : {"lodes"}
-        Says which form the jobs have.
-    file : Path
-        The main file (csv, csv.gz or Parquet): workers who live in the geography. A name with * or ? stands
-        for all files that match, one for each state, say.
-    aux : Path or None
-        The aux file, or files: workers who live in external zones (`geography.external_zones`).
-    population : {"all", "residents"}
-        Whose jobs are released: those of all workers, for which `aux` is needed; or those of residents, whose
-        home lies inside the geography. That it does is then taken to be public, and is not protected.
-    """
+    """Confidential jobs in the form of a LODES origin-destination file."""
 
     format: Literal["lodes"]
     file: InputPath
+    """The main file (csv, csv.gz or Parquet): workers who live in the geography. A name with * or ? stands
+    for all files that match, one for each state, say."""
     aux: InputPath | None = None
+    """The aux file, or files: workers who live in external zones (`geography.external_zones`)."""
     records_per_worker: ClassVar[int] = 1
     population: Population = "all"
+    """Whose jobs are released: those of all workers, for which `aux` is needed; or those of residents, whose
+    home lies inside the geography. That it does is then taken to be public, and is not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -241,45 +203,30 @@ class LodesJobsSettings(Section):
 
 
 class MicrodataJobsSettings(Section):
-    """Confidential jobs as one row per job.
-
-    Attributes
-    ----------
-    format : {"microdata"}
-        Says which form the jobs have.
-    file : Path
-        The csv, csv.gz or Parquet file; a name with * or ? stands for all files that match.
-    home : str
-        Column of the home block.
-    work : str
-        Column of the work block.
-    worker : str or None
-        Column that identifies the worker, if there is one.
-    count : str or None
-        Column of the number of jobs of a row; without it, each row is one job.
-    decimal_point : bool
-        A point in `count` is a decimal mark, also where it may be one of thousands (1.000).
-    attributes : tuple of str
-        Columns of attributes of the job, which are public but for those that `privacy.policy` makes secret.
-    records_per_worker : int
-        The most job records that one worker may have, 1 to 1,000. `privacy` is about one record; a worker
-        with several loses more, which the plan and the certificate state and the ledger is debited.
-    population : {"all", "residents"}
-        Whose jobs are released: those of all workers, for which `geography.external_zones` are needed; or
-        those of residents, whose home lies inside the geography. That it does is then taken to be public, and
-        is not protected.
-    """
+    """Confidential jobs as one row per job."""
 
     format: Literal["microdata"]
     file: InputPath
+    """The csv, csv.gz or Parquet file; a name with * or ? stands for all files that match."""
     home: Line
+    """Column of the home block."""
     work: Line
+    """Column of the work block."""
     worker: Line | None = None
+    """Column that identifies the worker, if there is one."""
     count: Line | None = None
+    """Column of the number of jobs of a row; without it, each row is one job."""
     decimal_point: bool = False
+    """A point in `count` is a decimal mark, also where it may be one of thousands (1.000)."""
     attributes: Names = ()
+    """Columns of attributes of the job, which are public but for those that `privacy.policy` makes secret."""
     records_per_worker: Annotated[int, Field(ge=1, le=MAX_RECORDS)] = 1
+    """The most job records that one worker may have, 1 to 1,000. `privacy` is about one record; a worker with
+    several loses more, which the plan and the certificate state and the ledger is debited."""
     population: Population = "all"
+    """Whose jobs are released: those of all workers, for which `geography.external_zones` are needed; or
+    those of residents, whose home lies inside the geography. That it does is then taken to be public, and is
+    not protected."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -297,143 +244,91 @@ JobsSettings: TypeAlias = LodesJobsSettings | MicrodataJobsSettings
 
 
 class FlowTable(Section):
-    """A public table of flows that informs the plan: one row for each pair of areas.
-
-    Attributes
-    ----------
-    format : {"flows"}
-        Says which form the table has.
-    file : Path
-        The table.
-    origin : tuple of str
-        Column of the home area's code, or several whose texts are joined.
-    origin_level : str
-        Level (or kind of non-nesting area) of the home areas.
-    destination : tuple of str
-        Column of the work area's code, or several whose texts are joined.
-    destination_level : str
-        Level (or kind of non-nesting area) of the work areas.
-    flow : str
-        Column of the public count.
-    margin : str or None
-        Column of its margin of error at 90 %.
-    decimal_point : bool
-        A point in `flow` is a decimal mark, also where it may be one of thousands (1.000).
-    same_jobs : bool
-        The table counts the same jobs as the release, as an earlier release does: its totals are then
-        compared with the public number of jobs.
-    """
+    """A public table of flows that informs the plan: one row for each pair of areas."""
 
     format: Literal["flows"]
     file: InputPath
+    """The table."""
     origin: Columns
+    """Column of the home area's code, or several whose texts are joined."""
     origin_level: Line
+    """Level (or kind of non-nesting area) of the home areas."""
     destination: Columns
+    """Column of the work area's code, or several whose texts are joined."""
     destination_level: Line
+    """Level (or kind of non-nesting area) of the work areas."""
     flow: Line
+    """Column of the public count."""
     margin: Line | None = None
+    """Column of its margin of error at 90 %."""
     decimal_point: bool = False
+    """A point in `flow` is a decimal mark, also where it may be one of thousands (1.000)."""
     same_jobs: bool = False
+    """The table counts the same jobs as the release, as an earlier release does: its totals are then compared
+    with the public number of jobs."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*self.origin, *self.destination, self.flow, self.margin)
 
 
 class CtppTable(Section):
-    """A public table of flows of the Census Transportation Planning Products, Part 3.
-
-    Attributes
-    ----------
-    format : {"ctpp"}
-        Says which form the table has.
-    file : Path
-        The table.
-    levels : dict of str to str or tuple of str
-        The summary levels to read, each with its level (or kind of non-nesting area) in the geography; a
-        list of two where residence and workplace differ.
-    table : str or None
-        The table to read, where the file has several.
-    line : int
-        The line to read: 1 is the total.
-    """
+    """A public table of flows of the Census Transportation Planning Products, Part 3."""
 
     format: Literal["ctpp"]
     file: InputPath
+    """The table."""
     levels: SummaryLevels
+    """The summary levels to read, each with its level (or kind of non-nesting area) in the geography; a list
+    of two where residence and workplace differ."""
     table: Line | None = None
+    """The table to read, where the file has several."""
     line: Annotated[int, Field(ge=1, le=MOST)] = 1
+    """The line to read: 1 is the total."""
 
 
 class AcsTable(Section):
-    """A public table of county-to-county commuting flows of the American Community Survey.
-
-    Attributes
-    ----------
-    format : {"acs"}
-        Says which form the table has.
-    file : Path
-        The published workbook, saved as CSV.
-    level : str
-        The level of the geography whose units are counties.
-    """
+    """A public table of county-to-county commuting flows of the American Community Survey."""
 
     format: Literal["acs"]
     file: InputPath
+    """The published workbook, saved as CSV."""
     level: Line
+    """The level of the geography whose units are counties."""
 
 
 class LodesTable(Section):
-    """An earlier LODES origin-destination release, added up.
-
-    Attributes
-    ----------
-    format : {"lodes"}
-        Says which form the table has.
-    file : Path
-        The main file.
-    aux : Path or None
-        The aux file.
-    origin_level : str
-        Level (or kind of non-nesting area) to which homes are added up.
-    destination_level : str
-        Level (or kind of non-nesting area) to which workplaces are added up.
-    same_jobs : bool
-        As for `format = "flows"`; left out, it is false where the name of the file has another job type.
-    """
+    """An earlier LODES origin-destination release, added up."""
 
     format: Literal["lodes"]
     file: InputPath
+    """The main file."""
     aux: InputPath | None = None
+    """The aux file."""
     origin_level: Line
+    """Level (or kind of non-nesting area) to which homes are added up."""
     destination_level: Line
+    """Level (or kind of non-nesting area) to which workplaces are added up."""
     same_jobs: bool = True
+    """As for `format = "flows"`; left out, it is false where the name of the file has another job type."""
 
 
 AuxiliaryTable: TypeAlias = FlowTable | CtppTable | AcsTable | LodesTable
 
 
 class WorkplaceSettings(Section):
-    """A public table of jobs by workplace: the release has its totals, and those of the jobs are protected.
-
-    Attributes
-    ----------
-    file : Path
-        The table. For microdata its columns are named as in `jobs`: the work block and every attribute, and
-        `count`. For LODES jobs they are those of an origin-destination file, without homes.
-    count : str or None
-        For microdata: the column of the number of jobs of a row.
-    fewest : Fraction
-        For the mechanism "dirichlet": the fewest jobs that a pool is expected to have in the confidential
-        file, as a part of its public total, in (0, 1]. Where it has fewer, homes drawn from public data fill
-        it up.
-    most : Fraction
-        The same for the most jobs, at least 1. Where it has more, some are left out at random.
-    """
+    """A public table of jobs by workplace: the release has its totals, those of the jobs are protected."""
 
     file: InputPath
+    """The table. For microdata its columns are named as in `jobs`: the work block and every attribute, and
+    `count`. For LODES jobs they are those of an origin-destination file, without homes."""
     count: Line | None = None
+    """For microdata: the column of the number of jobs of a row."""
     fewest: ShareNumber = Fraction(4, 5)
+    """For the mechanism "dirichlet": the fewest jobs that a pool is expected to have in the confidential
+    file, as a part of its public total, in (0, 1]. Where it has fewer, homes drawn from public data fill it
+    up."""
     most: FactorNumber = Fraction(5, 4)
+    """The same for the most jobs, at least 1. Where it has more, some are left out at random."""
 
     @property
     def record_range(self) -> synth.RecordRange:
@@ -442,27 +337,18 @@ class WorkplaceSettings(Section):
 
 
 class WeightsSettings(Section):
-    """Public weights, such as population, by which the workers of a cell are spread over its blocks.
-
-    Attributes
-    ----------
-    file : Path
-        The table.
-    level : str
-        Level of its areas.
-    area : str
-        Column of the area's code.
-    weight : str
-        Column of the weight.
-    decimal_point : bool
-        A point in `weight` is a decimal mark, also where it may be one of thousands (1.000).
-    """
+    """Public weights, such as population, by which the workers of a cell are spread over its blocks."""
 
     file: InputPath
+    """The table."""
     level: Line
+    """Level of its areas."""
     area: Line
+    """Column of the area's code."""
     weight: Line
+    """Column of the weight."""
     decimal_point: bool = False
+    """A point in `weight` is a decimal mark, also where it may be one of thousands (1.000)."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(self.area, self.weight)
@@ -472,26 +358,19 @@ class WorkloadTable(Section):
     """A table that the release is for: jobs counted by home area, work area and attributes.
 
     Without any the release is for the tables that choosing.md names, in equal weights.
-
-    Attributes
-    ----------
-    home : str
-        Level (or kind of non-nesting area) of the home areas; an external zone is an area of every level.
-    work : str or None
-        The same of the work areas, which may be blocks. Left out, jobs are counted wherever they are: the
-        table is one of residents.
-    attributes : tuple of str
-        Attributes of the jobs by whose categories they are counted, several by every combination of these;
-        at most one for LODES jobs.
-    weight : Fraction
-        What a job that is wrong in this table counts, against the other tables; at least 0, which only
-        reports the table.
     """
 
     home: Line
+    """Level (or kind of non-nesting area) of the home areas; an external zone is an area of every level."""
     work: Line | None = None
+    """The same of the work areas, which may be blocks. Left out, jobs are counted wherever they are: the
+    table is one of residents."""
     attributes: Names = ()
+    """Attributes of the jobs by whose categories they are counted, several by every combination of these; at
+    most one for LODES jobs."""
     weight: WeightNumber = Fraction(1)
+    """What a job that is wrong in this table counts, against the other tables; at least 0, which only reports
+    the table."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*self.attributes)
@@ -502,110 +381,72 @@ class AttributeSettings(Section):
 
     Attributes of LODES jobs are known; those of microdata, and levels other than those of LODES, are called
     what their columns are, unless it is said here.
-
-    Attributes
-    ----------
-    name : str
-        The attribute, of `jobs.attributes`; or `geography.block`, a level or a kind of non-nesting areas.
-    meaning : str or None
-        What it is, in a few words: of an attribute such as go behind "jobs whose", "working time"; of a kind
-        of area such as go behind "code of its", "output area of the census".
-    unit : str or None
-        Unit of its categories, such as "hours a week".
-    labels : dict of str to str
-        What its codes stand for, as far as they do not speak for themselves.
     """
 
     name: Line
+    """The attribute, of `jobs.attributes`; or `geography.block`, a level or a kind of non-nesting areas."""
     meaning: Line | None = None
+    """What it is, in a few words: of an attribute such as go behind "jobs whose", "working time"; of a kind
+    of area such as go behind "code of its", "output area of the census"."""
     unit: Line | None = None
+    """Unit of its categories, such as "hours a week"."""
     labels: Labels = Field(default_factory=dict)
+    """What its codes stand for, as far as they do not speak for themselves."""
 
 
 class RunSettings(Section):
-    """How a run works; nothing here changes what is released.
-
-    Attributes
-    ----------
-    batch_jobs : int or None
-        About how many jobs one task draws, which bounds its memory; left out, 100,000, and more for large
-        releases.
-    world_readable : bool
-        Accept confidential files that everybody on the machine can read.
-    """
+    """How a run works; nothing here changes what is released."""
 
     batch_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    """About how many jobs one task draws, which bounds its memory; left out, 100,000, and more for large
+    releases."""
     world_readable: bool = False
+    """Accept confidential files that everybody on the machine can read."""
 
 
 class PublicPolygonTable(Section):
-    """A public file of the shapes of the units of a level, kept in the release for maps.
-
-    Attributes
-    ----------
-    level : str
-        Level of the units.
-    file : Path
-        The file: GeoParquet, or any format that GDAL reads.
-    code : str
-        Column of the unit's code.
-    """
+    """A public file of the shapes of the units of a level, kept in the release for maps."""
 
     level: Line
+    """Level of the units."""
     file: InputPath
+    """The file: GeoParquet, or any format that GDAL reads."""
     code: Line
+    """Column of the unit's code."""
 
 
 class PolygonTable(PublicPolygonTable):
-    """A public file of the shapes of the units of a level, kept in the release for maps.
-
-    Attributes
-    ----------
-    name : str or None
-        Column of the unit's name; these names are kept instead of the crosswalk's.
-    """
+    """A public file of the shapes of the units of a level, kept in the release for maps."""
 
     name: Line | None = None
+    """Column of the unit's name; these names are kept instead of the crosswalk's."""
 
 
 class PublicGeographySettings(Section):
-    """The public geography: one row per block.
-
-    Attributes
-    ----------
-    file : Path
-        The crosswalk.
-    block : str
-        Column of the block's code. Files are named after this column and after the levels, so the name has
-        no slash and no backslash, and does not begin with a dot.
-    levels : tuple of str
-        Columns of the hierarchy above the block, coarsest first, named like `block`; may be empty.
-    latitude : str or None
-        Column of the latitude of the block's centroid, in degrees; left out where the file has geometry.
-    longitude : str or None
-        Column of the longitude of the block's centroid, likewise.
-    external_zones : tuple of str
-        Zones beyond the crosswalk in which workers may live, as prefixes of geocodes; "us-states" stands
-        for every state of the United States of which the crosswalk has no block.
-    groupings : dict of str to int
-        Levels that the crosswalk has no column for, each with the number of groups of neighbouring blocks
-        into which a unit of the next coarser level is divided.
-    non_nesting_areas : tuple of str
-        Columns of areas that cut across the levels, such as places; auxiliary tables, and tables of the
-        workload, may be about them; maps find them.
-    polygons : tuple of PublicPolygonTable
-        Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
-    """
+    """The public geography: one row per block."""
 
     file: InputPath
+    """The crosswalk."""
     block: LevelName
+    """Column of the block's code. Files are named after this column and after the levels, so the name has no
+    slash and no backslash, and does not begin with a dot."""
     levels: LevelNames
+    """Columns of the hierarchy above the block, coarsest first, named like `block`; may be empty."""
     latitude: Line | None = None
+    """Column of the latitude of the block's centroid, in degrees; left out where the file has geometry."""
     longitude: Line | None = None
+    """Column of the longitude of the block's centroid, likewise."""
     external_zones: Names = ()
+    """Zones beyond the crosswalk in which workers may live, as prefixes of geocodes; "us-states" stands for
+    every state of the United States of which the crosswalk has no block."""
     groupings: Groupings = Field(default_factory=dict)
+    """Levels that the crosswalk has no column for, each with the number of groups of neighbouring blocks into
+    which a unit of the next coarser level is divided."""
     non_nesting_areas: LevelNames = ()
+    """Columns of areas that cut across the levels, such as places; auxiliary tables, and tables of the
+    workload, may be about them; maps find them."""
     polygons: Annotated[tuple[PublicPolygonTable, ...], Field(strict=False)] = ()
+    """Shapes of the units of levels; those of the blocks are in `file` where that has geometry."""
 
     @property
     def polygon_levels(self) -> tuple[str, ...]:
@@ -645,16 +486,11 @@ class PublicGeographySettings(Section):
 
 
 class GeographySettings(PublicGeographySettings):
-    """The public geography: one row per block.
-
-    Attributes
-    ----------
-    names : dict of str to str or None
-        Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
-        `X` has the column `Xname` where the file has one, as in LODES; {} for no names.
-    """
+    """The public geography: one row per block."""
 
     names: NameColumns | None = None
+    """Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
+    `X` has the column `Xname` where the file has one, as in LODES; {} for no names."""
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()
 
     @property
@@ -677,39 +513,27 @@ class GeographySettings(PublicGeographySettings):
 
 
 class LedgerSettings(Section):
-    """The budget that pays for the release, and the ledger in which it is kept.
-
-    Attributes
-    ----------
-    file : Path
-        The ledger, made by the first debit. Its folder must exist.
-    data_set : str
-        Public name of the records from which the release is made.
-    period : str or None
-        Label of the period that the budget is for; left out, the budget is for ever.
-    epsilon : Fraction
-        Budget of the data set in the period, for all releases together: what they may cost one person, with
-        all of their records (`records_per_worker`).
-    delta : Fraction
-        The same for delta.
-    total_epsilon : Fraction or None
-        Budget of the data set over all periods, beside that of `period`; left out, the one that was last
-        entered in the ledger limits all periods, if there is one.
-    total_delta : Fraction or None
-        The same for delta; both or neither.
-    witness : tuple of str
-        Hashes of earlier debits, as runs have printed them. The ledger must hold them, so that neither a new
-        ledger nor an older copy is taken for it.
-    """
+    """The budget that pays for the release, and the ledger in which it is kept."""
 
     file: InputPath
+    """The ledger, made by the first debit. Its folder must exist."""
     data_set: Annotated[Line, stored(LONGEST_NAME)]
+    """Public name of the records from which the release is made."""
     period: Annotated[Line, stored(LONGEST_NAME)] | None = None
+    """Label of the period that the budget is for; left out, the budget is for ever."""
     epsilon: PositiveNumber
+    """Budget of the data set in the period, for all releases together: what they may cost one person, with
+    all of their records (`records_per_worker`)."""
     delta: DeltaNumber
+    """The same for delta."""
     total_epsilon: PositiveNumber | None = None
+    """Budget of the data set over all periods, beside that of `period`; left out, the one that was last
+    entered in the ledger limits all periods, if there is one."""
     total_delta: DeltaNumber | None = None
+    """The same for delta; both or neither."""
     witness: Names = ()
+    """Hashes of earlier debits, as runs have printed them. The ledger must hold them, so that neither a new
+    ledger nor an older copy is taken for it."""
 
     def _problems(self) -> Iterator[Problem]:
         totals = {"total_epsilon": self.total_epsilon, "total_delta": self.total_delta}
@@ -732,62 +556,42 @@ class LedgerSettings(Section):
 
 
 class SignatureSettings(Section):
-    """Who signs the release.
-
-    Attributes
-    ----------
-    key : Path
-        Private key file, as `odsynth keygen` makes it.
-    """
+    """Who signs the release."""
 
     key: InputPath
+    """Private key file, as `odsynth keygen` makes it."""
 
 
 class PlanSettings(Section):
-    """Choices of the plan; each has a default.
-
-    Attributes
-    ----------
-    preset : {"tuned", "onthemap"}
-        Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
-        release did. The latter also has defaults for `privacy.epsilon` and `privacy.delta`.
-    coarsening : {"balanced", "threshold", "distance", "share", "units"} or None
-        Rule by which blocks are grouped into cells (planning.md). Left out, it is "balanced" or "units",
-        whichever loses less on proxy truth; and "balanced" where `split_threshold` is given.
-    split_threshold : Fraction or None
-        T of the rules "balanced" and "threshold", above 0: how many workers of the pool a cell is expected to
-        have. Left out, it is chosen for each size of pools to lose least on proxy truth.
-    cell_level : str or None
-        For the rule "units": the level, or the blocks, whose units are the cells; left out, the level of the
-        public model.
-    distance_miles : Fraction
-        R of the rule "distance", above 0.
-    share : Fraction
-        For the rule "share": the part of a destination's public flow that is not coarsened, in (0, 1].
-    pool_by : tuple of str or None
-        Attributes whose categories have pools of their own, [] for none; left out, chosen to lose least.
-    pool_level : str or None
-        Level in whose units small work blocks share a pool; left out, it is chosen like T, and the level of
-        the public model where `pool_below` is given.
-    pool_below : int or None
-        Work blocks with fewer jobs share the pool of their unit (1: none does); left out, chosen like T.
-    retention_min : Fraction
-        f_min, the smallest probability with which an empty cell is kept, in (0, 1].
-    prior : Fraction or None
-        Pseudo-count of every cell, above 0; left out, the smallest that meets the requested privacy.
-    """
+    """Choices of the plan; each has a default."""
 
     preset: Literal["tuned", "onthemap"] = "tuned"
+    """Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
+    release did. The latter also has defaults for `privacy.epsilon` and `privacy.delta`."""
     coarsening: Literal["balanced", "threshold", "distance", "share", "units"] | None = None
+    """Rule by which blocks are grouped into cells (planning.md). Left out, it is "balanced" or "units",
+    whichever loses less on proxy truth; and "balanced" where `split_threshold` is given."""
     split_threshold: PositiveNumber | None = None
+    """T of the rules "balanced" and "threshold", above 0: how many workers of the pool a cell is expected to
+    have. Left out, it is chosen for each size of pools to lose least on proxy truth."""
     cell_level: Line | None = None
+    """For the rule "units": the level, or the blocks, whose units are the cells; left out, the level of the
+    public model."""
     distance_miles: PositiveNumber = Fraction(100)
+    """R of the rule "distance", above 0."""
     share: RetentionNumber = Fraction(9, 10)
+    """For the rule "share": the part of a destination's public flow that is not coarsened, in (0, 1]."""
     pool_by: Names | None = None
+    """Attributes whose categories have pools of their own, [] for none; left out, chosen to lose least."""
     pool_level: Line | None = None
+    """Level in whose units small work blocks share a pool; left out, it is chosen like T, and the level of
+    the public model where `pool_below` is given."""
     pool_below: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    """Work blocks with fewer jobs share the pool of their unit (1: none does); left out, chosen like T."""
     retention_min: RetentionNumber = Fraction(1)
+    """f_min, the smallest probability with which an empty cell is kept, in (0, 1]."""
     prior: PositiveNumber | None = None
+    """Pseudo-count of every cell, above 0; left out, the smallest that meets the requested privacy."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*(self.pool_by or ()))

@@ -33,15 +33,7 @@ class ConfigError(ShownError, ValueError):
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
-    Returns
-    -------
-    dict
-        The tables; decimal numbers as `WrittenFloat`.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read or is not TOML.
+    Decimal numbers are `WrittenFloat`.
     """
     try:
         found = path.stat()

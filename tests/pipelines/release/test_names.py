@@ -45,8 +45,8 @@ def test_what_can_be_said(small_config: Configs) -> None:
 
 def test_faults(small_config: Configs) -> None:
     for change, words in [
-        ({"names": "trctname"}, 'geography.names: "trctname" is not a table; write for example { trct ='),
-        ({"names": {"trct": 5}}, "geography.names: 5 is not a column; write its name in quotes"),
+        ({"names": "trctname"}, 'geography.names: "trctname": Input should be a valid dictionary; write a'),
+        ({"names": {"trct": 5}}, "geography.names.trct: 5: Input should be a valid string; write it in"),
         ({"names": {"trct": " "}}, 'geography.names: " " is not a column'),
         ({"names": {"tract": "trctname"}}, 'geography.names: "tract" is not a level of the geography'),
         ({"names": {"trct": "bgrp"}}, 'geography: "bgrp" is named 2 times'),
