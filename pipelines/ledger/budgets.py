@@ -58,34 +58,19 @@ class Budget:
 
 @dataclass(frozen=True)
 class Account:
-    """What has been spent of one budget.
-
-    Attributes
-    ----------
-    data_set : str
-    budget : Budget
-        As it was last used.
-    epsilon, delta : Fraction
-        Spent.
-    debits : int
-        Releases that were paid from it.
-    unfinished : int
-        Those of them that have not finished.
-    terms : Terms or None
-        What the sum is a guarantee of; None if that is nothing with a name, as of some that earlier versions
-        added up.
-    releases : tuple of (Entry, str)
-        The debits, each with what became of its release: "unfinished", "resumed", "failed", "abandoned" or
-        "finished".
-    """
+    """What has been spent of one budget."""
 
     data_set: str
-    budget: Budget
-    epsilon: Fraction
+    budget: Budget  # as it was last used
+    epsilon: Fraction  # spent
     delta: Fraction
-    debits: int
-    unfinished: int
+    debits: int  # releases that were paid from it
+    unfinished: int  # those of them that have not finished
+    # What the sum is a guarantee of; None if that is nothing with a name, as of some that earlier
+    # versions added up.
     terms: Terms | None = None
+    # The debits, each with what became of its release: "unfinished", "resumed", "failed", "abandoned"
+    # or "finished".
     releases: tuple[tuple[Entry, str], ...] = ()
 
     @property
@@ -144,19 +129,7 @@ def budgets_of_debit(
 ) -> list[Budget]:
     """Return the budgets that limit a debit: that of its period, and the one for ever, if there is one.
 
-    Parameters
-    ----------
-    entries : list of Entry
-    data_set : str
-    budget : Budget
-        Of the debit.
-    total : Budget or None
-        The budget for ever that is stated with it; by default the one that was last entered.
-
-    Raises
-    ------
-    LedgerError
-        If `budget` is for ever itself and `total` is another, or `total` is for a period.
+    By default the one for ever is that which was last entered.
     """
     if total is not None and (total.period is not None or budget.period is None):
         raise LedgerError("a budget for ever is stated beside that of a period. Fix: name the period")

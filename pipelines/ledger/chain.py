@@ -79,45 +79,23 @@ class LedgerError(ShownError, ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the ledger. Fields that its kind does not have are None.
+    """One entry of the ledger. Fields that its kind does not have are None."""
 
-    Attributes
-    ----------
-    entry : int
-        Its number, from 1, without gaps.
-    time : str
-        UTC, as in ``"2026-01-31T23:59:59.123456Z"``; never before the entry before.
-    kind : str
-        "budget" or "debit"; of releases "resumed", "finished", "failed" or "abandoned".
-    data_set, period : str or None
-        Whose budget it is, for "budget" and "debit"; a period of None is for ever.
-    epsilon, delta : Fraction or None
-        The budget, or what was debited.
-    plan_sha256, release : str or None
-        Of a debit: the hash of the plan, and the name of the release.
-    policy : str or None
-        Of a debit: what it is a guarantee of (`pipelines.ledger.terms`); none is "full" of jobs of whomever.
-    debit : str or None
-        Of what became of a release: the hash of its debit.
-    detail : str or None
-        Further words.
-    hash : str
-        SHA-256 over the hash of the entry before and this entry.
-    """
-
-    entry: int
-    time: str
-    kind: str
-    data_set: str | None = None
+    entry: int  # its number, from 1, without gaps
+    time: str  # UTC, as in ``"2026-01-31T23:59:59.123456Z"``; never before the entry before
+    kind: str  # "budget" or "debit"; of releases "resumed", "finished", "failed" or "abandoned"
+    data_set: str | None = None  # whose budget it is, for "budget" and "debit"; a period of None is for ever
     period: str | None = None
-    epsilon: Fraction | None = None
+    epsilon: Fraction | None = None  # the budget, or what was debited
     delta: Fraction | None = None
-    plan_sha256: str | None = None
+    plan_sha256: str | None = None  # of a debit: the hash of the plan, and the name of the release
     release: str | None = None
+    # Of a debit: what it is a guarantee of (`pipelines.ledger.terms`); none is "full" of jobs of
+    # whomever.
     policy: str | None = None
-    debit: str | None = None
-    detail: str | None = None
-    hash: str = ""
+    debit: str | None = None  # of what became of a release: the hash of its debit
+    detail: str | None = None  # further words
+    hash: str = ""  # SHA-256 over the hash of the entry before and this entry
 
 
 def fields(entry: Entry) -> dict[str, str | int]:
@@ -140,12 +118,8 @@ def _hash(previous: str, values: Mapping[str, str | int]) -> str:
 def reading(path: Path, *, traceless: bool = False) -> Iterator[sqlite3.Connection]:
     """Open a ledger for reading one consistent state of it.
 
-    Parameters
-    ----------
-    path : Path
-    traceless : bool
-        Leave no file beside a ledger that nobody uses. SQLite then takes no lock: a debit at the same moment
-        may make this reader fail, or miss it.
+    A traceless reader leaves no file beside a ledger that nobody uses. SQLite then takes no lock: a debit
+    at the same moment may make this reader fail, or miss it.
     """
     log = path.with_name(f"{path.name}-wal")  # if it is empty, all entries are in the ledger's own file
     unused = traceless and (not log.exists() or log.stat().st_size == 0)
@@ -159,18 +133,8 @@ def reading(path: Path, *, traceless: bool = False) -> Iterator[sqlite3.Connecti
 def writing(path: Path, *, create: bool = False, keep: bool = True) -> Iterator[sqlite3.Connection]:
     """Hold the one right to write, in a transaction that is on the disk when the block ends.
 
-    Parameters
-    ----------
-    path : Path
-    create : bool
-        Whether to make the file if it does not exist.
-    keep : bool
-        False to try whether it can be written: everything is done, and taken back in the end.
-
-    Yields
-    ------
-    sqlite3.Connection
-        If the block raises, nothing is written.
+    If the block raises, nothing is written. `create` makes the file where there is none; without `keep`
+    it is tried whether it can be written: everything is done, and taken back in the end.
     """
     if create and not os.path.lexists(path):
         if not keep:
@@ -205,13 +169,7 @@ def _transaction(path: Path, *, keep: bool) -> Iterator[sqlite3.Connection]:
 
 
 def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
-    """Return all entries in order, having checked the whole chain.
-
-    Raises
-    ------
-    LedgerError
-        At the first entry that is damaged or missing.
-    """
+    """Return all entries in order, having checked the whole chain."""
     left_out = {"policy"} if _version(connection) == 1 else set[str]()
     rows = []
     for table, every in TABLES.items():
@@ -252,14 +210,8 @@ def _entry(row: dict[str, str | int | None], previous: str) -> Entry | None:
 def append(connection: sqlite3.Connection, entries: list[Entry], entry: Entry) -> Entry:
     """Add an entry to the file and to the list of all entries.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        Of `writing`.
-    entries : list of Entry
-        All entries of the file, from `read_entries` in the same transaction.
-    entry : Entry
-        Its number and hash are given here.
+    All entries are those of `read_entries` in the same transaction; number and hash of the new one are
+    given here.
     """
     values = fields(entry) | {"entry": len(entries) + 1}
     values["hash"] = _hash(entries[-1].hash if entries else GENESIS, values)

@@ -55,27 +55,12 @@ _LONGEST_DETAIL = 1000
 
 @dataclass(frozen=True)
 class Debit:
-    """What was debited for one release.
+    """What was debited for one release."""
 
-    Attributes
-    ----------
-    id : str
-        The hash of its entry: names the debit in later calls. It was the head of the chain at that moment, so
-        a release keeps it as a witness too.
-    entry : int
-        Number of its entry.
-    time : str
-    data_set : str
-    period : str or None
-    epsilon, delta : Fraction
-    plan_sha256 : str
-    release : str
-    policy : str or None
-        The text of its terms (`Terms`); None is "full".
-    """
-
+    # The hash of its entry: names the debit in later calls. It was the head of the chain at that
+    # moment, so a release keeps it as a witness too.
     id: str
-    entry: int
+    entry: int  # number of its entry
     time: str
     data_set: str
     period: str | None
@@ -83,7 +68,7 @@ class Debit:
     delta: Fraction
     plan_sha256: str
     release: str
-    policy: str | None = None
+    policy: str | None = None  # the text of its terms (`Terms`); None is "full"
 
     @property
     def head(self) -> str:

@@ -15,23 +15,14 @@ _TEXT = re.compile(r"(.+); homes (anywhere|inside [0-9a-f]{16}); records ([1-9][
 
 @dataclass(frozen=True)
 class Terms:
-    """What a debit is a guarantee of.
+    """What a debit is a guarantee of."""
 
-    Attributes
-    ----------
-    policy : str
-        Name of the policy of homes (`synth.Policy`).
-    homes : str or None
-        "anywhere"; or "inside " and a digest of the blocks of a geography, where jobs of its residents are
-        released, so that nothing is promised of a home inside and one outside. None of debits by earlier
-        versions, which do not say it.
-    records : int
-        Of a person with at most so many.
-    """
-
-    policy: str = FULL.name
+    policy: str = FULL.name  # name of the policy of homes (`synth.Policy`)
+    # "anywhere"; or "inside " and a digest of the blocks of a geography, where jobs of its residents
+    # are released, so that nothing is promised of a home inside and one outside. None of debits by
+    # earlier versions, which do not say it.
     homes: str | None = None
-    records: int = 1
+    records: int = 1  # of a person with at most so many
 
     @classmethod
     def of(cls, text: str | None) -> Terms:

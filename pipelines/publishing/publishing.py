@@ -46,38 +46,20 @@ class Remark:
 
 @dataclass(frozen=True)
 class Published:
-    """A version at a destination.
-
-    Attributes
-    ----------
-    name, version : str
-    location : str
-        Its folder.
-    status : {"complete", "incomplete", "damaged", "withdrawn"}
-        Incomplete: the publication was interrupted, and the same command completes it. Damaged: files are
-        missing, or SHA256SUMS is another (``odsynth verify`` looks into the files too).
-    begun : str
-        When its publication began (UTC).
-    sha256 : str
-        Hash of its SHA256SUMS, and so of all its content.
-    withdrawn : Remark or None
-    errata : tuple of Remark
-        Oldest first.
-    new : bool
-        Whether this call of `publish` wrote it; False if it was published already.
-    notes : tuple of str
-        What `publish` could not check, as other versions of libraries wrote the files.
-    """
+    """A version at a destination."""
 
     name: str
     version: str
-    location: str
+    location: str  # its folder
+    # Incomplete: the publication was interrupted, and the same command completes it. Damaged: files are
+    # missing, or SHA256SUMS is another (``odsynth verify`` looks into the files too).
     status: str
-    begun: str
-    sha256: str
+    begun: str  # when its publication began (UTC)
+    sha256: str  # hash of its SHA256SUMS, and so of all its content
     withdrawn: Remark | None
-    errata: tuple[Remark, ...]
-    new: bool = False
+    errata: tuple[Remark, ...]  # oldest first
+    new: bool = False  # whether this call of `publish` wrote it; False if it was published already
+    # What `publish` could not check, as other versions of libraries wrote the files.
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -227,22 +209,8 @@ def check_free(
 ) -> None:
     """Refuse a version name that `publish` would refuse; nothing is written.
 
-    Parameters
-    ----------
-    destination : str or Path
-    name : str
-        Of the release.
-    version : str
-    content : str, optional
-        SHA-256 of the SHA256SUMS of what is to be published, where it is made already: a name that stands
-        for it may be published again.
-    storage_options : dict, optional
-        As for `publish`.
-
-    Raises
-    ------
-    PublishError
-        If it cannot be a version, as "latest", stands for another content, or was withdrawn.
+    A name that stands for the content that is to be published, by the SHA-256 of its SHA256SUMS, may be
+    published again.
     """
     with open_place(destination, storage_options) as place:
         _Title(place, name, version).check_free(content)

@@ -56,26 +56,11 @@ def keep_homes(
 ) -> NDArray[np.int64]:
     """Sort the confidential homes into a file for each batch.
 
-    Parameters
-    ----------
-    staging : RunFolder
-    plan : ReleasePlan
-    parts : iterable of JobRecords
-        **Confidential.** One after another in memory, with the attributes that the pools are stratified by
-        and those of secondary tables, whose cells are counted here.
-    batch_jobs : int or None
-        As for `batches`.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_pools + 1,)
-        **Confidential**, if the plan has a range of records: how many are in each pool, and how many in none,
-        which are left out: those of a work block or category that the public slots do not have.
-
-    Raises
-    ------
-    ChangedFileError
-        If the records are not those of the plan's slots, and the plan has no range of records.
+    Records come part after part, with the attributes that the pools are stratified by and those of
+    secondary tables, whose cells are counted here. Returned is how many are in each pool and, last, in
+    none; where the plan has a range of records this is **confidential**, and the last are left out: those
+    of a work block or category that the public slots do not have. Else records that are not those of the
+    slots are a ChangedFileError.
     """
     pools, geography = plan.pools, plan.geography
     known = plan.numeric.record_range is None
@@ -120,18 +105,9 @@ def keep_homes(
 def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]:
     """Count how confidential jobs differ from the public totals of workplaces.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-        With a range of records.
-    of_pool : ndarray of int64
-        **Confidential**: what `keep_homes` returned.
-
-    Returns
-    -------
-    dict of str to int
-        **Confidential**: ``jobs`` of the file; of these ``jobs_of_no_slot``, of a work block or category that
-        the public table does not have; ``jobs_left_out`` by lot, ``homes_filled_in`` from the public model.
+    **Confidential**, from what `keep_homes` returned: the jobs of the file; of these, those of a work
+    block or category that the public table does not have; jobs that are left out by lot, and homes that
+    are filled in from the public model.
     """
     numeric, present = plan.numeric, of_pool[:-1]
     out = {"jobs": int(of_pool.sum()), "jobs_of_no_slot": int(of_pool[-1])}
@@ -179,13 +155,7 @@ class BatchWork:
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
     def do(self, task: Task, batch: int, given: Given, key: synth.RunKey, folder: Path) -> None:
-        """Do a task, and write what it makes into an empty folder.
-
-        Raises
-        ------
-        ValueError
-            If the homes are not those of the plan's slots.
-        """
+        """Do a task, and write what it makes into an empty folder."""
         for part, homes in zip(self.parts_of(folder), self._drawn(batch, given, key), strict=True):
             self._write(part, batch, homes)
 

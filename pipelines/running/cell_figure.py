@@ -20,12 +20,6 @@ def draw_cells(plan: ReleasePlan, path: Path) -> None:
 
     A block is a dot at its centroid, coloured by the number of blocks in its cell: blocks that are cells of
     their own are darkest. Of very many blocks, some are drawn, evenly. Nothing but the plan is drawn.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    path : Path
-        The PNG file.
     """
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure

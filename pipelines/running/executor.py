@@ -70,19 +70,10 @@ def sample_release(run: RunBatches, *, steps: StepLog, scheduler: str | None = N
     Where tables are measured, all batches are measured first, and this process estimates homes from what
     they measured.
 
-    Parameters
-    ----------
-    run : RunBatches
-    steps : StepLog
-    scheduler : str, optional
-        Address of a Dask cluster, whose workers need no file. By default threads of this process, or,
-        for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
-        that does not start, as in a script without ``if __name__ == "__main__":``.
-
-    Returns
-    -------
-    list of list of Part
-        For each implicate, in the order of the pools.
+    Returned are the parts of each implicate, in the order of the pools. A scheduler is the address of a
+    cluster, whose workers need no file. By default it is threads of this process, or, for many jobs on a
+    machine with many cores, a cluster of its own (`local_workers`); threads too if that does not start,
+    as in a script without ``if __name__ == "__main__":``.
     """
     with _client(scheduler, local_workers(run.plan), run.staging) as client:
         if client is not None:
@@ -125,19 +116,8 @@ def _do_batches(client: Client | None, run: RunBatches, task: Task, progress: Pr
 def local_workers(plan: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
     """Return how many processes should draw a release on one machine.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-    cores : int
-        Of the machine, or what this process may use of them.
-    memory : int, optional
-        Bytes; by default those of the machine, or what this process may use of them.
-
-    Returns
-    -------
-    int
-        1, threads of this process, for less than ten million jobs. Above, one process for four cores, as
-        far as half of the memory has room for their copies of the plan.
+    1, threads of this process, for less than ten million jobs. Above, one process for four cores, as far
+    as half of the memory (bytes) has room for their copies of the plan.
     """
     if plan.numeric.pools.n_records < _CLUSTER_JOBS or cores < 2 * _THREADS:
         return 1
@@ -171,19 +151,7 @@ def _client(scheduler: str | None, workers: int, staging: RunFolder) -> Iterator
 
 
 def connect(cluster: str | LocalCluster) -> Client:
-    """Connect to a Dask scheduler.
-
-    Parameters
-    ----------
-    cluster : str or LocalCluster
-        Its address, or a cluster of this process.
-
-    Raises
-    ------
-    ConnectionError
-        If none answers within the time of Dask's configuration (``distributed.comm.timeouts.connect``); names
-        the address.
-    """
+    """Connect to a Dask scheduler."""
     from distributed import Client  # an import of half a second
 
     code_in_use()  # before files may change
@@ -198,17 +166,7 @@ def connect(cluster: str | LocalCluster) -> Client:
 def try_workers(scheduler: str | None, *, begun: bool = False) -> None:
     """Refuse a cluster that does not answer, where homes would travel unencrypted, or with other code.
 
-    Parameters
-    ----------
-    scheduler : str or None
-        Its address; without one nothing is tried.
-    begun : bool
-        Whether a run has been paid for, for the words of an error.
-
-    Raises
-    ------
-    ConnectionError
-        If the cluster cannot be used; names it, and a worker that cannot.
+    `begun` says that the run has been paid for, for the words of an error.
     """
     if scheduler is None:
         return
@@ -263,20 +221,8 @@ def _refuse_unencrypted(client: Client) -> int:
 def trying_on(scheduler: str | None) -> Iterator[ParallelMap | None]:
     """Have plans tried by the workers of a cluster, for which they need no file.
 
-    Parameters
-    ----------
-    scheduler : str or None
-        Its address; without one threads of this process try them.
-
-    Yields
-    ------
-    ParallelMap or None
-        What `make_plan` and `simulate_utility` are to be told.
-
-    Raises
-    ------
-    ConnectionError
-        As by `connect`; and if the cluster is lost while it is at work.
+    Yields what `make_plan` and `simulate_utility` are to be told; without a scheduler, threads of this
+    process try plans.
     """
     if scheduler is None:
         yield None
@@ -398,14 +344,7 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
 
 
 def _on_cluster(client: Client, run: RunBatches, task: Task, count: Callable[[int], None]) -> None:
-    """Do what is not done yet of every batch on workers; one that dies is replaced, and gives the same bytes.
-
-    Raises
-    ------
-    ConnectionError
-        If the scheduler is gone or does not answer, or no worker is there for too long; names the address.
-        What was drawn is kept.
-    """
+    """Do what is not done yet of every batch on workers; one that dies is replaced, with the same bytes."""
     whole = len(run.to_do(task))
     with _lost_in_words(client, "what was drawn is kept", "resume"):
         for _ in range(_RETRIES + 1):
@@ -527,14 +466,7 @@ def _wait_limit() -> float:
 
 @contextmanager
 def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
-    """Say of a cluster that cannot be used any more what became of it, how things stand, and what to do.
-
-    Raises
-    ------
-    ConnectionError
-        If the scheduler is gone or does not answer, no worker is there for too long, one after the other
-        dies, or has other code than this process; names the address.
-    """
+    """Say of a cluster that cannot be used any more what became of it, how things stand, and what to do."""
     from distributed import KilledWorker
     from distributed.scheduler import NoWorkerError
 

@@ -51,44 +51,20 @@ class BusyError(ConfigError):
 
 @dataclass(frozen=True)
 class RunState:
-    """What was begun; everything but the key that a run needs to go on.
-
-    Attributes
-    ----------
-    config : ReleaseConfig
-    certificate : Certificate
-        Of the release to come; a resumed run writes the same.
-    inputs : dict of str to str
-        SHA-256 of each confidential file, by path.
-    secure : bool
-        Whether the key came from the operating system.
-    name : str
-        Name of the run in the ledger, of which there is one.
-    debit : str or None
-        The entry of the ledger that paid for the run; None before it is made, and without a ledger.
-    rows : dict of str to int
-        Rows of each confidential file, by path.
-    """
+    """What was begun; everything but the key that a run needs to go on."""
 
     config: ReleaseConfig
-    certificate: Certificate
-    inputs: dict[str, str]
-    secure: bool
-    name: str
+    certificate: Certificate  # of the release to come; a resumed run writes the same
+    inputs: dict[str, str]  # SHA-256 of each confidential file, by path
+    secure: bool  # whether the key came from the operating system
+    name: str  # name of the run in the ledger, of which there is one
+    # The entry of the ledger that paid for the run; None before it is made, and without a ledger.
     debit: str | None = None
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # rows of each confidential file, by path
 
 
 def other_version(place: Path, begun: Software | None) -> ConfigError:
-    """Return the error of a run that this version cannot go on with; it names both versions and commits.
-
-    Parameters
-    ----------
-    place : Path
-        The folder of the run, or its file that cannot be read.
-    begun : Software or None
-        What began the run, where that can be read.
-    """
+    """Return the error of a run that this version cannot go on with; it names both versions and commits."""
     now, rule, fix = this_software(), "begun by another version of the program", "go on with that version"
     if begun is None:
         rule = f"damaged, or {rule}"
@@ -107,12 +83,7 @@ def other_version(place: Path, begun: Software | None) -> ConfigError:
 
 
 def refuse_existing(out: Path) -> None:
-    """Refuse an output folder whose name is taken; the error names what is there.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """Refuse an output folder whose name is taken; the error names what is there."""
     if os.path.lexists(out):
         fix = "move it away, or"
         if RunFolder(out).checked:
@@ -123,12 +94,7 @@ def refuse_existing(out: Path) -> None:
 
 
 class RunFolder:
-    """Paths inside the private folder of a run.
-
-    Parameters
-    ----------
-    folder : Path
-    """
+    """Paths inside the private folder of a run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.public, self.confidential = folder, folder / "public", folder / "confidential"
@@ -160,13 +126,7 @@ class RunFolder:
 
     @contextmanager
     def fresh(self) -> Iterator[None]:
-        """Make the folder, and remove it if the run does not get as far as `save`.
-
-        Raises
-        ------
-        ConfigError
-            If an unfinished run is there, or is being made by another process.
-        """
+        """Make the folder, and remove it if the run does not get as far as `save`."""
         made = [folder for folder in self.folder.parents if not folder.exists()]
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -197,13 +157,7 @@ class RunFolder:
 
     @contextmanager
     def again(self) -> Iterator[RunState]:
-        """Open the folder of an unfinished run.
-
-        Raises
-        ------
-        ConfigError
-            If there is none, or another process works in it.
-        """
+        """Open the folder of an unfinished run."""
         if not self.begun:
             left = ""
             if self.confidential.is_dir():  # abandoned: it may hold homes
@@ -219,15 +173,7 @@ class RunFolder:
     def wipe(self, *, begun: bool = True) -> None:
         """Remove the folder, the key overwritten first: the run is given up, whatever it has spent.
 
-        Parameters
-        ----------
-        begun : bool
-            Whether a run that can be resumed may be in it.
-
-        Raises
-        ------
-        ConfigError
-            If another process works in it, it is not of this user, or homes of the run are elsewhere, too.
+        `begun` says that a run that can be resumed may be in it.
         """
         if (note := self.confidential / "in_store").exists():  # of a cluster that an earlier version used
             raise ConfigError(
@@ -247,13 +193,7 @@ class RunFolder:
 
     @property
     def at_work(self) -> bool:
-        """Whether a process works in the folder.
-
-        Raises
-        ------
-        OSError
-            If that cannot be told, because the file system gives no locks or the folder cannot be opened.
-        """
+        """Whether a process works in the folder."""
         if not self._lock.exists():
             return False
         with hold_lock(self._lock) as free:
@@ -304,11 +244,7 @@ class RunFolder:
     def save(self, state: RunState, key: synth.RunKey | None = None) -> None:
         """Write the key and, last, the state: from here on the run can be resumed.
 
-        Parameters
-        ----------
-        state : RunState
-        key : synth.RunKey, optional
-            By default the key that is there.
+        Without a key, the one that is there stays.
         """
         if key is not None:
             write_whole(self._key, key.secret())
@@ -327,13 +263,7 @@ class RunFolder:
         write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
     def load(self) -> RunState:
-        """Read what was begun, by this version or an earlier one (which may be needed to resume it).
-
-        Raises
-        ------
-        ConfigError
-            If this version cannot read it; names the version that began the run.
-        """
+        """Read what was begun, by this version or an earlier one (which may be needed to resume it)."""
         try:
             document = json.loads(self._state.read_bytes())
             config = document["config"]
@@ -373,11 +303,7 @@ class RunFolder:
     def add_homes(self, batch: int, homes: NDArray[np.int32]) -> None:
         """Keep homes of a batch, after those of other parts of the input.
 
-        Parameters
-        ----------
-        batch : int
-        homes : ndarray of int32, shape (3, n)
-            **Confidential**: pool, work block and home block of each job.
+        **Confidential**, of shape (3, n): pool, work block and home block of each job.
         """
         with self.homes_of(batch).open("ab") as file:
             np.save(file, homes)
@@ -385,12 +311,7 @@ class RunFolder:
     def keep_counts(self, table: int, counts: NDArray[np.int64]) -> None:
         """Keep the counts of a further measured table until they get their noise.
 
-        Parameters
-        ----------
-        table : int
-            From 1.
-        counts : ndarray of int64
-            **Confidential**: jobs of every cell.
+        **Confidential**: jobs of every cell of the table with this number, from 1.
         """
         np.save(self.homes / f"table-{table}.npy", counts)
 
@@ -402,10 +323,7 @@ class RunFolder:
     def note_differences(self, counts: dict[str, int]) -> None:
         """Keep how the jobs differ from a public table of workplaces.
 
-        Parameters
-        ----------
-        counts : dict of str to int
-            **Confidential.**
+        **Confidential.**
         """
         write_whole(self.confidential / "totals.json", json.dumps(counts, indent=1) + "\n")
 

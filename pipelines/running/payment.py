@@ -48,13 +48,7 @@ def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, F
 
 
 def terms_with(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> Terms:
-    """Return what a release on such terms and those that were debited are a guarantee of together.
-
-    Raises
-    ------
-    PolicyError
-        If that is nothing.
-    """
+    """Return what a release on such terms and those that were debited are a guarantee of together."""
     data_set = line_of_text(settings.data_set, "data set")
     return check_terms(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)), terms)
 
@@ -68,11 +62,6 @@ def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entr
     """Return the entries of the ledger, checked; none if its first debit is still to come.
 
     A dry run leaves no file beside the ledger.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger cannot be trusted, its folder is not there, or it has the data set in another spelling.
     """
     if not settings.witness and not settings.file.exists():
         check_folder(settings.file)  # the first debit makes the file
@@ -97,32 +86,14 @@ def run_name(config: ReleaseConfig, run: str) -> str:
 
 
 def check_ledger(config: ReleaseConfig) -> None:
-    """Refuse a ledger that could not be debited whatever the cost; nothing is left in it.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger cannot be trusted or written to, its folder is not there, or a name cannot be entered.
-    """
+    """Refuse a ledger that could not be debited whatever the cost; nothing is left in it."""
     if config.ledger is not None:
         with suppress(OverBudgetError, PolicyError):  # which depend on the plan
             check_affordable(config, (Fraction(0), Fraction(0)))
 
 
 def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
-    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    cost : tuple of Fraction
-        Epsilon and delta.
-
-    Raises
-    ------
-    LedgerError
-        As by `pay`.
-    """
+    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it."""
     if (settings := config.ledger) is not None:
         Ledger(settings.file).debit(
             **_limits(settings),
@@ -135,13 +106,7 @@ def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> 
 
 
 def check_payable(state: RunState, plan: ReleasePlan) -> None:
-    """Refuse a run whose debit the ledger would refuse; nothing is left in it.
-
-    Raises
-    ------
-    LedgerError
-        As by `pay`.
-    """
+    """Refuse a run whose debit the ledger would refuse; nothing is left in it."""
     if state.config.ledger is not None:
         _debit(state.config.ledger, state, plan, rehearse=True)
 
@@ -223,23 +188,8 @@ def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:
 def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
     """Pay for a release before its first draw, or see that it has been paid for.
 
-    Parameters
-    ----------
-    state : RunState
-    plan : ReleasePlan
-        Of the run.
-    staging : RunFolder
-        Where the debit is noted.
-
-    Returns
-    -------
-    RunState
-        With its debit, where the configuration names a ledger.
-
-    Raises
-    ------
-    LedgerError
-        If the budget does not allow the release, or the ledger cannot be trusted. Nothing has been paid.
+    Returned is the state with its debit, where the configuration names a ledger; the debit is noted in
+    the folder of the run. After a LedgerError nothing has been paid.
     """
     settings, certificate = state.config.ledger, state.certificate
     if settings is None:
@@ -266,13 +216,7 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
 
 
 def debit_of(state: RunState) -> str | None:
-    """Return the debit of a run in its ledger, noted in its folder or not; None if there is none.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger cannot be trusted.
-    """
+    """Return the debit of a run in its ledger, noted in its folder or not; None if there is none."""
     settings = state.config.ledger
     if settings is None or not settings.file.exists():
         return None
@@ -281,13 +225,7 @@ def debit_of(state: RunState) -> str | None:
 
 
 def is_finished(state: RunState) -> bool:
-    """Say whether the ledger has it that the release of a run is finished.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger cannot be trusted.
-    """
+    """Say whether the ledger has it that the release of a run is finished."""
     settings, debit = state.config.ledger, state.debit or debit_of(state)
     if settings is None or debit is None:
         return False
@@ -296,13 +234,7 @@ def is_finished(state: RunState) -> bool:
 
 
 def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
-    """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
-
-    Raises
-    ------
-    ConfigError
-        If there is no run in a folder, or nothing paid for it.
-    """
+    """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders."""
     debits = []
     for out in paths_of(outs, "outs"):
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)

@@ -59,27 +59,10 @@ def check_ready(
 ) -> None:
     """Check what a run needs, before anybody waits for a plan: files, output folder, signing key and ledger.
 
-    Everything that is wrong is said at once. No file of the jobs is read, and nothing that is written stays.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    new : bool
-        Whether a run begins, whose output folder must not be there.
-    public, confidential : bool
-        Whether the public files, and those of the jobs, are going to be read.
-
-    Raises
-    ------
-    ConfigError
-        If several things are wrong, with a line for each; or if it is about the configuration, the output
-        folder, or who can read the confidential files.
-    geo_data.InputError
-        If only an input file is missing.
-    SigningError
-        If only the signing key cannot be used.
-    LedgerError
-        If only the ledger refuses: it cannot be trusted or written to, or its folder is not there.
+    Everything that is wrong is said at once: one problem is raised as what it is, several are a
+    ConfigError. No file of the jobs is read, and nothing that is written stays. `new` says that a run
+    begins, whose output folder must not be there; `public` and `confidential`, that the public files, and
+    those of the jobs, are going to be read.
     """
     found: list[ShownError] = []
     checks = [_check_out, _check_key, check_ledger]
@@ -107,13 +90,7 @@ def check_ready(
 
 
 def load_back(config: ReleaseConfig, stored: Path, sha256: str) -> ReleasePlan:
-    """Read a plan that was just written, and refuse one that does not come back as it was.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read, says otherwise than the configuration, or would be written otherwise.
-    """
+    """Read a plan that was just written, and refuse one that does not come back as it was."""
     try:
         content = (stored / "plan.json").read_bytes()
         plan, _, problems = _checked_plan(config, stored, read_document(stored, content))
@@ -145,28 +122,7 @@ def blame_plan(given: Path, fix: str = _AGAIN) -> AbstractContextManager[None]:
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:
     """Copy a plan that was made before, the names of areas and the forecast beside it, and read the copy.
 
-    Parameters
-    ----------
-    config : ReleaseConfig
-        Of the run.
-    given : Path
-        Folder that `odsynth plan` wrote.
-    stored : Path
-        Where the copy of the plan goes; made here. Names and accuracy sheet go beside it.
-
-    Returns
-    -------
-    tuple of ReleasePlan and str
-        The plan, not yet certified, and its hash.
-
-    Raises
-    ------
-    ConfigError
-        If the folder is none that `odsynth plan` wrote, its plan is not the one that its report is about, or
-        the plan was made for another configuration or says otherwise than its own.
-    ValueError
-        If a file is altered or not of its form (`load_plan`, `check_plan_bytes`, `check_names`,
-        `check_accuracy`).
+    Returned is the plan, not yet certified, and its hash.
     """
     stored.mkdir()
     names = stored.parent / NAME_FILE
@@ -208,17 +164,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
 def plan_numbers(given: Path, stored: Path | None = None) -> tuple[dict[str, Any], bytes]:
     """Return the numbers of a plan that was made before, and what its plan.json holds, which they are about.
 
-    Parameters
-    ----------
-    given : Path
-        Folder that `odsynth plan` wrote.
-    stored : Path, optional
-        Where the plan is, if not in there.
-
-    Raises
-    ------
-    ConfigError
-        If the folder is none that `odsynth plan` wrote, or its numbers are about another plan.
+    Both are in a folder that `odsynth plan` wrote, unless the plan is stored elsewhere.
     """
     try:
         numbers = read_json(given / PLAN_NUMBERS)
@@ -253,11 +199,6 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
 
     Without attributes there is nothing to do: `keep_homes` counts the jobs of every work block. With a public
     table of workplaces, that is what is compared with the plan, and nothing of the jobs.
-
-    Raises
-    ------
-    InputError
-        With the number of jobs that differ.
     """
     planned = plan.pools.slots
     if not planned.categories and config.workplaces is None:
@@ -313,12 +254,7 @@ def space_needed(plan: ReleasePlan) -> int:
 
 
 def check_space(config: ReleaseConfig, plan: ReleasePlan) -> None:
-    """Refuse a run for which there is not enough free space where its output folder goes.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """Refuse a run for which there is not enough free space where its output folder goes."""
     needed, free = space_needed(plan), shutil.disk_usage(_anchor(config.release.out)).free
     if free < needed:
         raise ConfigError(

@@ -95,11 +95,6 @@ def forbid_core_dumps() -> None:
     The limit, which processes that it starts inherit, keeps a core file from being written. On Linux, where a
     core may be handed to a program whatever the limit is, the process is marked as not dumpable too; each
     process has to mark itself.
-
-    Raises
-    ------
-    OSError
-        If the system refuses.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

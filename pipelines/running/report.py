@@ -217,19 +217,7 @@ def plan(
 
 
 def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    """Describe a plan and its cost.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    guarantee : synth.Guarantee
-        Of the plan.
-
-    Returns
-    -------
-    str
-        A few lines; bounds are rounded up.
-    """
+    """Describe a plan and its cost."""
     numeric, up = plan.numeric, synth.decimal_up
     cells = numeric.k
     order = np.argsort(cells, kind="stable")
@@ -343,20 +331,10 @@ def peak_memory() -> int:
 def run_cost(seconds: float, gigabytes: float, jobs: int, noisy: int = 0) -> tuple[float, float]:
     """Return the expected processor time and peak memory of a run that plans itself.
 
-    Parameters
-    ----------
-    seconds, gigabytes : float
-        What this process has used to plan, as a run does again, and to try the plan.
-    jobs : int
-    noisy : int
-        Noisy counts of the largest table, where tables are measured.
-
-    Returns
-    -------
-    tuple of float
-        Seconds and gigabytes: with what reading, sorting, estimating, drawing, writing and checking the jobs
-        take beyond, as measured on the demo region, on Rhode Island and on a nation of 140 million jobs. Jobs
-        are drawn in batches, so memory does not grow with them.
+    Seconds and gigabytes are what this process has used to plan, as a run does again, and to try the
+    plan. What reading, sorting, estimating, drawing, writing and checking the jobs take beyond was
+    measured on the demo region, on Rhode Island and on a nation of 140 million jobs. Jobs are drawn in
+    batches, so memory does not grow with them.
     """
     return seconds + 0.5 + 1.2e-6 * jobs + 1.2e-6 * noisy, gigabytes + 0.1
 

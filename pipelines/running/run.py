@@ -75,13 +75,7 @@ _PROTECTED_TOTALS = (
 
 
 def certify(plan: ReleasePlan) -> synth.Guarantee:
-    """Certify a plan and refuse one that costs more than was requested.
-
-    Raises
-    ------
-    ValueError
-        If the certified totals exceed the requested ones.
-    """
+    """Certify a plan and refuse one that costs more than was requested."""
     check_type(plan, ReleasePlan, "plan", "make_plan")
     guarantee = plan.certify()
     if not plan.met_by(guarantee):
@@ -283,19 +277,7 @@ def make_release(
     progress: Progress | None = None,
     scheduler: str | None = None,
 ) -> None:
-    """Make a release; or go on with it, or leave it, if it is there already.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    plan, progress, scheduler
-        As for `run`.
-
-    Raises
-    ------
-    ConfigError
-        If another release is in its place; and what `run` and `resume` raise.
-    """
+    """Make a release; or go on with it, or leave it, if it is there already."""
     out = config.release.out
     if (staging := RunFolder.of(out)).begun and staging.load().config.release == config.release:
         resume(out, progress=progress, scheduler=scheduler)

@@ -21,42 +21,18 @@ _END = ".unfinished"
 
 @dataclass(frozen=True)
 class UnfinishedRun:
-    """A private folder of a run. Nothing in it is of the confidential data.
+    """A private folder of a run. Nothing in it is of the confidential data."""
 
-    Attributes
-    ----------
-    out : Path
-        Output folder of the run.
-    folder : Path
-        The private folder beside it.
-    at_work : bool or None
-        Whether a process works in it; None if that cannot be told.
-    begun : bool
-        Whether it can be resumed. One that cannot was stopped before it was paid for.
-    holds : tuple of str
-        What lies in it, for people: plan, homes, key, draws, a checked release.
-    homes : bool
-        Whether confidential homes, or the key from which the draws follow, are among that.
-    paid : str
-        What was paid for it, for people; "" if nothing was.
-    software : str
-        Version and commit that began it; "" if that is not told.
-    since : datetime
-        When it was begun (UTC).
-    problem : str
-        Why some of this cannot be told; "" if all can.
-    """
-
-    out: Path
-    folder: Path
-    at_work: bool | None
-    begun: bool
-    holds: tuple[str, ...]
-    homes: bool
-    paid: str
-    software: str
-    since: datetime
-    problem: str
+    out: Path  # output folder of the run
+    folder: Path  # the private folder beside it
+    at_work: bool | None  # whether a process works in it; None if that cannot be told
+    begun: bool  # whether it can be resumed. One that cannot was stopped before it was paid for.
+    holds: tuple[str, ...]  # what lies in it, for people: plan, homes, key, draws, a checked release
+    homes: bool  # whether confidential homes, or the key from which the draws follow, are among that
+    paid: str  # what was paid for it, for people; "" if nothing was
+    software: str  # version and commit that began it; "" if that is not told
+    since: datetime  # when it was begun (UTC)
+    problem: str  # why some of this cannot be told; "" if all can
 
     def __repr__(self) -> str:
         begun = "can be resumed" if self.begun else "was stopped before it was paid for"
@@ -64,18 +40,7 @@ class UnfinishedRun:
 
 
 def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
-    """Return the unfinished runs of an output folder, or of all outputs in a folder and in its folders.
-
-    Parameters
-    ----------
-    place : str or path
-        The output folder of a run, which need not exist; or a folder that output folders lie in.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such folder.
-    """
+    """Return the unfinished runs of an output folder, or of all outputs in a folder and in its folders."""
     place = path_of(place, "place")
     place = place.absolute()
     own = RunFolder.of(place).folder if place.name else place
@@ -88,18 +53,7 @@ def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
 
 
 def wipe_run(run: UnfinishedRun) -> None:
-    """Remove a run's private folder with its homes; what it has spent stays spent, and the ledger says so.
-
-    Parameters
-    ----------
-    run : UnfinishedRun
-        As `unfinished_runs` returned it.
-
-    Raises
-    ------
-    ConfigError
-        If a process works in it, or something has become of it since.
-    """
+    """Remove a run's private folder with its homes; what it has spent stays spent, and the ledger says so."""
     check_type(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:

@@ -34,21 +34,11 @@ SETTINGS = "calendar.toml"
 
 @dataclass(frozen=True)
 class Schedule:
-    """A kind of release and its times.
+    """A kind of release and its times."""
 
-    Attributes
-    ----------
-    path : Path
-        Its file.
-    file : ScheduleFile
-        What stands in it.
-    tables : dict
-        The configuration to start from.
-    """
-
-    path: Path
-    file: ScheduleFile
-    tables: dict[str, Any]
+    path: Path  # its file
+    file: ScheduleFile  # what stands in it
+    tables: dict[str, Any]  # the configuration to start from
 
     @property
     def name(self) -> str:
@@ -105,22 +95,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """The release of one period.
-
-    Attributes
-    ----------
-    schedule : Schedule
-    at : datetime
-        When it is due, in UTC.
-    period : Period
-    number : int
-        Which of its schedule it is, from 1.
-    """
+    """The release of one period."""
 
     schedule: Schedule
-    at: datetime
+    at: datetime  # when it is due, in UTC
     period: Period
-    number: int
+    number: int  # which of its schedule it is, from 1
 
     @property
     def name(self) -> str:
@@ -133,12 +113,7 @@ class Occurrence:
         return self.at.astimezone(self.schedule.file.timezone).isoformat(" ", "minutes")
 
     def config(self) -> ReleaseConfig:
-        """Return the configuration of the release.
-
-        Raises
-        ------
-        ConfigError
-        """
+        """Return the configuration of the release."""
         data, names = copy.deepcopy(self.schedule.tables), self.period.names()
         problems: list[str] = []
         for key, value in self.schedule.file.set.items():
@@ -165,34 +140,17 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Calendar:
-    """The schedules of a folder.
-
-    Attributes
-    ----------
-    folder : Path
-    records : Path
-        Where it is recorded what was done.
-    attempts : int
-        How often a release is tried.
-    scheduler : str or None
-        Address of a Dask cluster to draw on.
-    signer : Path or None
-        Public key file: only releases that it has signed are published.
-    notify : Notify
-        Who is told.
-    schedules : tuple of Schedule
-        In order of their names.
-    problems : tuple of str
-        What is wrong with the files that are not among them: one line each, beginning with the file's name.
-    """
+    """The schedules of a folder."""
 
     folder: Path
-    records: Path
-    attempts: int
-    scheduler: str | None
-    signer: Path | None
-    notify: Notify
-    schedules: tuple[Schedule, ...]
+    records: Path  # where it is recorded what was done
+    attempts: int  # how often a release is tried
+    scheduler: str | None  # address of a Dask cluster to draw on
+    signer: Path | None  # public key file: only releases that it has signed are published
+    notify: Notify  # who is told
+    schedules: tuple[Schedule, ...]  # in order of their names
+    # What is wrong with the files that are not among them: one line each, beginning with the file's
+    # name.
     problems: tuple[str, ...]
 
     def due(self, now: datetime) -> Iterator[Occurrence]:
@@ -216,14 +174,7 @@ def _order(occurrence: Occurrence) -> tuple[datetime, str]:
 
 
 def read_calendar(folder: Path | str) -> Calendar:
-    """Read a calendar. A schedule that cannot be used is left out and told of in `problems`.
-
-    Raises
-    ------
-    ConfigError
-        If there is no schedule in the folder, or its ``calendar.toml`` cannot be used: without it, what was
-        done before would not be known.
-    """
+    """Read a calendar. A schedule that cannot be used is left out and told of in `problems`."""
     folder = Path(folder).absolute()
     files = sorted(path for path in folder.glob("*.toml") if not path.name.startswith("."))
     settings = SettingsFile()

@@ -31,68 +31,35 @@ _SHOWN, _SEARCHED = timedelta(days=366), timedelta(days=3660)
 
 @dataclass(frozen=True)
 class Cost:
-    """What one period would cost.
-
-    Attributes
-    ----------
-    name : str
-    due : datetime
-    epsilon, delta : Fraction
-        What would be debited at most, as it stands in a certificate.
-    account : str or None
-        Data set and ledger that pay; None if there is no ledger.
-    left : tuple of Fraction or None
-        Epsilon and delta that the budgets still allow afterwards, the smaller of its period's and of that of
-        all periods.
-    payable : bool
-        Whether the budget suffices.
-    text : str
-        All this for people, in one line.
-    """
+    """What one period would cost."""
 
     name: str
     due: datetime
-    epsilon: Fraction
+    epsilon: Fraction  # what would be debited at most, as it stands in a certificate
     delta: Fraction
-    account: str | None
+    account: str | None  # data set and ledger that pay; None if there is no ledger
+    # Epsilon and delta that the budgets still allow afterwards, the smaller of its period's and of that
+    # of all periods.
     left: tuple[Fraction, Fraction] | None
-    payable: bool
-    text: str
+    payable: bool  # whether the budget suffices
+    text: str  # all this for people, in one line
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the periods to come would cost.
+    """What the periods to come would cost."""
 
-    Attributes
-    ----------
-    costs : tuple of Cost
-        Of what is due and not finished, and of the coming year, at least one period of each schedule.
-    ends : tuple of str
-        Of every budget, the first period that it does not pay, one line each.
-    problems : tuple of str
-        Why a ledger cannot be used, one line each.
-    """
-
+    # Of what is due and not finished, and of the coming year, at least one period of each schedule.
     costs: tuple[Cost, ...] = ()
-    ends: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()  # of every budget, the first period that it does not pay, one line each
+    problems: tuple[str, ...] = ()  # why a ledger cannot be used, one line each
 
 
 def period_cost(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fraction, str]:
     """Return the epsilon and delta that a release would be debited, and where they are from.
 
-    Parameters
-    ----------
-    config : ReleaseConfig
-    planned : Path
-        Folder of its plan, if there is one.
-
-    Returns
-    -------
-    tuple of Fraction, Fraction and str
-        "certified", if a plan of this very configuration is there, else "requested": then it is the most that
-        the release may cost.
+    They are "certified" if a plan of this very configuration is in the folder, else "requested": then it
+    is the most that the release may cost.
     """
     requested = most_cost_of(config)
     try:
@@ -109,17 +76,7 @@ def period_cost(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fractio
 def outlook(calendar: Calendar, due: Iterable[Occurrence], now: datetime) -> Outlook:
     """Say what the periods of a calendar would cost, and where the budget ends.
 
-    Parameters
-    ----------
-    calendar : Calendar
-    due : iterable of Occurrence
-        What is due and not finished.
-    now : datetime
-
-    Returns
-    -------
-    Outlook
-        The end of a budget is looked for in the next ten years.
+    The end of a budget is looked for in the next ten years.
     """
     books = _Books(Records(calendar.records))
     costs = [books.pay(occurrence) for occurrence in due]

@@ -351,10 +351,6 @@ def _refuse_wrong_paths(occurrence: Occurrence, absent: list[Path]) -> None:
     """Refuse files that are not there if their folder is not either: nothing can be delivered to it.
 
     A folder that is called after the period may come with the file. Which these are, another period shows.
-
-    Raises
-    ------
-    ConfigError
     """
     if not absent:
         return

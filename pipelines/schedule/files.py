@@ -69,43 +69,22 @@ def _flat(above: str, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 class ScheduleFile(Section):
-    """A schedule as it stands in its file.
+    """A schedule as it stands in its file."""
 
-    Attributes
-    ----------
-    base : Path
-        The configuration to begin with.
-    period : {"year", "quarter", "month"}
-        What is released once.
-    lag : int
-        How many periods before that of its time is released.
-    cron : str or None
-        When; this or `dates`.
-    dates : tuple of datetime
-        When, in the time zone where they have no offset.
-    start : datetime or None
-        The first that counts.
-    timezone : ZoneInfo
-    shares : int or None
-        Over how many periods, from the first, the budget of all periods is shared equally.
-    wait_days : int
-        How many days after its time an input may be missing before somebody is told.
-    publish : str or None
-        Folder or URL to publish to.
-    set : dict
-        What the period changes: values by the keys of the configuration, joined by dots.
-    """
-
-    base: InputPath
-    period: Literal["year", "quarter", "month"]
-    lag: Annotated[int, Field(ge=0, le=1200)] = 1
-    cron: Annotated[str | None, PlainValidator(_cron)] = None
+    base: InputPath  # the configuration to begin with
+    period: Literal["year", "quarter", "month"]  # what is released once
+    lag: Annotated[int, Field(ge=0, le=1200)] = 1  # how many periods before that of its time is released
+    cron: Annotated[str | None, PlainValidator(_cron)] = None  # when; this or `dates`
+    # When, in the time zone where they have no offset.
     dates: Annotated[tuple[datetime, ...], PlainValidator(_days)] = ()
-    start: Annotated[datetime | None, PlainValidator(_day)] = None
+    start: Annotated[datetime | None, PlainValidator(_day)] = None  # the first that counts
     timezone: Annotated[ZoneInfo, PlainValidator(_zone)] = ZoneInfo("UTC")
+    # Over how many periods, from the first, the budget of all periods is shared equally.
     shares: Annotated[int | None, Field(ge=1, le=10_000)] = None
+    # How many days after its time an input may be missing before somebody is told.
     wait_days: Annotated[int, Field(ge=0, le=36_500)] = 30
-    publish: Annotated[str | None, PlainValidator(_place)] = None
+    publish: Annotated[str | None, PlainValidator(_place)] = None  # folder or URL to publish to
+    # What the period changes: values by the keys of the configuration, joined by dots.
     set: Annotated[dict[str, Any], PlainValidator(_overrides)]
 
 
@@ -117,19 +96,12 @@ class _Settings(Section):
 
 
 class SettingsFile(Section):
-    """What a calendar says about itself.
+    """What a calendar says about itself."""
 
-    Attributes
-    ----------
-    calendar : Section
-        Folder of the records, how often a release is tried, the Dask cluster that draws, and the public key
-        of the one signer whose releases are published.
-    notify : Notify
-        Who is told.
-    """
-
+    # Folder of the records, how often a release is tried, the Dask cluster that draws, and the public
+    # key of the one signer whose releases are published.
     calendar: _Settings = _Settings()
-    notify: Notify = Notify()
+    notify: Notify = Notify()  # who is told
 
 
 _Model = TypeVar("_Model", bound=Section)

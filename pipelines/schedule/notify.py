@@ -42,42 +42,23 @@ def _webhook(value: object) -> str:
 
 
 class Notify(Section):
-    """Who is told, and when.
+    """Who is told, and when."""
 
-    Attributes
-    ----------
-    command : tuple of str or None
-        Program and arguments, run in the folder of the calendar with the summary as JSON on its standard
-        input.
-    webhook : str or None
-        Address to which the same JSON is posted.
-    on : {"failure", "always"}
-        After calls in which something was wrong, or after every call.
-    timeout : int
-        Seconds that each of the two may take.
-    """
-
+    # Program and arguments, run in the folder of the calendar with the summary as JSON on its standard
+    # input.
     command: Annotated[tuple[str, ...] | None, PlainValidator(_command)] = None
+    # Address to which the same JSON is posted.
     webhook: Annotated[str | None, PlainValidator(_webhook)] = None
+    # After calls in which something was wrong, or after every call.
     on: Literal["failure", "always"] = "failure"
-    timeout: Annotated[int, Field(ge=1, le=600)] = 30
+    timeout: Annotated[int, Field(ge=1, le=600)] = 30  # seconds that each of the two may take
 
 
 def notify(settings: Notify, document: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     """Run the command and call the webhook, if there are any, each with the same document.
 
-    Parameters
-    ----------
-    settings : Notify
-    document : mapping
-        What they are told; sent as JSON.
-    folder : Path
-        Where the command runs.
-
-    Returns
-    -------
-    tuple of str
-        What did not work, one line each. Nothing is raised, and the address of the webhook is not shown.
+    Returned is what did not work, one line each. Nothing is raised, and the address of the webhook is not
+    shown.
     """
     body = json.dumps(document).encode()
     problems = []
@@ -118,20 +99,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def post(address: str, body: bytes, timeout: int, headers: Mapping[str, str] | None = None) -> str | None:
     """Call a webhook.
 
-    Parameters
-    ----------
-    address : str
-    body : bytes
-        JSON.
-    timeout : int
-        Seconds.
-    headers : mapping of str to str, optional
-        Further ones.
-
-    Returns
-    -------
-    str or None
-        What did not work. Nothing is raised, and neither the address nor what was answered is shown.
+    Returned is what did not work. Nothing is raised, and neither the address nor what was answered is
+    shown.
     """
     said: list[str | None] = []
 

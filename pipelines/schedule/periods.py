@@ -17,17 +17,10 @@ NEEDED = {"year": ("year",), "quarter": ("year", "quarter"), "month": ("year", "
 
 @dataclass(frozen=True)
 class Period:
-    """A year, a quarter or a month.
-
-    Attributes
-    ----------
-    kind : {"year", "quarter", "month"}
-    number : int
-        Counted from the year 0.
-    """
+    """A year, a quarter or a month."""
 
     kind: str
-    number: int
+    number: int  # counted from the year 0
 
     @classmethod
     def of(cls, kind: str, day: date) -> Period:

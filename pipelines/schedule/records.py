@@ -30,44 +30,23 @@ _Status = Literal["begun", "finished", "failed", "skip"]
 
 @dataclass(frozen=True)
 class Record:
-    """What became of an occurrence.
-
-    Attributes
-    ----------
-    name : str
-    due : str
-        Its time, UTC.
-    out : str
-        The output folder.
-    status : {"begun", "finished", "failed", "skip"}
-        Of the last attempt; begun and not at work means interrupted. Skip: set aside, because it cannot be
-        paid.
-    attempts : int
-        How many were begun, without those that could not be paid.
-    time : str
-        Time of the call that made the last (UTC).
-    error : str or None
-        Type of the error that ended it.
-    published : str or None
-        Where the release was published.
-    reason : str or None
-        Why it was set aside.
-    epsilon, delta : str or None
-        What it would have cost, where the ledger refused it.
-    """
+    """What became of an occurrence."""
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     name: str
-    due: str
-    out: str
+    due: str  # its time, UTC
+    out: str  # the output folder
+    # Of the last attempt; begun and not at work means interrupted. Skip: set aside, because it cannot
+    # be paid.
     status: _Status
+    # How many were begun, without those that could not be paid.
     attempts: Annotated[int, Field(strict=True, ge=0)]
-    time: str
-    error: str | None = None
-    published: str | None = None
-    reason: str | None = None
-    epsilon: str | None = None
+    time: str  # time of the call that made the last (UTC)
+    error: str | None = None  # type of the error that ended it
+    published: str | None = None  # where the release was published
+    reason: str | None = None  # why it was set aside
+    epsilon: str | None = None  # what it would have cost, where the ledger refused it
     delta: str | None = None
 
     def document(self) -> dict[str, object]:
@@ -81,13 +60,7 @@ _RECORD = TypeAdapter(Record)
 
 
 class Records:
-    """The records in a folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Need not exist.
-    """
+    """The records in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -16,36 +16,19 @@ EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an occurrence in a call.
-
-    Attributes
-    ----------
-    name : str
-    due : datetime
-    status : {"finished", "failed", "given up", "skip", "waiting", "overdue", "behind", "due"}
-        Given up: as many attempts failed as are allowed. Skip: set aside, because it cannot be paid. Waiting:
-        for inputs; overdue: for longer than its schedule allows. Behind: an earlier occurrence of the same
-        schedule is in the way. Due: what a dry run would begin or resume.
-    local : str
-        `due` in the time zone of its schedule.
-    detail : str
-        For people; may name files of this machine.
-    error : str or None
-        Type of the error.
-    attempts : int
-        Attempts that were begun, in all calls.
-    tried : str
-        Time of the last attempt (UTC), empty if there was none.
-    """
+    """What became of an occurrence in a call."""
 
     name: str
     due: datetime
+    # Given up: as many attempts failed as are allowed. Skip: set aside, because it cannot be paid.
+    # Waiting: for inputs; overdue: for longer than its schedule allows. Behind: an earlier occurrence
+    # of the same schedule is in the way. Due: what a dry run would begin or resume.
     status: str
-    local: str
-    detail: str = ""
-    error: str | None = None
-    attempts: int = 0
-    tried: str = ""
+    local: str  # `due` in the time zone of its schedule
+    detail: str = ""  # for people; may name files of this machine
+    error: str | None = None  # type of the error
+    attempts: int = 0  # attempts that were begun, in all calls
+    tried: str = ""  # time of the last attempt (UTC), empty if there was none
 
     @property
     def news(self) -> str:
@@ -55,33 +38,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a call did.
+    """What a call did."""
 
-    Attributes
-    ----------
-    calendar : str
-        Name of the folder.
-    now : datetime
-    results : tuple of Result
-        In the order in which they were looked at.
-    problems : tuple of str
-        What is wrong with files of the calendar, with records or with the clock, one line each.
-    notices : tuple of str
-        What went wrong with notifications; does not change the exit code.
-    outlook : Outlook or None
-        What periods would cost; of a dry run.
-    dry_run, busy : bool
-        Busy: another process is at work in the calendar, and nothing was done.
-    """
-
-    calendar: str
+    calendar: str  # name of the folder
     now: datetime
-    results: tuple[Result, ...] = ()
+    results: tuple[Result, ...] = ()  # in the order in which they were looked at
+    # What is wrong with files of the calendar, with records or with the clock, one line each.
     problems: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
-    outlook: Outlook | None = None
+    notices: tuple[str, ...] = ()  # what went wrong with notifications; does not change the exit code
+    outlook: Outlook | None = None  # what periods would cost; of a dry run
     dry_run: bool = False
-    busy: bool = False
+    busy: bool = False  # another process is at work in the calendar, and nothing was done
 
     @property
     def names(self) -> frozenset[str]:

@@ -15,14 +15,7 @@ _IN_MEMORY = 2**23  # numbers: files of fewer would only take time
 
 
 class CellFile:
-    """A file of numbers that is read and written like an array, in runs; nothing stays in memory.
-
-    Parameters
-    ----------
-    path : Path
-        Made by the first writing.
-    kind : numpy data type
-    """
+    """A file of numbers that is read and written like an array, in runs; nothing stays in memory."""
 
     def __init__(self, path: Path, kind: npt.DTypeLike) -> None:
         self._path, self._kind = path, np.dtype(kind)
@@ -48,14 +41,7 @@ class CellFile:
 
 
 class CellSpan:
-    """Some cells of a table in memory, which are read as if all were there.
-
-    Parameters
-    ----------
-    first : int
-        Number of the first cell.
-    values : ndarray
-    """
+    """Some cells of a table in memory, which are read as if all were there."""
 
     def __init__(self, first: int, values: npt.NDArray[Any]) -> None:
         self._first, self._values = first, values
@@ -73,13 +59,7 @@ class CellSpan:
 
 
 class JoinedFiles:
-    """Files of numbers that are read like one array, in which they stand one after another.
-
-    Parameters
-    ----------
-    files : sequence of CellFile
-        At least one.
-    """
+    """Files of numbers that are read like one array, in which they stand one after another."""
 
     def __init__(self, files: Sequence[CellFile]) -> None:
         self._files = files

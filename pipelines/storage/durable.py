@@ -43,11 +43,7 @@ def sync_tree(folder: Path) -> None:
 def set_times(folder: Path, when: str) -> None:
     """Give a folder, and everything below it, one time of last change, so that it tells of no other.
 
-    Parameters
-    ----------
-    folder : Path
-    when : str
-        As a certificate has it, of ISO 8601 with its time zone.
+    The time is as a certificate has it.
     """
     seconds = datetime.fromisoformat(when).timestamp()
     for path in (*folder.rglob("*"), folder):
@@ -60,12 +56,8 @@ def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
 
     The error of a disk that is full names the other.
 
-    Parameters
-    ----------
-    folder : Path
-    sweep : bool
-        Whether to remove what killed processes left of such folders first. Not where processes of several
-        machines work, whose locks a file system may keep apart.
+    The error of a disk that is full names the other. `sweep` removes what killed processes left of such
+    folders first; not where processes of several machines work, whose locks a file system may keep apart.
     """
     if sweep:
         _sweep(folder)
@@ -123,15 +115,9 @@ def whole_file(
 ) -> Iterator[Path]:
     """Make a file, at the path that this gives, that is there whole or not at all.
 
-    Parameters
-    ----------
-    path : Path
-    mode : int, optional
-        None: what the umask gives.
-    new : bool
-        Whether a name that is taken is a FileExistsError; otherwise what has it is replaced.
-    folder : Path, optional
-        Where it is made: a folder of the same disk, by default its own.
+    Without a mode, it has what the umask gives. A `new` file is a FileExistsError where the name is
+    taken; otherwise it replaces what has the name. It is made in a folder of the same disk, by default
+    its own.
     """
     with private_folder(folder or path.parent) as private:
         made = private / path.name
@@ -164,16 +150,9 @@ def whole_folder(
 ) -> Iterator[Path]:
     """Fill a folder, at the path that this gives, that is there whole or not at all.
 
-    Parameters
-    ----------
-    path : Path
-    mode : int, optional
-        None: what the umask gives. What is in the folder keeps the modes that it was made with.
-    check : callable, optional
-        Called when the name is taken, perhaps only now: raises unless what has it may be replaced. Without
-        it, that is a FileExistsError, except for an empty folder.
-    sweep : bool
-        As for `private_folder`.
+    Without a mode, it has what the umask gives; what is in it keeps its modes. `check` is called when the
+    name is taken, perhaps only now, and raises unless what has it may be replaced; without it, that is a
+    FileExistsError, except for an empty folder.
     """
     with private_folder(path.parent, sweep=sweep) as private:
         made = private / path.name
@@ -216,11 +195,6 @@ def hold_lock(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, which is made if it is not there; gives False if another process holds it.
 
     The system releases it when the process ends, however it ends.
-
-    Raises
-    ------
-    OSError
-        If the file system gives no locks, or the file cannot be made or is a link; names the file.
     """
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
         try:

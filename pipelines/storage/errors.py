@@ -72,15 +72,7 @@ def refuse_no_folder(folder: Path, kind: type[ShownError]) -> None:
 
 @contextmanager
 def blame(kind: type[ShownError], rule: str, fix: str) -> Iterator[None]:
-    """Say of whatever goes wrong with public files that it is them; nothing of it has to be withheld.
-
-    Parameters
-    ----------
-    kind : type
-        What is raised, with the rule, what went wrong and the fix, in place of any other error but those of
-        the machine.
-    rule, fix : str
-    """
+    """Say of whatever goes wrong with public files that it is them; nothing of it has to be withheld."""
     try:
         yield
     except (kind, *MEMORY_ERRORS):

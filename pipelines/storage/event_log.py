@@ -31,11 +31,6 @@ def event_line(
     """Return the line of a log for an event, with the time; refuse what the log may not hold.
 
     The log has these `events` only, and fields of exactly these `kinds`.
-
-    Raises
-    ------
-    ValueError
-        If the event or a field is not one of those that may be written; no value is quoted.
     """
     if event not in events:
         raise ValueError(f"{event} is not an event of the log")
@@ -52,25 +47,13 @@ def open_log(path: Path) -> TextIO:
 
 
 class EventLog:
-    """The log of a run.
-
-    Parameters
-    ----------
-    path : Path
-        Made when the first line is written.
-    """
+    """The log of a run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write(self, event: str, **fields: str | float | int) -> None:
-        """Append an event with the time and the process.
-
-        Raises
-        ------
-        ValueError
-            If the event or a field is not one of those that may be written.
-        """
+        """Append an event with the time and the process."""
         line = event_line(event, {"process": os.getpid(), **fields}, _EVENTS, _FIELDS)
         with open_log(self._path) as file:
             file.write(line)

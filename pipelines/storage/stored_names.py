@@ -23,13 +23,7 @@ def one_form(text: str) -> str:
 
 
 def stored_name(value: str, longest: int) -> str:
-    """Return a name as it is stored.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be stored; the message is the fix.
-    """
+    """Return a name as it is stored."""
     text = one_form(value)
     if not text or len(text) > longest or text != text.strip() or not text.isprintable():
         raise ValueError(
