@@ -47,7 +47,7 @@ def test_faults(small_config: Configs) -> None:
     for change, words in [
         ({"names": "trctname"}, 'geography.names: "trctname": Input should be a valid dictionary; write a'),
         ({"names": {"trct": 5}}, "geography.names.trct: 5: Input should be a valid string; write it in"),
-        ({"names": {"trct": " "}}, 'geography.names: " " is not a column'),
+        ({"names": {"trct": " "}}, 'geography.names.trct: " " is not allowed'),
         ({"names": {"tract": "trctname"}}, 'geography.names: "tract" is not a level of the geography'),
         ({"names": {"trct": "bgrp"}}, 'geography: "bgrp" is named 2 times'),
         ({"names": {"trct": "x", "cty": "x"}}, 'geography: "x" is named 2 times'),
