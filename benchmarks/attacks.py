@@ -112,10 +112,10 @@ def whole_setting(before: list[int], after: list[int], cells: int, prior: int) -
     n = len(before)
     domains, pools = _one_pool(n, [0] * cells)
     gain = 1 + Fraction(n, prior)
-    one = PoolClass(n, n, n, (cells,), (cells,), (cells,), gain, (prior,))
+    one = PoolClass(n, n, n, (cells,), (cells,), (cells,), gain, (prior,), (SURE,), 1)
     with synth.tails.rigorous() as balls:
         epsilon = synth.tails.upper_fraction(balls.log(balls.number(gain)))
-    parameters = DirichletParameters(1, (SURE,), (one,))
+    parameters = DirichletParameters((one,))
     plan = synth.Plan("dirichlet", epsilon, Fraction(0), pools, domains, np.zeros(1, np.int32), parameters)
     return _certified(plan, before, after)
 

@@ -123,9 +123,11 @@ def pruning() -> None:
 def pruning_loss(prior: float, kept: Fraction) -> float:
     """Return V of a pool of two cells with a coin each, n = m = 10^6."""
     cells = (2,)
-    one = PoolClass(MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (round(prior * Q),))
+    one = PoolClass(
+        MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (round(prior * Q),), (kept,), Q
+    )
     with rigorous() as balls:
-        return float(synth.tails.upper_fraction(balls.log(pruning_gain(one, (kept,), Q, balls))))
+        return float(synth.tails.upper_fraction(balls.log(pruning_gain(one, balls))))
 
 
 def epsilon_of(gain: int) -> Fraction:
@@ -147,12 +149,12 @@ def certified_prior(
     n: int, cells: int, epsilon: Fraction, delta: Fraction, guarantee: synth.plan.GuaranteeName = "pdp"
 ) -> tuple[Fraction, Fraction]:
     """Return the smallest certified prior of one pool with n draws, and its delta as pdp."""
-    one = PoolClass(n, n, n, (cells,), (cells,), (0,), Fraction(1), (0,))
-    found = calibrate_class(one, SURE, Q, Goal(epsilon, delta, guarantee=guarantee))
+    one = PoolClass(n, n, n, (cells,), (cells,), (0,), Fraction(1), (0,), SURE, Q)
+    found = calibrate_class(one, Goal(epsilon, delta, guarantee=guarantee))
     if found is None:
         raise SystemExit("no prior is certified; this is a fault of the calibration")
     with rigorous() as balls:
-        reached = synth.tails.upper_fraction(synth.dirichlet.losses.failure_bound(found, SURE, Q, balls)[0])
+        reached = synth.tails.upper_fraction(synth.dirichlet.losses.failure_bound(found, balls)[0])
     return Fraction(found.prior[0], Q), reached
 
 

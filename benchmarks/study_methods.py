@@ -302,9 +302,10 @@ def with_priors(plan: pipelines.ReleasePlan, prior: NDArray[np.float64]) -> pipe
     )
     gain = Fraction(math.exp(numeric.epsilon))
     classes = tuple(
-        PoolClass(n, n, n, tuple(k), tuple(k), tuple(k), gain, (a,) * len(k)) for n, a, *k in rows.tolist()
+        PoolClass(n, n, n, *[tuple(k)] * 3, gain, (a,) * len(k), (Fraction(1),) * len(k), Q)
+        for n, a, *k in rows.tolist()
     )
-    parameters = DirichletParameters(Q, (Fraction(1),) * cells.shape[1], classes)
+    parameters = DirichletParameters(classes)
     return replace(
         plan, numeric=replace(numeric, pool_class=pool_class.ravel().astype(np.int32), parameters=parameters)
     )

@@ -168,9 +168,9 @@ def regime_rows(k: int, all_n: Sequence[int]) -> Iterable[list[str]]:
         for n, epsilon, delta in itertools.product(
             all_n, map(Fraction, FEW_EPSILONS), map(Fraction, FEW_DELTAS)
         ):
-            one = PoolClass(n, n, n, (k,), (k,), (k,), Fraction(1), (0,))
+            one = PoolClass(n, n, n, (k,), (k,), (k,), Fraction(1), (0,), SURE, Q)
             before, after = (
-                calibrate_class(one, SURE, Q, Goal(epsilon, delta, guarantee=guarantee, alike=alike))
+                calibrate_class(one, Goal(epsilon, delta, guarantee=guarantee, alike=alike))
                 for alike in (False, True)
             )
             if before is None or after is None:
@@ -207,8 +207,8 @@ def certified_delta(found: PoolClass, epsilon: Fraction, guarantee: GuaranteeNam
     """Return what a certificate states, with the bounds for few cells or for any number."""
     with rigorous() as balls:
         if guarantee == "pdp":
-            return float(upper_fraction(loss_bound(found, SURE, Q, balls, alike)[0]))
-        return float(upper_fraction(record_delta_bound(found, SURE, Q, epsilon, balls, alike)))
+            return float(upper_fraction(loss_bound(found, balls, alike)[0]))
+        return float(upper_fraction(record_delta_bound(found, epsilon, balls, alike)))
 
 
 def truth(n: int, k: int, prior: float, gain: float, epsilon: float) -> tuple[float, float]:
@@ -245,14 +245,14 @@ def compositions(total: int, parts: int) -> Iterable[tuple[int, ...]]:
 
 def pair_row(n: int, epsilon: Fraction) -> list[str]:
     """Return a row: the certified delta of a person and the exact delta of a pair."""
-    one = PoolClass(n, n, n, (CELLS,), (CELLS,), (CELLS,), Fraction(1), (0,))
-    found = calibrate_class(one, SURE, Q, Goal(epsilon, DELTA, guarantee="dp"))
+    one = PoolClass(n, n, n, (CELLS,), (CELLS,), (CELLS,), Fraction(1), (0,), SURE, Q)
+    found = calibrate_class(one, Goal(epsilon, DELTA, guarantee="dp"))
     if found is None:
         raise SystemExit("no prior is certified; this is a fault of the calibration")
     prior = Fraction(found.prior[0], Q)
     pair = Pair(1, 0, prior, prior, n - 1 + (CELLS - 2) * prior, n)
     with rigorous() as balls:
-        certified = upper_fraction(record_delta_bound(found, SURE, Q, epsilon, balls))
+        certified = upper_fraction(record_delta_bound(found, epsilon, balls))
         exact = upper_fraction(pair_delta(pair, epsilon, balls))  # the same in either direction
     figures = [f"{float(x):.4g}" for x in (prior, certified, exact)]
     return [str(n), f"{float(epsilon):g}", *figures, f"{float(certified / exact):.4g}" if exact else "-"]

@@ -139,12 +139,12 @@ def changes_of_groups(
     for pools in groups:
         numbers = np.unique(plan.pool_class[pools]).tolist()
         classes = tuple(parameters.classes[number] for number in numbers)
-        largest = _largest(classes, parameters.retention, parameters.denominator, tuple(attackers))
+        largest = _largest(classes, tuple(attackers))
         changes.append(
             [
                 Change(
                     odds,
-                    alike[numbers[position]] and _exact(classes[position], parameters.retention, attacker),
+                    alike[numbers[position]] and _exact(classes[position], attacker),
                 )
                 for attacker, (odds, position) in zip(attackers, largest, strict=True)
             ]
@@ -163,7 +163,7 @@ def some_exact(plan: Plan, attackers: Sequence[Attackers]) -> bool:
     parameters = _parameters(plan)
     alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
     return any(
-        identical and _exact(c, parameters.retention, attacker)
+        identical and _exact(c, attacker)
         for c, identical in zip(parameters.classes, alike, strict=True)
         for attacker in attackers
     )
@@ -180,21 +180,19 @@ def _parameters(plan: Plan) -> DirichletParameters:
 @lru_cache(maxsize=128)  # a run says this of its plan, and then checks what it wrote
 def _largest(
     classes: tuple[PoolClass, ...],
-    retention: tuple[Fraction, ...],
-    denominator: int,
     attackers: tuple[Attackers, ...],
 ) -> list[tuple[Fraction, int]]:
     """Return for each attackers the largest change of odds in any of some classes, and the place of one."""
     # Classes go from small pools to large ones, and one of the two ends is often the worst, or nearly: then
     # the others take less time.
     places = dict.fromkeys([0, len(classes) - 1, *range(len(classes))])
-    cells = [_cells_of(c, retention, denominator) for c in classes]
+    cells = [_cells_of(c) for c in classes]
     largest = []
     with rigorous() as balls:
         for attacker in attackers:
             most, worst, position = _ONE, balls.number(1), 0
             for place in places:
-                change = _change(classes[place], cells[place], retention, denominator, attacker, balls, worst)
+                change = _change(classes[place], cells[place], attacker, balls, worst)
                 if change is not worst and (odds := upper_fraction(change)) > most:
                     most, worst, position = odds, balls.number(odds), place
             largest.append((most, position))
@@ -221,8 +219,6 @@ def best_share(odds: Fraction, candidates: int) -> Fraction:
 
 def largest_change(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     attackers: Attackers,
     arithmetic: Arithmetic,
     most: Fraction = _ONE,
@@ -233,7 +229,7 @@ def largest_change(
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
     attackers : Attackers
     most : Fraction
@@ -244,16 +240,14 @@ def largest_change(
     float or flint.arb
         At least `most`. Of those who know all other jobs of a pool it is `synth.dirichlet.record.pure_gain`.
     """
-    cells = _cells_of(pool_class, retention, denominator)
+    cells = _cells_of(pool_class)
     worst = arithmetic.number(most)
-    return _change(pool_class, cells, retention, denominator, attackers, arithmetic, worst)
+    return _change(pool_class, cells, attackers, arithmetic, worst)
 
 
 def _change(
     c: PoolClass,
     cells: tuple[_Present, list[_Cells]],
-    retention: tuple[Fraction, ...],
-    denominator: int,
     attackers: Attackers,
     arithmetic: Arithmetic,
     worst: Any,
@@ -265,7 +259,7 @@ def _change(
     if sum(c.cells) == 1:  # nothing that is drawn depends on the home
         return worst
     if not attackers.unknown(c.n_min):
-        pure = pure_gain(c, retention, denominator, arithmetic)
+        pure = pure_gain(c, arithmetic)
         worst = worst if pure <= worst else arithmetic.larger(worst, pure)
         sizes = range(c.n_min, min(c.n_max, _KNOWN_WHOLE + 1) + 1)
         fewest = next((n for n in sizes if attackers.unknown(n)), None)
@@ -281,12 +275,11 @@ def _change(
             gain = _gain(c, cell, belief, gain, arithmetic)
         return worst if gain is before else arithmetic.larger(worst, gain * coins)
 
-    if c.keeps_all(retention):
+    if c.keeps_all:
         return with_coins(1)
-    arguments = c, retention, denominator, arithmetic
-    if with_coins(_of_coins(*arguments, quick_pruning_gain, flint.ctx.prec)) is worst:  # as nearly always
+    if with_coins(_of_coins(c, arithmetic, quick_pruning_gain, flint.ctx.prec)) is worst:  # as nearly always
         return worst
-    return with_coins(_of_coins(*arguments, pruning_gain, flint.ctx.prec))
+    return with_coins(_of_coins(c, arithmetic, pruning_gain, flint.ctx.prec))
 
 
 @dataclass(frozen=True)
@@ -336,14 +329,12 @@ class _Present:
         )
 
 
-def _cells_of(
-    c: PoolClass, retention: tuple[Fraction, ...], denominator: int
-) -> tuple[_Present, list[_Cells]]:
+def _cells_of(c: PoolClass) -> tuple[_Present, list[_Cells]]:
     """Return what is said of all cells of a class, and those of which one may have the largest mean."""
-    all_strata = strata(c, retention, denominator)
+    all_strata = strata(c)
     # Both bounds of the mean fall as the prior of a cell that is kept for sure grows.
     small = max(c.n_max, c.m_max) <= _SMALL
-    worst_of = all_strata if small else strata(c, retention, denominator, lightest=True)
+    worst_of = all_strata if small else strata(c, lightest=True)
     return _Present.of([*map(_Cells.of, all_strata)]), [*map(_Cells.of, worst_of)]
 
 
@@ -443,22 +434,20 @@ def _mean(
 @lru_cache(maxsize=8192)  # all attackers ask it of each class
 def _of_coins(
     c: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     arithmetic: Arithmetic,
     pruning: Callable[..., Any],
     _precision: int,
 ) -> Any:
     """Bound what the coins of cells without workers or draws add to a change of odds."""
-    gain = pruning(replace(c, n_min=c.n_min - 1), retention, denominator, arithmetic)
-    lightest = c.n_min - 1 + c.kept_mass(denominator, retention, certain=True)
-    mass = sum((k * Fraction(a, denominator) for k, a in zip(c.cells, c.prior, strict=True)), Fraction(0))
+    gain = pruning(replace(c, n_min=c.n_min - 1), arithmetic)
+    lightest = c.n_min - 1 + c.certain_mass
+    mass = sum((k * Fraction(a, c.denominator) for k, a in zip(c.cells, c.prior, strict=True)), Fraction(0))
     return gain * arithmetic.number((1 + c.m_max / lightest) / (1 + c.m_max / (c.n_max - 1 + mass)))
 
 
-def _exact(c: PoolClass, retention: tuple[Fraction, ...], attackers: Attackers) -> bool:
+def _exact(c: PoolClass, attackers: Attackers) -> bool:
     """Say whether the bound of a class, all of whose pools have m_max draws, is approached."""
-    present = [f for f, k in zip(retention, c.cells, strict=True) if k]
+    present = [f for f, k in zip(c.retention, c.cells, strict=True) if k]
     if c.n_min != c.n_max or c.cells != c.cells_min or min(present) < 1:
         return False
     cells = sum(c.cells)

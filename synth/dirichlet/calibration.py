@@ -23,9 +23,12 @@ from synth.dirichlet.losses import PoolClass
 from synth.dirichlet.pruning import pruning_gain
 from synth.dirichlet.record import presence_delta_bound, record_delta_bound
 from synth.errors import ShownError
-from synth.plan import GuaranteeName
+from synth.plan import GuaranteeName, Pools
 from synth.rationals import decimal_up
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
+
+DENOMINATOR = 10**9
+"""q: priors are multiples of a billionth."""
 
 MAX_WEIGHT = 2**62
 """Largest total integer weight of an urn (q n + sum of A + q m) that the sampler is given."""
@@ -65,9 +68,9 @@ class BudgetTooSmallError(ShownError, ValueError):
 
 
 def group_pools(
-    n: NDArray[np.int64],
-    m: NDArray[np.int64],
+    pools: Pools,
     cells: NDArray[np.int64],
+    retention: tuple[Fraction, ...],
     limits: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     multiple: tuple[int, ...] | None = None,
     rough: bool = False,
@@ -76,10 +79,11 @@ def group_pools(
 
     Parameters
     ----------
-    n, m : ndarray of int64, shape (n_pools,)
-        Slots and draws.
+    pools : Pools
     cells : ndarray of int64, shape (n_pools, n_strata)
         Cells of each pool's domain in each retention stratum.
+    retention : tuple of Fraction
+        Of each stratum.
     limits : tuple of two ndarray of int64, shape (n_pools,), optional
         The fewest and the most records of each pool, where that is not its slots.
     multiple : tuple of int, optional
@@ -93,7 +97,7 @@ def group_pools(
     classes : list of PoolClass
         With the extremes of their members, gain 1 and prior 0: not calibrated yet.
     """
-    steps = [_EXACT_SIZES + 1]
+    n, steps = pools.n, [_EXACT_SIZES + 1]
     while steps[-1] <= int(n.max()):
         steps.append(math.ceil(steps[-1] * (_ROUGH_GROWTH if rough else _GROWTH)))
     size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(steps), n, side="right"))
@@ -120,11 +124,12 @@ def group_pools(
     fewest, largest = limits or (n, n)
     np.minimum.at(n_min, pool_class, fewest)
     np.maximum.at(n_max, pool_class, largest)
-    np.maximum.at(m_max, pool_class, m)
+    np.maximum.at(m_max, pool_class, pools.m)
     np.maximum.at(most, pool_class, cells)
     np.minimum.at(least, pool_class, cells)
+    none = (0,) * len(retention)
     classes = [
-        PoolClass(low, high, draws, tuple(k), tuple(j), (0,) * len(k), Fraction(1), (0,) * len(k))
+        PoolClass(low, high, draws, tuple(k), tuple(j), none, Fraction(1), none, retention, DENOMINATOR)
         for low, high, draws, k, j in zip(
             n_min.tolist(), n_max.tolist(), m_max.tolist(), most.tolist(), least.tolist(), strict=True
         )
@@ -193,8 +198,6 @@ class Goal(NamedTuple):
 
 def calibrate_class(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     goal: Goal,
     near: int = 1,
 ) -> PoolClass | None:
@@ -204,10 +207,6 @@ def calibrate_class(
     ----------
     pool_class : PoolClass
         Sizes and cells; gain and prior are replaced.
-    retention : tuple of Fraction
-        Per stratum.
-    denominator : int
-        q.
     goal : Goal
     near : int
         Where the search for t begins: the t of a similar class makes it short.
@@ -219,7 +218,7 @@ def calibrate_class(
         fit the sampler.
     """
     epsilon, allowance, rough = goal.epsilon, goal.allowance, goal.rough
-    kept = _kept(pool_class.cells_min, retention, allowance / pool_class.n_max)
+    kept = _kept(pool_class.cells_min, pool_class.retention, allowance / pool_class.n_max)
     pool_class = replace(pool_class, kept=kept)
 
     largest_odds = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
@@ -227,19 +226,18 @@ def calibrate_class(
 
     def person(calibrated: PoolClass, arithmetic: Arithmetic) -> Any:
         if goal.presence:
-            return presence_delta_bound(calibrated, retention, denominator, epsilon, arithmetic)
-        return record_delta_bound(calibrated, retention, denominator, epsilon, arithmetic, goal.alike)
+            return presence_delta_bound(calibrated, epsilon, arithmetic)
+        return record_delta_bound(calibrated, epsilon, arithmetic, goal.alike)
 
     def delta(calibrated: PoolClass) -> float:
         if goal.guarantee == "pdp":
-            arguments = calibrated, retention, denominator, FLOAT, goal.alike, rough, within
-            return float(loss_bound(*arguments, lightest=True)[0])
+            return float(loss_bound(calibrated, FLOAT, goal.alike, rough, within, lightest=True)[0])
         return float(person(calibrated, FLOAT))
 
     def holds(calibrated: PoolClass) -> bool:
         if rough:
             return True
-        proved = proved_loss(calibrated, retention, denominator, goal.alike)
+        proved = proved_loss(calibrated, goal.alike)
         if proved.loss > epsilon:
             return False
         if goal.guarantee == "pdp":
@@ -248,18 +246,16 @@ def calibrate_class(
             return upper_fraction(person(calibrated, balls)) <= allowance
 
     if goal.prior is not None:
-        numerator = math.ceil(denominator * goal.prior)
-        fixed = _with_gain(
-            pool_class, retention, denominator, largest_odds, lambda *_: numerator, None, rough
-        )
+        numerator = math.ceil(pool_class.denominator * goal.prior)
+        fixed = _with_gain(pool_class, largest_odds, lambda *_: numerator, None, rough)
         return fixed if fixed and holds(fixed) else None
 
     @cache
     def candidate(threshold: int) -> PoolClass | None:
         def prior_of(top: int, bottom: int) -> int:  # q t / (odds - 1), rounded up
-            return -(-denominator * threshold * bottom // (top - bottom))
+            return -(-pool_class.denominator * threshold * bottom // (top - bottom))
 
-        return _with_gain(pool_class, retention, denominator, largest_odds, prior_of, goal.multiple, rough)
+        return _with_gain(pool_class, largest_odds, prior_of, goal.multiple, rough)
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
@@ -310,20 +306,17 @@ class ProvedLoss(NamedTuple):
 
 
 @lru_cache(maxsize=8192)  # a run certifies the classes that it has calibrated
-def proved_loss(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, alike: bool
-) -> ProvedLoss:
+def proved_loss(pool_class: PoolClass, alike: bool) -> ProvedLoss:
     """Prove what the loss of a class is, in ball arithmetic.
 
     Parameters
     ----------
-    pool_class, retention, denominator, alike
+    pool_class, alike
         As for `loss_bound`.
     """
-    arguments = pool_class, retention, denominator
     with rigorous() as balls:
-        gain, pruning = balls.number(pool_class.gain), pruning_gain(*arguments, balls)
-        failure, tail = map(upper_fraction, loss_bound(*arguments, balls, alike))
+        gain, pruning = balls.number(pool_class.gain), pruning_gain(pool_class, balls)
+        failure, tail = map(upper_fraction, loss_bound(pool_class, balls, alike))
         loss, block, coins = (upper_fraction(balls.log(odds)) for odds in (gain * pruning, gain, pruning))
         return ProvedLoss(loss, block, coins, min(failure, Fraction(1)), tail)
 
@@ -359,8 +352,6 @@ def _entropy(p: float, f: float) -> float:
 
 def _with_gain(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     goal: float,
     prior_of: Callable[[int, int], int],
     multiple: tuple[int, ...] | None,
@@ -373,15 +364,15 @@ def _with_gain(
 
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
-    odds, sure = goal, pool_class.keeps_all(retention)
+    odds, sure = goal, pool_class.keeps_all
     # Logarithms of a density that is a power n + m: that many roundings.
     margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
         gain = _short(odds * (1 - margin))  # below what the floats found
-        calibrated = _priors(pool_class, retention, denominator, gain, prior_of, multiple)
+        calibrated = _priors(pool_class, gain, prior_of, multiple)
         if calibrated is None or sure:  # where nothing is pruned V is 0
             return calibrated
-        following = goal / pruning_gain(calibrated, retention, denominator, FLOAT)
+        following = goal / pruning_gain(calibrated, FLOAT)
         if following >= odds * (1 - (1e-4 if rough else 1e-9)):
             return calibrated
         odds = following
@@ -395,15 +386,14 @@ def _short(value: float) -> Fraction:
 
 def _priors(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     gain: Fraction,
     prior_of: Callable[[int, int], int],
     multiple: tuple[int, ...] | None,
 ) -> PoolClass | None:
-    c, prior, weight = pool_class, [], denominator * (pool_class.n_max + pool_class.m_max)
+    c, prior, q = pool_class, [], pool_class.denominator
+    weight = q * (c.n_max + c.m_max)
     g, h = gain.as_integer_ratio()
-    for f, cells, times in zip(retention, c.cells, multiple or (1,) * len(retention), strict=True):
+    for f, cells, times in zip(c.retention, c.cells, multiple or (1,) * len(c.cells), strict=True):
         if cells == 0:
             prior.append(0)
             continue
@@ -415,7 +405,9 @@ def _priors(
     if weight > MAX_WEIGHT:
         return None
     # By its names `dataclasses.replace` takes three times as long.
-    return PoolClass(c.n_min, c.n_max, c.m_max, c.cells, c.cells_min, c.kept, gain, tuple(prior))
+    return PoolClass(
+        c.n_min, c.n_max, c.m_max, c.cells, c.cells_min, c.kept, gain, tuple(prior), c.retention, q
+    )
 
 
 def smallest_epsilon(certifies: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction | None:

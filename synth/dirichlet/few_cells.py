@@ -37,8 +37,6 @@ _Urn = tuple[Fraction, tuple[int, ...], _Histogram]
 
 def loss_bound(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     arithmetic: Arithmetic,
     alike: bool,
     rough: bool = False,
@@ -52,7 +50,7 @@ def loss_bound(
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
     alike : bool
         Whether every pool of the class has exactly n_max slots, m_max draws and these cells.
@@ -66,11 +64,10 @@ def loss_bound(
     failure, person : float or flint.arb
         As of `synth.dirichlet.losses.failure_bound`.
     """
-    arguments = pool_class, retention, denominator, arithmetic
     if not (alike and summable(pool_class)):
-        return failure_bound(*arguments, enough, lightest)
-    failure, person = failure_bound(*arguments)
-    few = few_cells_bound(*arguments, _ROUGHLY if rough else _MOST_CASES)
+        return failure_bound(pool_class, arithmetic, enough, lightest)
+    failure, person = failure_bound(pool_class, arithmetic)
+    few = few_cells_bound(pool_class, arithmetic, _ROUGHLY if rough else _MOST_CASES)
     return few if few is not None and few < failure else failure, person
 
 
@@ -81,8 +78,6 @@ def summable(pool_class: PoolClass) -> bool:
 
 def few_cells_bound(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     arithmetic: Arithmetic,
     most_cases: int = _MOST_CASES,
 ) -> Any | None:
@@ -94,7 +89,7 @@ def few_cells_bound(
     ----------
     pool_class : PoolClass
         Every pool has exactly n_max slots, m_max draws and these cells.
-    retention, denominator, arithmetic
+    arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
     most_cases : int
         Histograms, about, times what coins may say, that are worth the time.
@@ -112,11 +107,11 @@ def few_cells_bound(
     c = pool_class
     k = sum(c.cells)
     histograms = math.comb(c.n_max + k - 1, k - 1) // math.prod(map(math.factorial, c.cells))
-    coins = math.prod(x + 1 for x, f in zip(c.cells, retention, strict=True) if f < 1)
+    coins = math.prod(x + 1 for x, f in zip(c.cells, c.retention, strict=True) if f < 1)
     if not summable(c) or histograms * coins > most_cases:
         return None
-    sums = _Sums(c, retention, denominator, arithmetic)
-    bounds = [(sums.bound(urns, pairs=False), urns) for urns in _cases(c.n_max, c.cells, retention)]
+    sums = _Sums(c, arithmetic)
+    bounds = [(sums.bound(urns, pairs=False), urns) for urns in _cases(c.n_max, c.cells, c.retention)]
     # Floats can be compared as they are: as fractions that would take most of the time of a search.
     lower = float if arithmetic is FLOAT else arithmetic.lower
     bounds.sort(key=lambda row: lower(row[0]), reverse=True)
@@ -168,16 +163,14 @@ class _Sums:
     Weights are integers over q. An urn is named by its whole weight.
     """
 
-    def __init__(
-        self, pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-    ) -> None:
-        self._class, self._retention, self._q = pool_class, retention, denominator
+    def __init__(self, pool_class: PoolClass, arithmetic: Arithmetic) -> None:
+        self._class, self._retention, self._q = pool_class, pool_class.retention, pool_class.denominator
         self._arithmetic, self._zero = arithmetic, arithmetic.number(0)
-        self._full = denominator * pool_class.n_max + sum(
+        self._full = self._q * pool_class.n_max + sum(
             a * k for a, k in zip(pool_class.prior, pool_class.cells, strict=True)
         )
         m = pool_class.m_max
-        self._scale = Fraction(m * denominator, self._full + m * denominator) if m else Fraction(1)
+        self._scale = Fraction(m * self._q, self._full + m * self._q) if m else Fraction(1)
         self._ways_of: dict[int, list[Any]] = {}
         self._marginals: dict[tuple[int, _Cell], list[Any]] = {}
         self._tails: dict[tuple[int, _Cell], Any] = {}

@@ -49,6 +49,10 @@ class PoolClass:
         G = e^U*, the largest block loss that is not bad, as odds; > 1.
     prior : tuple of int
         Per retention stratum, the numerator A_s of the prior a_s = A_s / q; >= 1.
+    retention : tuple of Fraction
+        f_s per stratum, the same for all classes of a plan.
+    denominator : int
+        q, the same for all classes of a plan.
     """
 
     n_min: int
@@ -59,22 +63,22 @@ class PoolClass:
     kept: tuple[int, ...]
     gain: Fraction
     prior: tuple[int, ...]
+    retention: tuple[Fraction, ...]
+    denominator: int
 
     def __repr__(self) -> str:
         return f"<PoolClass: {self.n_min:,} to {self.n_max:,} slots, up to {sum(self.cells):,} cells>"
 
-    def keeps_all(self, retention: tuple[Fraction, ...]) -> bool:
-        """Say whether all cells are in the urn for sure."""
-        return all(f == 1 for f, k in zip(retention, self.cells, strict=True) if k)
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all cells are in the urn for sure."""
+        return all(f == 1 for f, k in zip(self.retention, self.cells, strict=True) if k)
 
-    def kept_mass(
-        self, denominator: int, retention: tuple[Fraction, ...], *, certain: bool = False
-    ) -> Fraction:
-        """Return the prior mass of the cells in `kept`; with `certain`, of those with retention 1 only."""
-        total = sum(
-            a * k for a, k, f in zip(self.prior, self.kept, retention, strict=True) if not certain or f == 1
-        )
-        return Fraction(total, denominator)
+    @property
+    def certain_mass(self) -> Fraction:
+        """The prior mass of the cells in `kept` whose retention is 1."""
+        kept = zip(self.prior, self.kept, self.retention, strict=True)
+        return Fraction(sum(a * k for a, k, f in kept if f == 1), self.denominator)
 
 
 def bad_threshold(count: int, prior: Exact, retention: Exact, gain: Exact) -> int:
@@ -106,23 +110,21 @@ def bad_threshold(count: int, prior: Exact, retention: Exact, gain: Exact) -> in
     return max(0, int((retention * gain - 1) * prior))
 
 
-def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> int:
+def empty_threshold(pool_class: PoolClass) -> int:
     """Return t, the smallest `bad_threshold` of an empty cell of any stratum of the class.
 
     Lemma 1 of docs/privacy.md.
     """
     gain = rational(pool_class.gain)
     return min(
-        bad_threshold(0, flint.fmpq(a, denominator), rational(f), gain)
-        for a, f, k in zip(pool_class.prior, retention, pool_class.cells, strict=True)
+        bad_threshold(0, flint.fmpq(a, pool_class.denominator), rational(f), gain)
+        for a, f, k in zip(pool_class.prior, pool_class.retention, pool_class.cells, strict=True)
         if k
     )
 
 
 def failure_bound(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     arithmetic: Arithmetic,
     enough: Any = None,
     lightest: bool = False,
@@ -134,10 +136,6 @@ def failure_bound(
     Parameters
     ----------
     pool_class : PoolClass
-    retention : tuple of Fraction
-        f_s per stratum.
-    denominator : int
-        q.
     arithmetic : Arithmetic
         `FLOAT` for a search, `BALL` for a certificate.
     enough : float or flint.arb, optional
@@ -164,7 +162,7 @@ def failure_bound(
     """
     number = arithmetic.number
     zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
-    gain, present = rational(pool_class.gain), strata(pool_class, retention, denominator, lightest=lightest)
+    gain, present = rational(pool_class.gain), strata(pool_class, lightest=lightest)
     tails = []
     for stratum in present:
         threshold = bad_threshold(0, stratum.prior, stratum.retention, gain)
@@ -177,25 +175,23 @@ def failure_bound(
         ratio, largest = worst_occupied_cell(stratum, gain, arithmetic)
         per_cell = per_cell + cells * arithmetic.larger(kept * tail, largest)
         per_worker, person = arithmetic.larger(per_worker, ratio), arithmetic.larger(person, largest)
-    shortfall = shortfall_bound(pool_class, retention, arithmetic)
+    shortfall = shortfall_bound(pool_class, arithmetic)
     if pool_class.n_max <= _SMALL:
-        by_workers = zero_cells + worst_composition(pool_class, retention, denominator, arithmetic)
+        by_workers = zero_cells + worst_composition(pool_class, arithmetic)
     else:
         by_workers = number(pool_class.n_max) * per_worker + zero_cells
     worst = by_workers if by_workers < per_cell else per_cell
     return worst + shortfall, person + shortfall
 
 
-def worst_composition(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-) -> Any:
+def worst_composition(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
     """Return by how much occupied cells can raise the probability of a bad one, over all histograms.
 
     Lemma 7 of docs/privacy.md.
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `failure_bound`.
 
     Returns
@@ -206,7 +202,7 @@ def worst_composition(
     """
     number, draws, gain = arithmetic.number, pool_class.m_max, rational(pool_class.gain)
     rises = []
-    for stratum in strata(pool_class, retention, denominator):
+    for stratum in strata(pool_class):
         tails = [
             tail_bound(
                 draws,
@@ -230,7 +226,7 @@ def worst_composition(
     return best[-1]
 
 
-def shortfall_bound(pool_class: PoolClass, retention: tuple[Fraction, ...], arithmetic: Arithmetic) -> Any:
+def shortfall_bound(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
     """Bound eta, the probability that fewer cells than `PoolClass.kept` are in the urn, in any stratum.
 
     Lemma 4 of docs/privacy.md.
@@ -244,7 +240,7 @@ def shortfall_bound(pool_class: PoolClass, retention: tuple[Fraction, ...], arit
     """
     number, log = arithmetic.number, arithmetic.log
     total = number(0)
-    for f, cells, kept in zip(retention, pool_class.cells_min, pool_class.kept, strict=True):
+    for f, cells, kept in zip(pool_class.retention, pool_class.cells_min, pool_class.kept, strict=True):
         if f == 1 or kept == 0:
             continue
         p = Fraction(kept - 1, cells)
@@ -289,14 +285,16 @@ class Stratum(NamedTuple):
         return self.with_others + other_workers if other_workers > 0 else self.alone
 
 
-def strata(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, *, lightest: bool = False
-) -> list[Stratum]:
+def strata(pool_class: PoolClass, *, lightest: bool = False) -> list[Stratum]:
     """Return the strata that have cells in a class.
 
     With `lightest`, all cells that are kept for sure are in one, as if they had the smallest of their priors.
     """
-    present = [(k, a, f) for k, a, f in zip(pool_class.cells, pool_class.prior, retention, strict=True) if k]
+    rows, q = (
+        zip(pool_class.cells, pool_class.prior, pool_class.retention, strict=True),
+        pool_class.denominator,
+    )
+    present = [(k, a, f) for k, a, f in rows if k]
     smallest = min([a for _, a, _ in present])
     mass = sum(map(operator.mul, pool_class.prior, pool_class.kept))
     if lightest:
@@ -308,10 +306,10 @@ def strata(
         Stratum(
             pool_class,
             k,
-            flint.fmpq(a, denominator),
+            flint.fmpq(a, q),
             rational(f),
-            flint.fmpq(max(mass - a, 0), denominator),
-            flint.fmpq(max(mass - a, smallest), denominator),
+            flint.fmpq(max(mass - a, 0), q),
+            flint.fmpq(max(mass - a, smallest), q),
         )
         for k, a, f in present
     ]

@@ -44,8 +44,6 @@ from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
 
-_DENOMINATOR = 10**9
-
 # Where the curve of a person's (epsilon, delta) is computed, as parts of the requested epsilon.
 _CURVE = (Fraction(1, 2), Fraction(3, 4), Fraction(5, 4), Fraction(3, 2))
 
@@ -98,19 +96,17 @@ class Dirichlet(Mechanism):
             raise ValueError("a cell names a retention stratum that was not given")
         cells = strata_counts(domains, retention, pools.domain)
         limits = None if record_range is None else record_range.limits(pools.n)
-        pool_class, classes = group_pools(pools.n, pools.m, cells, limits, multiple, rough)
+        pool_class, classes = group_pools(pools, cells, retention, limits, multiple, rough)
         alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 
         calibrated_classes: list[PoolClass] = []
 
         def calibrated(c: PoolClass, alike: bool, budget: Fraction) -> PoolClass | None:
-            near = (
-                empty_threshold(calibrated_classes[-1], retention, _DENOMINATOR) if calibrated_classes else 1
-            )
+            near = empty_threshold(calibrated_classes[-1]) if calibrated_classes else 1
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
             goal = Goal(budget, allowance, prior, guarantee, record_range is not None, alike, rough, multiple)
-            return _calibrated(c, retention, _DENOMINATOR, goal, near)
+            return _calibrated(c, goal, near)
 
         for c, identical in zip(classes, alike, strict=True):  # neighbours in size follow one another
             calibrated_class = calibrated(c, identical, epsilon)
@@ -119,7 +115,7 @@ class Dirichlet(Mechanism):
             calibrated_classes.append(calibrated_class)
             if count is not None:
                 count(len(calibrated_classes), len(classes))
-        parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(calibrated_classes))
+        parameters = DirichletParameters(tuple(calibrated_classes))
         return Plan(
             self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
         )
@@ -148,11 +144,10 @@ class Dirichlet(Mechanism):
         if plan.secondary:
             raise ValueError("this mechanism draws from pools and measures no secondary tables")
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
-        retention, q = parameters.retention, parameters.denominator
         presence = plan.record_range is not None
         alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
         bounds = [
-            _bounds(c, retention, q, plan.epsilon, presence, is_alike)
+            _bounds(c, plan.epsilon, presence, is_alike)
             for c, is_alike in zip(parameters.classes, alike, strict=True)
         ]
         rows = [
@@ -162,8 +157,8 @@ class Dirichlet(Mechanism):
                 n_max=c.n_max,
                 m_max=c.m_max,
                 cells=c.cells,
-                prior=tuple(Fraction(a, q) for a in c.prior),
-                retention=retention,
+                prior=tuple(Fraction(a, c.denominator) for a in c.prior),
+                retention=c.retention,
                 block_loss=bound.proved.block_loss,
                 pruning_loss=bound.proved.pruning_loss,
                 epsilon=bound.proved.loss,
@@ -280,21 +275,19 @@ class _Bounds(NamedTuple):
 
 
 @lru_cache(maxsize=8192)  # a run certifies its plan, and then what it wrote
-def _bounds(
-    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool, alike: bool
-) -> _Bounds:
+def _bounds(c: PoolClass, epsilon: Fraction, presence: bool, alike: bool) -> _Bounds:
     bound = presence_delta_bound if presence else partial(record_delta_bound, alike=alike)
-    proved = proved_loss(c, retention, q, alike)
+    proved = proved_loss(c, alike)
     with rigorous() as balls:
 
         def person(at_epsilon: Fraction) -> Fraction:
-            return min(upper_fraction(bound(c, retention, q, at_epsilon, balls)), Fraction(1))
+            return min(upper_fraction(bound(c, at_epsilon, balls)), Fraction(1))
 
         return _Bounds(
             proved=proved,
             person=person(epsilon),
             curve=tuple(person(epsilon * part) for part in _CURVE),
-            pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
+            pure=upper_fraction(balls.log(pure_gain(c, balls))),
         )
 
 

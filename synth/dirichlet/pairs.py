@@ -127,8 +127,6 @@ def _ways(pair: Pair, weight: Fraction, arithmetic: Arithmetic) -> list[Any]:
 
 def largest_pair_delta(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     epsilon: Fraction,
     arithmetic: Arithmetic,
     alike: bool = False,
@@ -139,7 +137,7 @@ def largest_pair_delta(
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
     epsilon : Fraction
         At least 0.
@@ -160,9 +158,9 @@ def largest_pair_delta(
     """
     c = pool_class
     terms = c.n_max * (c.n_max + 1) // 2 * (c.m_max + 1) * (c.m_max + 2) // 2 * len(_strata_of_pairs(c))
-    if not c.keeps_all(retention) or (terms > _MOST_TERMS and not (alike and summable(c))):
+    if not c.keeps_all or (terms > _MOST_TERMS and not (alike and summable(c))):
         return None
-    bounds = [(_alone(pair, epsilon, arithmetic), pair) for pair in _of_class(c, denominator)]
+    bounds = [(_alone(pair, epsilon, arithmetic), pair) for pair in _of_class(c)]
     bounds.sort(key=lambda row: arithmetic.lower(row[0]), reverse=True)
     worst = arithmetic.number(0)
     for bound, pair in bounds:
@@ -178,9 +176,9 @@ def _strata_of_pairs(c: PoolClass) -> list[tuple[int, int]]:
 
 
 @lru_cache(maxsize=1)  # a certificate asks again for every epsilon of a person's curve
-def _of_class(c: PoolClass, denominator: int) -> list[Pair]:
+def _of_class(c: PoolClass) -> list[Pair]:
     """Return the pairs of a class of which one has the largest divergence."""
-    prior = [Fraction(a, denominator) for a in c.prior]
+    prior = [Fraction(a, c.denominator) for a in c.prior]
     smallest = min(a for a, k in zip(prior, c.cells, strict=True) if k)
     pairs = []
     for i, j in _strata_of_pairs(c):

@@ -25,20 +25,29 @@ class DirichletParameters:
 
     Attributes
     ----------
-    denominator : int
-        q: every prior is an integer over q.
-    retention : tuple of Fraction
-        f of each stratum, the numbers that `Domains.stratum` indexes.
     classes : tuple of PoolClass
+        At least one; all have the same denominator and retentions.
     """
 
-    denominator: int
-    retention: tuple[Fraction, ...]
     classes: tuple[PoolClass, ...]
+
+    def __post_init__(self) -> None:
+        if len({(c.denominator, c.retention) for c in self.classes}) != 1:
+            raise ValueError("the classes of a plan have one denominator and one retention for each stratum")
 
     def __repr__(self) -> str:
         classes, strata = len(self.classes), len(self.retention)
         return f"<DirichletParameters: classes of pools: {classes}, strata of cells: {strata}>"
+
+    @property
+    def denominator(self) -> int:
+        """q: every prior is an integer over q."""
+        return self.classes[0].denominator
+
+    @property
+    def retention(self) -> tuple[Fraction, ...]:
+        """Retention f of each stratum, the numbers that `Domains.stratum` indexes."""
+        return self.classes[0].retention
 
     @cached_property
     def prior(self) -> NDArray[np.int64]:
@@ -51,8 +60,16 @@ class DirichletParameters:
             "denominator": self.denominator,
             "retention": [str(f) for f in self.retention],
             "classes": [
-                {name: list(x) if isinstance(x, tuple) else x for name, x in vars(c).items()}
-                | {"gain": str(c.gain)}
+                {
+                    "n_min": c.n_min,
+                    "n_max": c.n_max,
+                    "m_max": c.m_max,
+                    "cells": list(c.cells),
+                    "cells_min": list(c.cells_min),
+                    "kept": list(c.kept),
+                    "gain": str(c.gain),
+                    "prior": list(c.prior),
+                }
                 for c in self.classes
             ],
         }
@@ -60,6 +77,8 @@ class DirichletParameters:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> DirichletParameters:
         """Read what `to_json` returned; a float anywhere is a TypeError."""
+        denominator = index(data["denominator"])
+        retention = tuple(exact(f, "retention") for f in data["retention"])
         classes = (
             PoolClass(
                 n_min=index(c["n_min"]),
@@ -70,11 +89,12 @@ class DirichletParameters:
                 kept=tuple(map(index, c["kept"])),
                 gain=exact(c["gain"], "gain"),
                 prior=tuple(map(index, c["prior"])),
+                retention=retention,
+                denominator=denominator,
             )
             for c in data["classes"]
         )
-        retention = tuple(exact(f, "retention") for f in data["retention"])
-        return cls(index(data["denominator"]), retention, tuple(classes))
+        return cls(tuple(classes))
 
 
 @dataclass(frozen=True, repr=False)

@@ -49,16 +49,14 @@ _VECTORS: dict[Arithmetic, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-def pruning_gain(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-) -> Any:
+def pruning_gain(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
     """Return e^V, V the largest pruning loss of any pool of the class.
 
     Lemma 2 of docs/privacy.md.
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
 
     Returns
@@ -73,22 +71,20 @@ def pruning_gain(
     ArithmeticError
         If it cannot be proved where the sums may be cut.
     """
-    if not pool_class.m_max or pool_class.keeps_all(retention):
+    if not pool_class.m_max or pool_class.keeps_all:
         return arithmetic.number(1)
-    strata = _strata(pool_class, retention, denominator, arithmetic)
+    strata = _strata(pool_class, arithmetic)
     return _largest_gain(pool_class.n_min, pool_class.m_max, strata, arithmetic, flint.ctx.prec)
 
 
-def quick_pruning_gain(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-) -> Any:
+def quick_pruning_gain(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
     """Bound `pruning_gain` by no sums: as if no other cell had a coin.
 
     Lemma 25 of docs/privacy.md.
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
 
     Returns
@@ -97,7 +93,7 @@ def quick_pruning_gain(
         Not below it; where pools have dozens of workers, by less than a part in a thousand above it.
     """
     number, lgamma, m = arithmetic.number, arithmetic.lgamma, pool_class.m_max
-    strata = _strata(pool_class, retention, denominator, arithmetic)
+    strata = _strata(pool_class, arithmetic)
     coins, worst = [(a, f) for a, f, _, _ in strata if f < 1], number(1)
     for pair in _worst_pairs(pool_class.n_min, strata):
         (a, f), base = coins[pair.coin], pair.base
@@ -107,14 +103,12 @@ def quick_pruning_gain(
     return worst
 
 
-def _strata(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-) -> _Strata:
-    quick = arithmetic is FLOAT
+def _strata(pool_class: PoolClass, arithmetic: Arithmetic) -> _Strata:
+    quick, q = arithmetic is FLOAT, pool_class.denominator
     return tuple(
-        (a / denominator if quick else flint.fmpq(a, denominator), _NUMBERS[arithmetic](f), most, fewest)
+        (a / q if quick else flint.fmpq(a, q), _NUMBERS[arithmetic](f), most, fewest)
         for a, f, most, fewest in zip(
-            pool_class.prior, retention, pool_class.cells, pool_class.cells_min, strict=True
+            pool_class.prior, pool_class.retention, pool_class.cells, pool_class.cells_min, strict=True
         )
         if most
     )

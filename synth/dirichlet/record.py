@@ -25,8 +25,6 @@ from synth.tails import Arithmetic, tail_bound
 
 def record_delta_bound(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     epsilon: Fraction,
     arithmetic: Arithmetic,
     alike: bool = False,
@@ -37,7 +35,7 @@ def record_delta_bound(
 
     Parameters
     ----------
-    pool_class, retention, denominator, arithmetic
+    pool_class, arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
     epsilon : Fraction
         Any epsilon > 0, not only the certified one.
@@ -57,9 +55,7 @@ def record_delta_bound(
     corner of the class bounds all its pools.
     """
     number = arithmetic.number
-    pruning, present, shortfall = _at_any_epsilon(
-        pool_class, retention, denominator, arithmetic, flint.ctx.prec
-    )
+    pruning, present, shortfall = _at_any_epsilon(pool_class, arithmetic, flint.ctx.prec)
     odds = arithmetic.exp(number(epsilon)) / pruning
     if arithmetic.lower(odds) <= 1:
         return number(1)
@@ -67,22 +63,20 @@ def record_delta_bound(
     for stratum in present:
         worst = arithmetic.larger(worst, worst_cell_delta(stratum, odds, arithmetic))
     bound = worst + shortfall
-    exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic, alike)
+    exact = largest_pair_delta(pool_class, epsilon, arithmetic, alike)
     return bound if exact is None or bound < exact else exact
 
 
 @lru_cache(maxsize=1)  # a certificate asks again for every epsilon of a person's curve
 def _at_any_epsilon(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     arithmetic: Arithmetic,
     _precision: int,
 ) -> tuple[Any, list[Stratum], Any]:
-    pruning = pruning_gain(pool_class, retention, denominator, arithmetic)
+    pruning = pruning_gain(pool_class, arithmetic)
     # Cells of larger priors that are kept for sure are never worse (Lemma 35).
-    present = strata(pool_class, retention, denominator, lightest=True)
-    return pruning, present, shortfall_bound(pool_class, retention, arithmetic)
+    present = strata(pool_class, lightest=True)
+    return pruning, present, shortfall_bound(pool_class, arithmetic)
 
 
 def worst_cell_delta(stratum: Stratum, odds: Any, arithmetic: Arithmetic) -> Any:
@@ -121,8 +115,6 @@ def worst_cell_delta(stratum: Stratum, odds: Any, arithmetic: Arithmetic) -> Any
 
 def presence_delta_bound(
     pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
     epsilon: Fraction,
     arithmetic: Arithmetic,
 ) -> Any:
@@ -134,7 +126,7 @@ def presence_delta_bound(
     ----------
     pool_class
         Its limits n_min and n_max are of the records of its pools, which are confidential.
-    retention, denominator, epsilon, arithmetic
+    epsilon, arithmetic
         As for `record_delta_bound`.
 
     Returns
@@ -143,27 +135,21 @@ def presence_delta_bound(
         `record_delta_bound`; with pruning at least 1 - e^epsilon / (e^V (1 + m / W)), W the smallest certain
         weight of an urn.
     """
-    bound = record_delta_bound(pool_class, retention, denominator, epsilon, arithmetic)
-    if pool_class.keeps_all(retention):
+    bound = record_delta_bound(pool_class, epsilon, arithmetic)
+    if pool_class.keeps_all:
         return bound
     number = arithmetic.number
-    weight = pool_class.n_min + pool_class.kept_mass(denominator, retention, certain=True)
-    gained = pruning_gain(pool_class, retention, denominator, arithmetic) * number(
-        1 + Fraction(pool_class.m_max) / weight
-    )
+    weight = pool_class.n_min + pool_class.certain_mass
+    gained = pruning_gain(pool_class, arithmetic) * number(1 + Fraction(pool_class.m_max) / weight)
     return arithmetic.larger(bound, 1 - arithmetic.exp(number(epsilon)) / gained)
 
 
-def pure_gain(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-) -> Any:
+def pure_gain(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
     """Return e^epsilon of the pure epsilon-differential privacy (delta 0) of any pool of a class.
 
     Lemma 11 of docs/privacy.md.
 
     max_s (1 + m/a_s) / f_s times e^V: no output at all loses more. The maximum over x is at x = 1.
     """
-    worst = max(
-        (1 + pool_class.m_max / s.prior) / s.retention for s in strata(pool_class, retention, denominator)
-    )
-    return arithmetic.number(worst) * pruning_gain(pool_class, retention, denominator, arithmetic)
+    worst = max((1 + pool_class.m_max / s.prior) / s.retention for s in strata(pool_class))
+    return arithmetic.number(worst) * pruning_gain(pool_class, arithmetic)

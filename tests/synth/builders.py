@@ -26,7 +26,10 @@ def make_class(
     *,
     cells_min: tuple[int, ...] | None = None,
     kept: tuple[int, ...] | None = None,
+    retention: tuple[Fraction, ...] | None = None,
+    denominator: int = 10,
 ) -> PoolClass:
-    """A class whose pools all have these cells, none of which is counted on to be in the urn."""
-    none = (0,) * len(cells)
-    return PoolClass(n_min, n_max, m_max, cells, cells_min or cells, kept or none, gain, prior)
+    """A class whose pools all have these cells, none of which is pruned, or counted on to be in the urn."""
+    none, ones = (0,) * len(cells), (Fraction(1),) * len(cells)
+    sizes = n_min, n_max, m_max, cells, cells_min or cells, kept or none
+    return PoolClass(*sizes, gain, prior, retention or ones, denominator)

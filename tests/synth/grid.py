@@ -119,27 +119,26 @@ def likely_cells(count: int, f: Fraction) -> int:
     return count if f == 1 else max(k for k in range(count + 1) if k == 0 or Fraction(k - 1, count) < f)
 
 
-def class_of(
-    urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = certain_cells
-) -> tuple[PoolClass, tuple[Fraction, ...]]:
+def class_of(urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = certain_cells) -> PoolClass:
     """The pool as a class: cells of equal prior and retention are one stratum."""
     strata, counts = list(urn.strata), tuple(urn.strata.values())
     numerators = tuple(int(a * Q) for a, _ in strata)
     retention = tuple(f for _, f in strata)
     numbers = tuple(kept(count, f) for count, f in zip(counts, retention, strict=True))
-    return make_class(urn.n, urn.n, urn.m, counts, gain, numerators, kept=numbers), retention
+    sizes = urn.n, urn.n, urn.m
+    return make_class(*sizes, counts, gain, numerators, kept=numbers, retention=retention, denominator=Q)
 
 
-def certify(pool_class: PoolClass, retention: tuple[Fraction, ...]) -> Certified:
+def certify(pool_class: PoolClass) -> Certified:
     """What `synth.Dirichlet.certify` computes for a class."""
     alike = pool_class.n_min == pool_class.n_max and pool_class.cells_min == pool_class.cells
     with rigorous() as balls:
-        odds = balls.number(pool_class.gain) * pruning_gain(pool_class, retention, Q, balls)
-        union, tail = map(upper_fraction, failure_bound(pool_class, retention, Q, balls))
-        few = few_cells_bound(pool_class, retention, Q, balls) if alike else None
+        odds = balls.number(pool_class.gain) * pruning_gain(pool_class, balls)
+        union, tail = map(upper_fraction, failure_bound(pool_class, balls))
+        few = few_cells_bound(pool_class, balls) if alike else None
         failure = union if few is None else min(union, upper_fraction(few))
         epsilon = Fraction(synth.decimal_up(upper_fraction(balls.log(odds))))
-        delta = upper_fraction(record_delta_bound(pool_class, retention, Q, epsilon, balls, alike))
+        delta = upper_fraction(record_delta_bound(pool_class, epsilon, balls, alike))
         return Certified(upper_fraction(odds), union, failure, tail, epsilon, min(tail, delta))
 
 
@@ -172,13 +171,13 @@ def examine_pool(urn: Urn, findings: Findings, other_gains: Iterable[Fraction] =
     # The smallest gain at which nothing is bad: the last threshold is met with equality. And just below it.
     pure = max((1 + urn.m / a) / f for a, f in zip(urn.prior, urn.retention, strict=True))
     for gain in (*GAINS, pure * BELOW, pure):
-        examine(truth, gain, certified := certify(*class_of(urn, gain)), findings)
+        examine(truth, gain, certified := certify(class_of(urn, gain)), findings)
         if gain == pure and (certified.failure, certified.tail, certified.person) != (0, 0, 0):
             findings.violations.append(("nothing is bad", urn))
     with rigorous() as balls:
-        pool_class, retention = class_of(urn, pure)
-        odds = upper_fraction(pure_gain(pool_class, retention, Q, balls))
-        curve = [(e, record_delta_bound(pool_class, retention, Q, e, balls, alike=True)) for e in EPSILONS]
+        pool_class = class_of(urn, pure)
+        odds = upper_fraction(pure_gain(pool_class, balls))
+        curve = [(e, record_delta_bound(pool_class, e, balls, alike=True)) for e in EPSILONS]
     findings.hold("pure", odds, truth.largest_loss(), urn)
     if truth.pairs:
         findings.compare("pure loss", math.log(odds), math.log(truth.largest_loss()))
@@ -188,7 +187,7 @@ def examine_pool(urn: Urn, findings: Findings, other_gains: Iterable[Fraction] =
         usual = class_of(urn, gain)
         for kept in (no_cell, likely_cells):
             if (another := class_of(urn, gain, kept)) != usual:
-                examine(truth, gain, certify(*another), findings, own_class=False)
+                examine(truth, gain, certify(another), findings, own_class=False)
     findings.counts += Counter(
         {
             "pools": 1,

@@ -30,7 +30,7 @@ from synth.plan import Domains, Plan, Pools, RecordRange
 from synth.randomness import RunKey
 from synth.tails import exp_up, rigorous, upper_fraction
 
-from .grid import EPSILONS, Q, class_of
+from .grid import EPSILONS, class_of
 from .noise_reference import neighbours as moved
 from .noise_reference import noise_distribution
 from .reference import Histogram, Urn, chi_square_p, histograms, is_bad
@@ -75,9 +75,8 @@ class Ranged:
     most: int
     memory: dict[Histogram, Distribution] = field(default_factory=dict)
 
-    def of_class(self, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
-        pool_class, retention = class_of(self.urn, gain)
-        return replace(pool_class, n_min=self.least, n_max=self.most), retention
+    def of_class(self, gain: Fraction) -> PoolClass:
+        return replace(class_of(self.urn, gain), n_min=self.least, n_max=self.most)
 
     def inside(self, h: Histogram) -> Distribution:
         if h not in self.memory:
@@ -124,10 +123,10 @@ def examine(pool: Ranged, violations: list[str], counts: Counter[str], gains: li
     given, denominator = whole_numbers({h: pool.inside(h) for h in inputs})
     outputs = list(pool.inside(inputs[0]))
     for gain in gains:
-        pool_class, retention = pool.of_class(gain)
+        pool_class = pool.of_class(gain)
         with rigorous() as balls:
-            odds = upper_fraction(balls.number(gain) * pruning_gain(pool_class, retention, Q, balls))
-            failure = upper_fraction(failure_bound(pool_class, retention, Q, balls)[0])
+            odds = upper_fraction(balls.number(gain) * pruning_gain(pool_class, balls))
+            failure = upper_fraction(failure_bound(pool_class, balls)[0])
         up, down = odds.numerator, odds.denominator
         for h in inputs:
             own = given[h]
@@ -143,11 +142,11 @@ def examine(pool: Ranged, violations: list[str], counts: Counter[str], gains: li
                 if not all(down * own[s] <= up * theirs[s] and down * theirs[s] <= up * own[s] for s in good):
                     violations.append("loss")
     everything = [h for n in range(pool.most + 3) for h in histograms(n, k)]
-    pool_class, retention = pool.of_class(Fraction(3))
+    pool_class = pool.of_class(Fraction(3))
     with rigorous() as balls:
-        pure = upper_fraction(pure_gain(pool_class, retention, Q, balls))
+        pure = upper_fraction(pure_gain(pool_class, balls))
         curve = [
-            (exp_up(e), upper_fraction(record.presence_delta_bound(pool_class, retention, Q, e, balls)))
+            (exp_up(e), upper_fraction(record.presence_delta_bound(pool_class, e, balls)))
             for e in (*EPSILONS, Fraction(5, 2))
         ]
     released_from, denominator = whole_numbers({h: pool.whole(h) for h in everything})
@@ -183,18 +182,14 @@ def test_every_small_case_holds_for_both_kinds_of_neighbours(k: int) -> None:
 
 
 def no_pruning_loss(patch: pytest.MonkeyPatch) -> str:
-    patch.setitem(globals(), "pruning_gain", lambda c, f, q, balls: balls.number(1))
+    patch.setitem(globals(), "pruning_gain", lambda c, balls: balls.number(1))
     return "loss"
 
 
 def bounds_of_the_public_total_alone(patch: pytest.MonkeyPatch) -> str:
     of_class = Ranged.of_class
 
-    def narrow(self: Ranged, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
-        pool_class, retention = of_class(self, gain)
-        return replace(pool_class, n_min=self.most), retention
-
-    patch.setattr(Ranged, "of_class", narrow)
+    patch.setattr(Ranged, "of_class", lambda self, gain: replace(of_class(self, gain), n_min=self.most))
     return "failure"
 
 
@@ -206,11 +201,7 @@ def no_lots(patch: pytest.MonkeyPatch) -> str:
 def more_than_the_most(patch: pytest.MonkeyPatch) -> str:
     of_class = Ranged.of_class
 
-    def narrow(self: Ranged, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
-        pool_class, retention = of_class(self, gain)
-        return replace(pool_class, n_max=self.least), retention
-
-    patch.setattr(Ranged, "of_class", narrow)
+    patch.setattr(Ranged, "of_class", lambda self, gain: replace(of_class(self, gain), n_max=self.least))
     return "failure"
 
 

@@ -65,18 +65,18 @@ def change(urn: Urn, belief: list[Fraction], known: Histogram) -> Fraction:
     )
 
 
-def class_of(urn: Urn) -> tuple[PoolClass, tuple[Fraction, ...]]:
-    """The class that has just this pool, and its retentions."""
+def class_of(urn: Urn) -> PoolClass:
+    """The class that has just this pool."""
     strata = urn.strata
     cells, retention = tuple(strata.values()), tuple(f for _, f in strata)
     kept = tuple(k if f == 1 else 0 for k, f in zip(cells, retention, strict=True))
     prior = tuple(int(a * Q) for a, _ in strata)
-    return PoolClass(urn.n, urn.n, urn.m, cells, cells, kept, F(2), prior), retention
+    return PoolClass(urn.n, urn.n, urn.m, cells, cells, kept, F(2), prior, retention, Q)
 
 
-def bound(pool_class: PoolClass, retention: tuple[Fraction, ...], who: Attackers) -> Fraction:
+def bound(pool_class: PoolClass, who: Attackers) -> Fraction:
     with rigorous() as balls:
-        return upper_fraction(largest_change(pool_class, retention, Q, who, balls))
+        return upper_fraction(largest_change(pool_class, who, balls))
 
 
 def beliefs(urn: Urn, stubbornness: Fraction | None) -> list[list[Fraction]]:
@@ -114,10 +114,10 @@ def test_no_output_of_a_small_pool_tells_more(monkeypatch: pytest.MonkeyPatch) -
         URNS, itertools.product(KNOWLEDGE, (None, F(1, 2), F(3)))
     ):
         who = Attackers(knowledge, sure)
-        pool_class, retention = class_of(urn)
-        largest = bound(pool_class, retention, who)
+        pool_class = class_of(urn)
+        largest = bound(pool_class, who)
         monkeypatch.setattr(attackers, "_SMALL", 0)  # as in large pools
-        assert largest <= bound(pool_class, retention, who)
+        assert largest <= bound(pool_class, who)
         monkeypatch.undo()
         worst = max(
             change(urn, belief, known)
@@ -125,7 +125,7 @@ def test_no_output_of_a_small_pool_tells_more(monkeypatch: pytest.MonkeyPatch) -
             for known in histograms(who.known(urn.n), urn.k)
         )
         assert worst <= largest, (urn, who)
-        if attackers._exact(pool_class, retention, who):
+        if attackers._exact(pool_class, who):
             exact += 1
             assert worst > largest * (1 - F(1, 10**5)), (urn, who)
     assert exact > 20
@@ -133,23 +133,25 @@ def test_no_output_of_a_small_pool_tells_more(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_class_is_bounded_by_its_worst_pool() -> None:
     for prior, retention in ((6, F(1)), (6, F(1, 2))):
-        wide = PoolClass(1, 40, 50, (9,), (7,), (7 if retention == 1 else 0,), F(2), (prior,))
+        wide = PoolClass(
+            1, 40, 50, (9,), (7,), (7 if retention == 1 else 0,), F(2), (prior,), (retention,), Q
+        )
         for knowledge, sure in itertools.product(KNOWLEDGE, (None, F(1, 10), F(5))):
             who = Attackers(knowledge, sure)
-            largest = bound(wide, (retention,), who)
+            largest = bound(wide, who)
             for n, m, k in ((1, 50, 9), (2, 1, 7), (3, 50, 9), (20, 50, 8), (40, 2, 7)):
                 one = replace(wide, n_min=n, n_max=n, m_max=m, cells=(k,), cells_min=(k,), kept=(0,))
-                assert bound(one, (retention,), who) <= largest
+                assert bound(one, who) <= largest
 
 
 def test_who_knows_more_or_is_surer_gains_more_up_to_pure_epsilon() -> None:
     for size in (12, 4_000):
-        pool_class = PoolClass(size, size, size, (40,), (40,), (40,), F(2), (15,))
+        pool_class = PoolClass(size, size, size, (40,), (40,), (40,), F(2), (15,), (F(1),), Q)
         with rigorous() as balls:
-            pure = upper_fraction(pure_gain(pool_class, (F(1),), Q, balls))
+            pure = upper_fraction(pure_gain(pool_class, balls))
         levels = [None, F(20), F(10**3), F(10**9)]  # the noise of all cells but one is 19.5
         gains = [
-            [bound(pool_class, (F(1),), Attackers(knowledge, sure)) for sure in levels]
+            [bound(pool_class, Attackers(knowledge, sure)) for sure in levels]
             for knowledge in reversed(KNOWLEDGE)
         ]
         assert gains[-1] == [pure] * 4
@@ -162,19 +164,19 @@ def test_who_knows_more_or_is_surer_gains_more_up_to_pure_epsilon() -> None:
 def test_large_pools_have_the_formula_of_the_lemma() -> None:
     """1 + (S + b + m)/(u + a), where no belief is above the noise of its cell."""
     n, k, a = 2_000, 30, F(15, Q)
-    pool_class = PoolClass(n, n, n, (k,), (k,), (k,), F(2), (15,))
+    pool_class = PoolClass(n, n, n, (k,), (k,), (k,), F(2), (15,), (F(1),), Q)
     for knowledge in list(KNOWLEDGE)[1:]:
         who = Attackers(knowledge)
         known, unknown = who.known(n), who.unknown(n)
         formula = 1 + ((k - 1) * a + known + n) / (unknown + a)
-        assert 0 <= bound(pool_class, (F(1),), who) - formula < F(1, 10**40)
+        assert 0 <= bound(pool_class, who) - formula < F(1, 10**40)
 
 
 @pytest.mark.parametrize("n", [40, 3_000])
 def test_cells_with_larger_priors_tell_no_more_of_a_large_pool(n: int) -> None:
     """They are left out, so what they would tell is looked at here."""
-    cells, prior, f = (20, 2, 3), (1, 120, 15), (F(1),) * 3
-    pool_class = PoolClass(n, n, n, cells, cells, cells, F(200), prior)
+    cells, prior = (20, 2, 3), (1, 120, 15)
+    pool_class = PoolClass(n, n, n, cells, cells, cells, F(200), prior, (F(1),) * 3, Q)
     asked = [attackers._Cells(k, flint.fmpq(a, Q), flint.fmpq(1)) for k, a in zip(cells, prior, strict=True)]
     present = attackers._Present.of(asked)
     for who in (Attackers(knowledge, sure) for knowledge in list(KNOWLEDGE)[1:] for sure in (None, F(50))):
@@ -184,7 +186,7 @@ def test_cells_with_larger_priors_tell_no_more_of_a_large_pool(n: int) -> None:
                 others = attackers._Others.of(pool_class, present, one, who)
                 gains.append(attackers._gain(pool_class, one, others, gains[0], balls))
             every = upper_fraction(max(gains, key=balls.lower))
-            assert abs(every - bound(pool_class, f, who)) < F(1, 10**40)
+            assert abs(every - bound(pool_class, who)) < F(1, 10**40)
             assert len(set(map(balls.lower, gains))) > 2  # or nothing would be compared
 
 
@@ -197,11 +199,11 @@ def test_the_most_of_several_classes_is_that_of_one_of_them(retention: Fraction)
     pools = synth.Pools(n, n, np.zeros(n.size, np.int32))
     plan = synth.Dirichlet().calibrate(pools, domains, (retention,), F(8), F(1, 1000))
     assert isinstance(plan.parameters, DirichletParameters)
-    classes, q = [plan.parameters.classes[i] for i in plan.pool_class], plan.parameters.denominator
+    classes = [plan.parameters.classes[i] for i in plan.pool_class]
     everybody = [Attackers(knowledge, sure) for knowledge in KNOWLEDGE for sure in (None, F(1), F(100))]
     for who in everybody:
         with rigorous() as balls:
-            each = [upper_fraction(largest_change(c, (retention,), q, who, balls)) for c in classes]
+            each = [upper_fraction(largest_change(c, who, balls)) for c in classes]
         for some in (n > 0, n > 1, n < 40, n == 41):
             [change] = largest_changes(plan, [who], some)
             [first] = largest_changes(plan, [who], np.arange(n.size) == each.index(max(np.array(each)[some])))
@@ -211,8 +213,8 @@ def test_the_most_of_several_classes_is_that_of_one_of_them(retention: Fraction)
 
 
 def test_where_there_is_one_cell_there_is_nothing_to_learn() -> None:
-    one = PoolClass(3, 3, 3, (1,), (1,), (1,), F(2), (15,))
-    assert bound(one, (F(1),), Attackers("all but one job")) == 1
+    one = PoolClass(3, 3, 3, (1,), (1,), (1,), F(2), (15,), (F(1),), Q)
+    assert bound(one, Attackers("all but one job")) == 1
 
 
 CASES = {case.name: case for case in benchmark.cases()}

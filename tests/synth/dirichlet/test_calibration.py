@@ -23,6 +23,7 @@ from synth.dirichlet.calibration import (
 )
 from synth.dirichlet.losses import PoolClass, bad_threshold, failure_bound
 from synth.dirichlet.pruning import pruning_gain
+from synth.plan import Pools
 from synth.tails import rigorous, upper_fraction
 
 from ..builders import make_class
@@ -31,14 +32,17 @@ Q = 10**9
 Int64 = NDArray[np.int64]
 
 
-def one_class(n: int, cells: tuple[int, ...], m: int | None = None) -> PoolClass:
-    return make_class(n, n, n if m is None else m, cells, Fraction(1), (0,) * len(cells))
+def one_class(
+    n: int, cells: tuple[int, ...], retention: tuple[Fraction, ...] = (Fraction(1),), m: int | None = None
+) -> PoolClass:
+    sizes, none = (n, n, n if m is None else m), (0,) * len(cells)
+    return make_class(*sizes, cells, Fraction(1), none, retention=retention, denominator=Q)
 
 
-def certificate(found: PoolClass, retention: tuple[Fraction, ...]) -> tuple[Fraction, Fraction]:
+def certificate(found: PoolClass) -> tuple[Fraction, Fraction]:
     with rigorous() as balls:
-        odds = balls.number(found.gain) * pruning_gain(found, retention, Q, balls)
-        failure, _ = failure_bound(found, retention, Q, balls)
+        odds = balls.number(found.gain) * pruning_gain(found, balls)
+        failure, _ = failure_bound(found, balls)
         return upper_fraction(balls.log(odds)), upper_fraction(failure)
 
 
@@ -62,13 +66,13 @@ def test_what_is_found_certifies_and_is_the_smallest(
 ) -> None:
     n, cells = size
     f = tuple(data.draw(retentions) for _ in cells)
-    wanted = one_class(n, tuple(cells), data.draw(st.sampled_from([n, 2 * n, max(1, n // 2)])))
-    found = calibrate_class(wanted, f, Q, Goal(epsilon, delta))
+    wanted = one_class(n, tuple(cells), f, data.draw(st.sampled_from([n, 2 * n, max(1, n // 2)])))
+    found = calibrate_class(wanted, Goal(epsilon, delta))
     if found is None:
         # Refused only where pure epsilon, which fails never, has no room either.
-        assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(wanted.m_max), None, False) is None
+        assert calibration._with_gain(wanted, epsilon, prior_for(wanted.m_max), None, False) is None
         return
-    reached, failure = certificate(found, f)
+    reached, failure = certificate(found)
     assert reached <= epsilon
     assert reached >= epsilon - Fraction(1, 10**6)  # and the gain is not given away
     assert failure <= delta
@@ -81,8 +85,8 @@ def test_what_is_found_certifies_and_is_the_smallest(
         assert bad_threshold(0, Fraction(found.prior[s] - 1, Q), f[s], found.gain) == t - 1
     # One step less is not certified (nor two).
     for less in range(max(1, t - 2), t):
-        smaller = calibration._with_gain(wanted, f, Q, epsilon, prior_for(less), None, False)
-        assert smaller is None or certificate(smaller, f)[1] > delta
+        smaller = calibration._with_gain(wanted, epsilon, prior_for(less), None, False)
+        assert smaller is None or certificate(smaller)[1] > delta
 
 
 @settings(max_examples=40, deadline=None)
@@ -94,12 +98,12 @@ def test_a_multiple_of_the_smallest_prior_certifies_too(
     n, cells = size
     multiple = tuple(data.draw(st.sampled_from([1, 2, 64])) for _ in cells)
     f = tuple(data.draw(retentions) for _ in cells)
-    wanted = one_class(n, tuple(cells))
-    found = calibrate_class(wanted, f, Q, Goal(epsilon, delta, multiple=multiple))
+    wanted = one_class(n, tuple(cells), f)
+    found = calibrate_class(wanted, Goal(epsilon, delta, multiple=multiple))
     if found is None:
-        assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(n), multiple, False) is None
+        assert calibration._with_gain(wanted, epsilon, prior_for(n), multiple, False) is None
         return
-    reached, failure = certificate(found, f)
+    reached, failure = certificate(found)
     assert reached <= epsilon
     assert failure <= delta
     present = [s for s, k in enumerate(cells) if k]
@@ -113,28 +117,28 @@ def test_a_multiple_of_the_smallest_prior_certifies_too(
 
 
 def test_what_is_proved_once_depends_on_the_class_alone() -> None:
-    found = calibrate_class(one_class(20, (30,)), (Fraction(1),), Q, Goal(Fraction(4), Fraction(1, 10**6)))
+    found = calibrate_class(one_class(20, (30,)), Goal(Fraction(4), Fraction(1, 10**6)))
     assert found is not None
     seen = set()
     for bits in (64, 192, 400):  # of the arithmetic of whoever asks
         calibration.proved_loss.cache_clear()
         with rigorous(bits):
-            seen.add(calibration.proved_loss(found, (Fraction(1),), Q, False))
+            seen.add(calibration.proved_loss(found, False))
     assert len(seen) == 1
     (proved,) = seen
-    assert (proved.loss, proved.failure) == certificate(found, (Fraction(1),))
+    assert (proved.loss, proved.failure) == certificate(found)
 
 
 def test_priors_fall_with_epsilon_and_with_delta() -> None:
     f = (Fraction(1), Fraction(1, 2))
-    wanted = one_class(60, (40, 200))
+    wanted = one_class(60, (40, 200), f)
     table = []
     for epsilon in ("6", "7", "8", "9.5", "12"):
         row = []
         for delta in ("0", "1e-12", "1e-6", "1e-3", "0.1"):
-            found = calibrate_class(wanted, f, Q, Goal(Fraction(epsilon), Fraction(delta)))
+            found = calibrate_class(wanted, Goal(Fraction(epsilon), Fraction(delta)))
             assert found is not None
-            rough = calibrate_class(wanted, f, Q, Goal(Fraction(epsilon), Fraction(delta), rough=True))
+            rough = calibrate_class(wanted, Goal(Fraction(epsilon), Fraction(delta), rough=True))
             assert rough is not None
             assert np.allclose(rough.prior, found.prior, rtol=1e-3)  # what a trial is made with
             row.append(found.prior)
@@ -150,9 +154,7 @@ def test_priors_fall_with_epsilon_and_with_delta() -> None:
 def test_theorem_1_of_the_paper(odds: int, million: float) -> None:
     # delta = 0 and no pruning: a >= m / (e^eps - 1); the tutorial prints millions for m = 10^6.
     m = 10**6
-    found = calibrate_class(
-        one_class(m, (10_000,)), (Fraction(1),), Q, Goal(Fraction(math.log(odds)), Fraction(0))
-    )
+    found = calibrate_class(one_class(m, (10_000,)), Goal(Fraction(math.log(odds)), Fraction(0)))
     assert found is not None
     prior = Fraction(found.prior[0], Q)
     assert m / (odds - 1) <= prior <= m / (odds - 1) * (1 + 1e-6)
@@ -162,36 +164,36 @@ def test_theorem_1_of_the_paper(odds: int, million: float) -> None:
 @pytest.mark.parametrize("f", [Fraction(1), Fraction(1, 4)], ids=str)
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
 def test_delta_zero_is_pure(n: int, f: Fraction) -> None:
-    found = calibrate_class(one_class(n, (5,)), (f,), Q, Goal(Fraction(6), Fraction(0)))
+    found = calibrate_class(one_class(n, (5,), (f,)), Goal(Fraction(6), Fraction(0)))
     assert found is not None
     assert bad_threshold(0, Fraction(found.prior[0], Q), f, found.gain) == n
-    assert certificate(found, (f,))[1] == 0
+    assert certificate(found)[1] == 0
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-400", "1e-310"])
 @pytest.mark.parametrize("n", [100, 1000, 5000])
 def test_a_delta_below_the_floats_is_not_refused(n: int, delta: str) -> None:
     # Pure epsilon is always there for the asking; float tails of large pools underflow to 0 long before m.
-    found = calibrate_class(one_class(n, (5,)), (Fraction(1),), Q, Goal(Fraction(3), Fraction(delta)))
+    found = calibrate_class(one_class(n, (5,)), Goal(Fraction(3), Fraction(delta)))
     assert found is not None
-    reached, failure = certificate(found, (Fraction(1),))
+    reached, failure = certificate(found)
     assert reached <= 3
     assert failure <= Fraction(delta)
 
 
 def test_a_fixed_prior_is_kept_or_refused() -> None:
-    f, wanted = (Fraction(1), Fraction(1, 2)), one_class(30, (10, 50))
-    best = calibrate_class(wanted, f, Q, Goal(Fraction(5), Fraction(1, 1000)))
+    wanted = one_class(30, (10, 50), (Fraction(1), Fraction(1, 2)))
+    best = calibrate_class(wanted, Goal(Fraction(5), Fraction(1, 1000)))
     assert best is not None
     enough = Fraction(max(best.prior), Q)
-    fixed = calibrate_class(wanted, f, Q, Goal(Fraction(5), Fraction(1, 1000), enough))
+    fixed = calibrate_class(wanted, Goal(Fraction(5), Fraction(1, 1000), enough))
     assert fixed is not None
     assert fixed.prior == (max(best.prior),) * 2
-    reached, failure = certificate(fixed, f)
+    reached, failure = certificate(fixed)
     assert reached <= 5
     assert failure <= Fraction(1, 1000)
     assert (
-        calibrate_class(wanted, f, Q, Goal(Fraction(5), Fraction(1, 1000), Fraction(min(best.prior), 10 * Q)))
+        calibrate_class(wanted, Goal(Fraction(5), Fraction(1, 1000), Fraction(min(best.prior), 10 * Q)))
         is None
     )
 
@@ -200,11 +202,11 @@ def test_weights_that_do_not_fit_the_sampler_are_not_chosen() -> None:
     # pure epsilon with m = 10^6 asks for 250,000 a cell: 10^9 * 250,000 * k must stay below 2^62.
     most = MAX_WEIGHT // (Q * 250_001)
     wanted = one_class(10**6, (most - 10,))
-    f, epsilon = (Fraction(1),), Fraction(math.log(5))
-    found = calibrate_class(wanted, f, Q, Goal(epsilon, Fraction(0)))
+    epsilon = Fraction(math.log(5))
+    found = calibrate_class(wanted, Goal(epsilon, Fraction(0)))
     assert found is not None
     assert Q * 2 * 10**6 + found.prior[0] * found.cells[0] <= MAX_WEIGHT
-    assert calibrate_class(one_class(10**6, (most + 10,)), f, Q, Goal(epsilon, Fraction(0))) is None
+    assert calibrate_class(one_class(10**6, (most + 10,)), Goal(epsilon, Fraction(0))) is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -223,7 +225,8 @@ def test_classes_hold_their_pools_and_no_more(rows: list[tuple[int, int, int, in
 
 
 def check_classes(n: Int64, m: Int64, cells: Int64, multiple: tuple[int, ...] | None) -> None:
-    pool_class, classes = group_pools(n, m, cells, multiple=multiple)
+    pools = Pools(n, m, np.zeros(n.size, np.int32))
+    pool_class, classes = group_pools(pools, cells, (Fraction(1),) * 2, multiple=multiple)
     assert pool_class.dtype == np.int32
     assert set(pool_class.tolist()) == set(range(len(classes)))
     for i, c in enumerate(classes):

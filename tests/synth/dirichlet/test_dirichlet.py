@@ -199,11 +199,11 @@ def with_class(
         (tampered(gain=Fraction(1, 2)), "gain of at most 1"),
         (tampered(prior=(MAX_WEIGHT, 1)), "do not fit the sampler"),
         (tampered(prior=(2**61, 2**61)), "do not fit the sampler"),
-        (lambda p: replace(p, denominator=2**60), "do not fit the sampler"),
+        (tampered(denominator=2**60), "do not fit the sampler"),
         (lambda p: replace(p, classes=p.classes[:-1]), "class that the plan does not have"),
-        (lambda p: replace(p, retention=(Fraction(1),)), "stratum that the plan does not have"),
-        (lambda p: replace(p, retention=(Fraction(1), Fraction(3, 2))), r"in \(0, 1\]"),
-        (lambda p: replace(p, retention=(Fraction(1), Fraction(0))), r"in \(0, 1\]"),
+        (tampered(retention=(Fraction(1),)), "stratum that the plan does not have"),
+        (tampered(retention=(Fraction(1), Fraction(3, 2))), r"in \(0, 1\]"),
+        (tampered(retention=(Fraction(1), Fraction(0))), r"in \(0, 1\]"),
     ],
 )
 def test_a_tampered_plan_is_refused(
@@ -231,7 +231,7 @@ def test_a_plan_with_less_noise_or_more_gain_certifies_less() -> None:
     assert MECHANISM.certify(replace(plan, parameters=less)).delta > Fraction(plan.delta)
     more = with_class(lambda c: replace(c, gain=c.gain * 2))(parameters)
     assert MECHANISM.certify(replace(plan, parameters=more)).epsilon > plan.epsilon
-    rarer = replace(parameters, retention=(Fraction(1), Fraction(1, 3)))
+    rarer = tampered(retention=(Fraction(1), Fraction(1, 3)))(parameters)
     dishonest = MECHANISM.certify(replace(plan, parameters=rarer))
     assert dishonest.epsilon > honest.epsilon
     assert dishonest.delta > honest.delta
@@ -250,14 +250,13 @@ def test_parameters_of_another_mechanism_are_refused() -> None:
 def hand_made(prior: tuple[int, int]) -> Plan:
     """Two domains of five cells (strata interleaved) and of three; a class for each."""
     made = domains([1, 0, 1, 0, 1], [0, 0, 1])
-    classes = (
-        make_class(1, 9, 9, (2, 3), Fraction(2), prior),
-        make_class(1, 9, 9, (2, 1), Fraction(2), (2 * prior[0], 3 * prior[1])),
+    classes = tuple(
+        make_class(1, 9, 9, cells, Fraction(2), a, retention=(Fraction(1), Fraction(1, 3)), denominator=1000)
+        for cells, a in (((2, 3), prior), ((2, 1), (2 * prior[0], 3 * prior[1])))
     )
-    parameters = DirichletParameters(1000, (Fraction(1), Fraction(1, 3)), classes)
     rows = pools((2, 3, 0), (1, 1, 1), (4, 5, 0), (1, 2, 1), (3, 3, 1))
     klass = np.array([0, 1, 0, 1, 1], np.int32)
-    return Plan("dirichlet", Fraction(1), Fraction(0), rows, made, klass, parameters)
+    return Plan("dirichlet", Fraction(1), Fraction(0), rows, made, klass, DirichletParameters(classes))
 
 
 def test_a_slice_of_pools_draws_from_its_own_workers() -> None:
@@ -286,15 +285,13 @@ def test_a_slice_of_pools_has_noise_of_its_own_domain() -> None:
     # Nothing but noise: one draw of each pool, from the cells of its domain in proportion to their priors.
     made = domains([1, 0, 1, 0, 1], [0, 0, 1])
     share = (10**15, 3 * 10**15)
-    classes = (
-        make_class(1, 1, 1, (2, 3), Fraction(2), share),
-        make_class(1, 1, 1, (2, 1), Fraction(2), share),
+    classes = tuple(
+        make_class(1, 1, 1, cells, Fraction(2), share, denominator=1) for cells in ((2, 3), (2, 1))
     )
-    parameters = DirichletParameters(1, (Fraction(1), Fraction(1)), classes)
     each = 60_000
     rows = pools(*[(1, 1, p % 2) for p in range(2 * each + 1)])
     klass = rows.domain.copy()
-    plan = Plan("dirichlet", Fraction(1), Fraction(0), rows, made, klass, parameters)
+    plan = Plan("dirichlet", Fraction(1), Fraction(0), rows, made, klass, DirichletParameters(classes))
     stream = RunKey.from_seed(5).stream("urn", 1)
     drawn = MECHANISM.sample(plan, slice(1, 2 * each + 1), np.zeros(2 * each, np.int32), stream)
     for of, weights in ((drawn[1::2], [3, 1, 3, 1, 3]), (drawn[0::2], [1, 1, 3])):

@@ -19,10 +19,11 @@ from synth.dirichlet.few_cells import FEW, loss_bound, summable
 from synth.dirichlet.losses import PoolClass, failure_bound
 from synth.dirichlet.pairs import Pair, pair_delta
 from synth.dirichlet.record import record_delta_bound
+from synth.plan import Pools
 from synth.tails import FLOAT, Arithmetic, exp_up, rigorous, upper_fraction
 
 from ..builders import make_class
-from ..grid import GAINS, PALETTE, Q, class_of, pools
+from ..grid import GAINS, PALETTE, class_of, pools
 from ..reference import Histogram, Urn, beta_binomial_tail, rising
 from ..truth import Truth
 
@@ -39,9 +40,9 @@ def largest_pair_delta(*arguments: Any, **options: Any) -> Any:
 
 
 def bound_of(urn: Urn, gain: Fraction) -> Fraction:
-    pool_class, retention = class_of(urn, gain)
+    pool_class = class_of(urn, gain)
     with rigorous() as balls:
-        return upper_fraction(few_cells_bound(pool_class, retention, Q, balls))
+        return upper_fraction(few_cells_bound(pool_class, balls))
 
 
 def leaving(urn: Urn, c: int, x: int, s: int) -> Fraction:
@@ -147,16 +148,14 @@ def two_cells(n: int, m: int, a: Fraction, gain: Fraction) -> Fraction:
 def test_with_two_cells_calibrated_plans_state_the_truth() -> None:
     for n, epsilon, delta in [(17, "1", "1e-4"), (24, "4", "1e-6"), (40, "0.5", "1e-3"), (60, "8.6", "1e-7")]:
         asked, allowance = Fraction(epsilon), Fraction(delta)
-        one = PoolClass(n, n, n, (2,), (2,), (2,), Fraction(1), (0,))
-        before, after = (
-            calibrate_class(one, ONE, 10**9, Goal(asked, allowance, alike=x)) for x in (False, True)
-        )
+        one = PoolClass(n, n, n, (2,), (2,), (2,), Fraction(1), (0,), ONE, 10**9)
+        before, after = (calibrate_class(one, Goal(asked, allowance, alike=x)) for x in (False, True))
         assert before is not None
         assert after is not None
         assert after.prior < before.prior
         with rigorous() as balls:
-            stated = upper_fraction(loss_bound(after, ONE, 10**9, balls, alike=True)[0])
-            loose = upper_fraction(failure_bound(after, ONE, 10**9, balls)[0])
+            stated = upper_fraction(loss_bound(after, balls, alike=True)[0])
+            loose = upper_fraction(failure_bound(after, balls)[0])
         true = two_cells(n, n, Fraction(after.prior[0], 10**9), after.gain)
         assert true <= stated <= true * CLOSE
         assert stated <= allowance < loose
@@ -170,28 +169,28 @@ def test_floats_and_balls_agree() -> None:
         (9, 9, (5,), ("1/4",)),
     ]:
         retention = tuple(map(Fraction, f))
-        c = make_class(n, n, m, cells, gain, (4, 11)[: len(cells)])
+        c = make_class(n, n, m, cells, gain, (4, 11)[: len(cells)], retention=retention)
         with rigorous() as balls:
-            exact = float(few_cells_bound(c, retention, 10, balls))
-        assert few_cells_bound(c, retention, 10, FLOAT) == pytest.approx(exact, rel=1e-9)
+            exact = float(few_cells_bound(c, balls))
+        assert few_cells_bound(c, FLOAT) == pytest.approx(exact, rel=1e-9)
 
 
 def test_many_draws_at_a_small_epsilon_fit_floats() -> None:
-    c = make_class(400, 400, 400, (2,), Fraction(1001, 1000), (300_000 * 10**6,))
-    assert 0 < few_cells_bound(c, ONE, 10**6, FLOAT) < 1
-    assert 0 < largest_pair_delta(c, ONE, 10**6, Fraction(1, 1000), FLOAT, alike=True) < 1
+    c = make_class(400, 400, 400, (2,), Fraction(1001, 1000), (300_000 * 10**6,), denominator=10**6)
+    assert 0 < few_cells_bound(c, FLOAT) < 1
+    assert 0 < largest_pair_delta(c, Fraction(1, 1000), FLOAT, alike=True) < 1
 
 
 def test_where_it_does_not_apply() -> None:
     with rigorous() as balls:
         for n, m, cells in [(4, 4, (FEW + 1,)), (4, 401, (2,)), (200, 200, (4,)), (4, 4, (1,))]:
             c = make_class(n, n, m, cells, Fraction(4), (10,))
-            assert few_cells_bound(c, ONE, 10, balls) is None
-            both = loss_bound(c, ONE, 10, balls, alike=True)[0], failure_bound(c, ONE, 10, balls)[0]
+            assert few_cells_bound(c, balls) is None
+            both = loss_bound(c, balls, alike=True)[0], failure_bound(c, balls)[0]
             assert upper_fraction(both[0]) == upper_fraction(both[1])
         assert summable(make_class(4, 4, 4, (2,), Fraction(4), (10,)))
         c = make_class(30, 30, 30, (2,), Fraction(4), (10,))
-        assert loss_bound(c, ONE, 10, balls, alike=False)[0] > loss_bound(c, ONE, 10, balls, alike=True)[0]
+        assert loss_bound(c, balls, alike=False)[0] > loss_bound(c, balls, alike=True)[0]
 
 
 def test_fewer_draws_can_be_worse() -> None:
@@ -204,7 +203,7 @@ def test_classes_whose_pools_are_alike() -> None:
     n = np.array([3, 3, 20, 20, 70, 71, 90])
     m = np.array([3, 3, 20, 19, 70, 71, 90])
     cells = np.array([[3], [4], [2], [2], [2], [2], [2]])
-    pool_class, classes = group_pools(n, m, cells)
+    pool_class, classes = group_pools(Pools(n, m, np.zeros(n.size, np.int32)), cells, ONE)
     same = np.array(alike_classes(pool_class, m, classes))[pool_class]
     assert same.tolist() == [True, True, False, False, False, False, True]
 
@@ -256,9 +255,9 @@ def test_the_largest_pair_has_an_empty_cell_that_gains() -> None:
         c = make_class(n, n, m, (k,), Fraction(2), (a,), kept=(k,))
         for epsilon in (Fraction(1, 2), Fraction(2)):
             with rigorous() as balls:
-                found = upper_fraction(largest_pair_delta(c, ONE, 10, epsilon, balls, alike=True))
+                found = upper_fraction(largest_pair_delta(c, epsilon, balls, alike=True))
                 true = all_pairs(c, epsilon, balls)
-                bound = upper_fraction(record_delta_bound(c, ONE, 10, epsilon, balls))
+                bound = upper_fraction(record_delta_bound(c, epsilon, balls))
             assert true <= found * CLOSE
             assert found <= true * CLOSE
             assert found <= bound * CLOSE
@@ -281,10 +280,10 @@ def test_pairs_of_larger_pools_are_those_of_a_plain_sum() -> None:
                 total += mass * (1 - odds / g)
         worst = max(worst, total)
     with rigorous() as balls:
-        found = upper_fraction(largest_pair_delta(c, ONE, 10, epsilon, balls, alike=True))
+        found = upper_fraction(largest_pair_delta(c, epsilon, balls, alike=True))
     assert float(found) == pytest.approx(float(worst), rel=1e-12)
-    assert largest_pair_delta(c, ONE, 10, epsilon, FLOAT, alike=True) == pytest.approx(float(worst), rel=1e-9)
-    assert largest_pair_delta(c, ONE, 10, epsilon, FLOAT) is None
+    assert largest_pair_delta(c, epsilon, FLOAT, alike=True) == pytest.approx(float(worst), rel=1e-9)
+    assert largest_pair_delta(c, epsilon, FLOAT) is None
 
 
 def pruned_cells_change_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,13 @@ priors = st.fractions(Fraction(1, 20), 6, max_denominator=20)
 gains = st.fractions(Fraction(21, 20), 30, max_denominator=20)
 
 
-def single_class(urn: Urn, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...], int]:
-    """The class of one pool, every cell its own stratum, and what its functions want besides."""
+def single_class(urn: Urn, gain: Fraction) -> PoolClass:
+    """The class of one pool, every cell its own stratum."""
     q = 100_000
     numerators = tuple(int(a * q) for a in urn.prior)
     assert all(Fraction(a, q) == b for a, b in zip(numerators, urn.prior, strict=True))
-    return make_class(urn.n, urn.n, urn.m, (1,) * urn.k, gain, numerators), urn.retention, q
+    sizes = urn.n, urn.n, urn.m, (1,) * urn.k
+    return make_class(*sizes, gain, numerators, retention=urn.retention, denominator=q)
 
 
 @given(st.integers(0, 30), priors, fractions_of_one, gains)
@@ -85,24 +86,22 @@ def test_failure_bound_of_one_pool_encloses_the_sum_by_brute_force(
     n: int, m: int, strata: list[tuple[Fraction, Fraction]], gain: Fraction
 ) -> None:
     urn = Urn(n, m, *zip(*strata, strict=True))  # type: ignore[arg-type]
-    c, retention, q = single_class(urn, gain)
+    c = single_class(urn, gain)
     true_failure, true_person = reference.failure(urn, gain)
     with rigorous() as balls:
-        failure, person = map(upper_fraction, failure_bound(c, retention, q, balls))
+        failure, person = map(upper_fraction, failure_bound(c, balls))
     assert true_failure <= failure <= true_failure * CLOSE
     assert true_person <= person <= true_person * CLOSE
-    assert failure_bound(c, retention, q, FLOAT) == pytest.approx(
-        (float(true_failure), float(true_person)), rel=1e-5
-    )
+    assert failure_bound(c, FLOAT) == pytest.approx((float(true_failure), float(true_person)), rel=1e-5)
 
 
 @pytest.mark.parametrize("gain", [Fraction(3, 2), Fraction(4), Fraction(20)], ids=str)
 @pytest.mark.parametrize("f", [Fraction(1), Fraction(1, 2)], ids=str)
 def test_failure_bound_of_a_class_is_above_every_member(gain: Fraction, f: Fraction) -> None:
     a, retention = (Fraction(1, 2), Fraction(2)), (f, Fraction(1, 4))
-    c = make_class(3, 6, 7, (2, 2), gain, (5, 20))
+    c = make_class(3, 6, 7, (2, 2), gain, (5, 20), retention=retention)
     with rigorous() as balls:
-        failure, person = map(upper_fraction, failure_bound(c, retention, 10, balls))
+        failure, person = map(upper_fraction, failure_bound(c, balls))
     for n, m in itertools.product(range(3, 7), range(1, 8)):
         for k in itertools.product(range(3), range(3)):
             if sum(k):
@@ -132,8 +131,10 @@ def test_leaving_out_ranges_of_counts_loses_nothing(monkeypatch: pytest.MonkeyPa
         (700, 800, 800, 30, Fraction(6, 5), 2500, 1, 30),
     ]
     for fewest, most, draws, cells, gain, prior, inverse, kept in cases:
-        c = make_class(fewest, most, draws, (cells,), gain, (prior,), kept=(kept,))
-        (stratum,) = losses.strata(c, (Fraction(1, inverse),), 10)
+        c = make_class(
+            fewest, most, draws, (cells,), gain, (prior,), kept=(kept,), retention=(Fraction(1, inverse),)
+        )
+        (stratum,) = losses.strata(c)
         with rigorous() as balls:
             tails = [losses.Counts(stratum, rational(gain), balls).tail(x, x) for x in range(1, most + 1)]
             every = (
@@ -152,8 +153,8 @@ def test_leaving_out_ranges_of_counts_loses_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_one_bound_is_above_the_tails_of_a_range_of_counts() -> None:
     for gain, prior, kept in itertools.product((Fraction(3, 2), Fraction(4)), (3, 25), (0, 3)):
-        c = make_class(5, 9, 8, (3,), gain, (prior,), kept=(kept,))
-        (stratum,) = losses.strata(c, (Fraction(1, 2),), 10)
+        c = make_class(5, 9, 8, (3,), gain, (prior,), kept=(kept,), retention=(Fraction(1, 2),))
+        (stratum,) = losses.strata(c)
         true = []
         for x in range(1, 10):
             threshold = bad_threshold(x, stratum.prior, stratum.retention, rational(gain))
@@ -171,9 +172,9 @@ def test_a_bound_that_gives_up_says_one(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(losses, "MAX_COUNTS", 3)
     urn = Urn(9, 9, (Fraction(1, 2),) * 2, (Fraction(1),) * 2)
     gain = Fraction(3, 2)  # the largest tails are at large counts
-    c, retention, q = single_class(urn, gain)
+    c = single_class(urn, gain)
     with rigorous() as balls:
-        failure, person = map(upper_fraction, failure_bound(c, retention, q, balls))
+        failure, person = map(upper_fraction, failure_bound(c, balls))
     true_failure, true_person = reference.failure(urn, gain)
     assert person == 1 >= true_person
     assert failure >= true_failure
@@ -181,13 +182,8 @@ def test_a_bound_that_gives_up_says_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_fails_where_no_draw_can_be_bad() -> None:
     # (f G - 1) a = m exactly: pure epsilon.
-    c = make_class(4, 4, 6, (5, 3), Fraction(7), (10, 60))
+    retention = Fraction(1), Fraction(2, 7)
     with rigorous() as balls:
-        failure, person = map(upper_fraction, failure_bound(c, (Fraction(1), Fraction(2, 7)), 10, balls))
-        assert failure == person == 0
-        one_less = make_class(4, 4, 6, (5, 3), Fraction(7), (9, 60))
-        failure, person = map(
-            upper_fraction, failure_bound(one_less, (Fraction(1), Fraction(2, 7)), 10, balls)
-        )
-        assert failure > 0
-        assert person > 0
+        for prior, nothing in ((10, True), (9, False)):
+            c = make_class(4, 4, 6, (5, 3), Fraction(7), (prior, 60), retention=retention)
+            assert [upper_fraction(x) == 0 for x in failure_bound(c, balls)] == [nothing] * 2

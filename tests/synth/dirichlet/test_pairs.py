@@ -63,9 +63,7 @@ def test_a_pair_equals_enumeration_and_stays_below_the_bound(a: Fraction, b: Fra
                             )
                         assert abs(computed - exact) < balls.number(Fraction(1, 2**120))
                     if epsilon:
-                        bound = upper_fraction(
-                            record_delta_bound(c, (Fraction(1),) * len(strata), 10, epsilon, balls)
-                        )
+                        bound = upper_fraction(record_delta_bound(c, epsilon, balls))
                         assert upper_fraction(forward) <= bound * (1 + Fraction(1, 2**100))
                         assert upper_fraction(back) <= bound * (1 + Fraction(1, 2**100))
                 assert pair_delta(pair, epsilon, FLOAT) == pytest.approx(float(forward), rel=1e-9, abs=1e-14)
@@ -78,7 +76,7 @@ def test_the_largest_pair_is_the_largest_of_the_enumeration(n: int, m: int, prio
     strata = sorted(set(urn.prior))
     counts = tuple(urn.prior.count(x) for x in strata)
     c = make_class(n, n, m, counts, Fraction(2), tuple(int(10 * x) for x in strata), kept=counts)
-    ones, of = (Fraction(1),) * len(strata), {h: urn.distribution(h) for h in urn.histograms()}
+    of = {h: urn.distribution(h) for h in urn.histograms()}
     for epsilon in EPSILONS[1:]:
         with rigorous() as balls:
             odds = balls.exp(balls.number(epsilon))
@@ -87,33 +85,31 @@ def test_the_largest_pair_is_the_largest_of_the_enumeration(n: int, m: int, prio
                 for g in urn.neighbours(h):
                     parts = (balls.number(p) - odds * balls.number(of[g][s]) for s, p in of[h].items())
                     true = balls.larger(true, sum((balls.larger(balls.number(0), x) for x in parts), 0))
-            largest = largest_pair_delta(c, ones, 10, epsilon, balls)
+            largest = largest_pair_delta(c, epsilon, balls)
             assert largest is not None
             assert abs(largest - true) < balls.number(Fraction(1, 2**120))
             # and this is what a certificate says
-            assert upper_fraction(record_delta_bound(c, ones, 10, epsilon, balls)) <= upper_fraction(largest)
+            assert upper_fraction(record_delta_bound(c, epsilon, balls)) <= upper_fraction(largest)
 
 
 def test_the_largest_pair_of_a_class_bounds_its_pools() -> None:
-    ones = (Fraction(1), Fraction(1))
     wide = make_class(1, 4, 3, (2, 3), Fraction(2), (5, 20), cells_min=(0, 1))
     with rigorous() as balls:
-        bound = largest_pair_delta(wide, ones, 10, Fraction(1), balls)
+        bound = largest_pair_delta(wide, Fraction(1), balls)
         assert bound is not None
         for n, m, a, b in itertools.product((1, 2, 4), (1, 3), (0, 2), (1, 3)):
             if a + b > 1:
-                inside = largest_pair_delta(
-                    make_class(n, n, m, (a, b), Fraction(2), (5, 20)), ones, 10, Fraction(1), balls
-                )
+                c = make_class(n, n, m, (a, b), Fraction(2), (5, 20))
+                inside = largest_pair_delta(c, Fraction(1), balls)
                 assert inside is not None
                 assert upper_fraction(inside) <= upper_fraction(bound)
 
 
 def test_what_is_not_feasible_is_left_to_the_bound() -> None:
-    pruned, large = (make_class(n, n, n, (3,), Fraction(2), (5,)) for n in (2, 50))
     with rigorous() as balls:
-        assert largest_pair_delta(pruned, (Fraction(1, 2),), 10, Fraction(1), balls) is None
-        assert largest_pair_delta(large, (Fraction(1),), 10, Fraction(1), balls) is None
+        for n, f in ((2, Fraction(1, 2)), (50, Fraction(1))):
+            c = make_class(n, n, n, (3,), Fraction(2), (5,), retention=(f,))
+            assert largest_pair_delta(c, Fraction(1), balls) is None
 
 
 def masses(weights: tuple[Fraction, ...], m: int) -> dict[tuple[int, ...], float]:

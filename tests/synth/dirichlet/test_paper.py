@@ -50,9 +50,9 @@ def test_what_pruning_costs_is_both_of_the_tutorials_losses_not_the_larger() -> 
     """OnTheMap's f_min = 0.0378 and noise of one: 3.95, where ln(1/f_min) is 3.28 and the tutorial says 4."""
     kept = Fraction(PlanSettings(preset="onthemap").retention_min)
     q, cells = 10**6, (2,)
-    one = PoolClass(MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (q,))
+    one = PoolClass(MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (q,), (kept,), q)
     with rigorous() as balls:
-        gain = float(upper_fraction(pruning_gain(one, (kept,), q, balls)))
+        gain = float(upper_fraction(pruning_gain(one, balls)))
     least = math.log(1 / kept)
     assert round(least, 2) == 3.28
     assert round(least + math.log(gain), 2) == 3.95

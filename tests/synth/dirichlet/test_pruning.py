@@ -32,18 +32,18 @@ strata_of_cells = st.lists(
 Strata = list[tuple[Fraction, Fraction, int]]
 
 
-def of_strata(n: int, m: int, strata: Strata) -> tuple[PoolClass, tuple[Fraction, ...]]:
-    """The class of one pool, and its retentions."""
+def of_strata(n: int, m: int, strata: Strata) -> PoolClass:
+    """The class of one pool."""
     a, f, k = zip(*strata, strict=True)
-    return make_class(n, n, m, k, Fraction(2), tuple(int(x * Q) for x in a)), f
+    return make_class(n, n, m, k, Fraction(2), tuple(int(x * Q) for x in a), retention=f, denominator=Q)
 
 
 def gains(n: int, m: int, strata: Strata) -> tuple[Fraction, float]:
     """The upper end of e^V of one pool, and what a search takes it to be."""
-    pool_class, retention = of_strata(n, m, strata)
+    pool_class = of_strata(n, m, strata)
     with rigorous() as balls:
-        upper = upper_fraction(pruning_gain(pool_class, retention, Q, balls))
-    return upper, pruning_gain(pool_class, retention, Q, FLOAT)
+        upper = upper_fraction(pruning_gain(pool_class, balls))
+    return upper, pruning_gain(pool_class, FLOAT)
 
 
 def integrated(n: int, m: int, strata: Strata) -> Fraction:
@@ -213,9 +213,11 @@ def test_a_class_has_the_loss_of_its_worst_pool(
     n, spread = sizes
     most = tuple(k + extra for k, extra in zip(fewest, more, strict=True))
     numerators = tuple(int(x * Q) for x in a)
-    c = make_class(n, n + spread, m, most, Fraction(2), numerators, cells_min=fewest)
+    c = make_class(
+        n, n + spread, m, most, Fraction(2), numerators, cells_min=fewest, retention=f, denominator=Q
+    )
     with rigorous() as balls:
-        bound = upper_fraction(pruning_gain(c, f, Q, balls))
+        bound = upper_fraction(pruning_gain(c, balls))
     cells = itertools.product(*(range(low, high + 1) for low, high in zip(fewest, most, strict=True)))
     members = [
         gains(size, draws, [s for s in zip(a, f, k, strict=True) if s[2]])[0]
@@ -226,35 +228,34 @@ def test_a_class_has_the_loss_of_its_worst_pool(
 
 
 def test_no_pruning_no_pruning_loss() -> None:
-    ones, half = (Fraction(1), Fraction(1)), Fraction(1, 2)
-    c = make_class(3, 3, 5, (4, 2), Fraction(2), (7, 9))
+    half = Fraction(1, 2)
     with rigorous() as balls:
-        assert pruning_gain(c, ones, 10, balls) == 1
-        # a stratum without cells has no coins either, and where there is one cell there is no neighbour
-        none = make_class(3, 3, 5, (4, 0), Fraction(2), (7, 9))
-        assert pruning_gain(none, (Fraction(1), half), 10, balls) == 1
-        assert pruning_gain(make_class(3, 3, 5, (1,), Fraction(2), (7,)), (half,), 10, balls) == 1
-        # nor is anything lost where nothing is drawn
-        assert pruning_gain(make_class(3, 3, 0, (4,), Fraction(2), (7,)), (half,), 10, balls) == 1
-    assert pruning_gain(c, ones, 10, FLOAT) == 1
+        for m, cells, retention in [
+            (5, (4, 2), (Fraction(1), Fraction(1))),
+            (5, (4, 0), (Fraction(1), half)),  # a stratum without cells has no coins either,
+            (5, (1,), (half,)),  # where there is one cell there is no neighbour,
+            (0, (4,), (half,)),  # nor is anything lost where nothing is drawn
+        ]:
+            c = make_class(3, 3, m, cells, Fraction(2), (7, 9)[: len(cells)], retention=retention)
+            assert pruning_gain(c, balls) == pruning_gain(c, FLOAT) == 1
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 300), st.integers(1, 300), strata_of_cells)
 def test_the_quick_bound_is_above(n: int, m: int, strata: Strata) -> None:
-    pool_class, retention = of_strata(n, m, strata)
+    pool_class = of_strata(n, m, strata)
     with rigorous() as balls:
-        quick = upper_fraction(quick_pruning_gain(pool_class, retention, Q, balls))
+        quick = upper_fraction(quick_pruning_gain(pool_class, balls))
     assert quick * CLOSE >= integrated(n, m, strata)
 
 
 def test_the_quick_bound_is_near_where_pools_have_dozens_of_workers() -> None:
-    pool_class, retention = of_strata(
+    pool_class = of_strata(
         40, 40, [(Fraction(1, 225), Fraction(1), 20), (Fraction(1, 112), Fraction(1, 2), 150)]
     )
     with rigorous() as balls:
-        quick = quick_pruning_gain(pool_class, retention, Q, balls)
-        assert pruning_gain(pool_class, retention, Q, balls) < quick
+        quick = quick_pruning_gain(pool_class, balls)
+        assert pruning_gain(pool_class, balls) < quick
         assert upper_fraction(quick) < gains(
             40, 40, [(Fraction(1, 225), Fraction(1), 20), (Fraction(1, 112), Fraction(1, 2), 150)]
         )[0] * Fraction(10001, 10000)

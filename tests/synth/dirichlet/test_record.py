@@ -39,8 +39,8 @@ def test_no_count_of_workers_is_worse_than_the_ones_that_are_looked_at() -> None
         (Fraction(1), Fraction(1, 3)),
         (Fraction(11, 10), Fraction(3)),
     ):
-        c = make_class(*sizes, 6, (4,), odds, (prior,), kept=(kept,))
-        (stratum,) = strata(c, (f,), 10)
+        c = make_class(*sizes, 6, (4,), odds, (prior,), kept=(kept,), retention=(f,))
+        (stratum,) = strata(c)
         true = [expectation(stratum, x, odds) for x in range(1, sizes[1] + 1)]
         worst.add((true.index(max(true)) + 1, sizes[0]))
         with rigorous() as balls:
@@ -52,17 +52,15 @@ def test_no_count_of_workers_is_worse_than_the_ones_that_are_looked_at() -> None
 
 def test_no_cell_that_is_kept_is_worse_than_those_of_the_smallest_prior() -> None:
     """In urns whose weight the larger priors raise, and in others; of cells with coins larger ones may be."""
-    coin, found = Fraction(1, 3), set()
+    retention, found = (Fraction(1), Fraction(1), Fraction(1, 3), Fraction(1, 3)), set()
     for sizes, priors, kept, odds in itertools.product(
         ((1, 1), (2, 3), (5, 5)),
         ((4, 2, 3, 9), (300, 11, 40, 12)),
         ((0, 0, 0, 0), (1, 2, 1, 0)),
         (Fraction(11, 10), Fraction(3)),
     ):
-        c = make_class(*sizes, 6, (1, 2, 1, 1), odds, priors, kept=kept)
-        every, smallest = (
-            strata(c, (Fraction(1), Fraction(1), coin, coin), 10, lightest=some) for some in (False, True)
-        )
+        c = make_class(*sizes, 6, (1, 2, 1, 1), odds, priors, kept=kept, retention=retention)
+        every, smallest = (strata(c, lightest=some) for some in (False, True))
         assert [(one.prior, one.cells) for one in smallest] == [
             (one.prior, cells) for one, cells in zip(every[1:], (3, 1, 1), strict=True)
         ]

@@ -80,9 +80,9 @@ def _each_tail_once() -> Iterator[None]:
 
 def test_tails_that_are_kept_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     urns = [urn for n, m in [(1, 3), (4, 2)] for urn in pools(2, n, m)]
-    kept = [certify(*class_of(urn, gain)) for urn in urns for gain in GAINS]
+    kept = [certify(class_of(urn, gain)) for urn in urns for gain in GAINS]
     monkeypatch.setattr(losses, "tail_bound", tail_bound)
-    assert kept == [certify(*class_of(urn, gain)) for urn in urns for gain in GAINS]
+    assert kept == [certify(class_of(urn, gain)) for urn in urns for gain in GAINS]
 
 
 def part(k: int, n: int, m: int) -> Any:
@@ -144,14 +144,14 @@ def test_a_class_certifies_every_pool_in_it() -> None:
         for gain in (Fraction(3), Fraction(9)):
             # n from 2 to 3, m up to 4, up to two cells of each stratum
             numerators = (int(a[0] * Q), int(a[1] * Q))
-            wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(0, 0))
-            certified = certify(wide, f)
+            wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(0, 0), retention=f)
+            certified = certify(wide)
             for cells in [(0, 1), (0, 1, 1), (0, 0, 1), (1, 1), (0, 0)]:
                 urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
                 examine(Truth(urn), gain, certified, findings, own_class=False)
             # one or two cells of each stratum, one of each counted on
-            wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(1, 1), kept=(1, 1))
-            certified = certify(wide, f)
+            wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(1, 1), kept=(1, 1), retention=f)
+            certified = certify(wide)
             for cells in [(0, 1), (0, 1, 1), (0, 0, 1)]:
                 urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
                 examine(Truth(urn), gain, certified, findings, own_class=False)
@@ -162,7 +162,7 @@ def test_two_pools_compose_by_the_largest_epsilon_and_the_sum_of_delta() -> None
     for gains, first in itertools.product(list(itertools.permutations(GAINS[:3], 2)), range(len(PALETTE))):
         strata = (PALETTE * 2)[first : first + 4]
         urns = [Urn(n, 2, *zip(*strata[at : at + 2], strict=True)) for n, at in [(1, 0), (2, 2)]]
-        parts = [certify(*class_of(urn, gain)) for urn, gain in zip(urns, gains, strict=True)]
+        parts = [certify(class_of(urn, gain)) for urn, gain in zip(urns, gains, strict=True)]
         odds, delta = max(p.odds for p in parts), sum(p.failure for p in parts)
         truth = [{h: urn.distribution(h) for h in urn.histograms()} for urn in urns]
         for h in itertools.product(*truth):
@@ -184,7 +184,7 @@ def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
     true = Truth(urn).largest_loss()
     block = 1 + Fraction(urn.m, 2)  # e^epsilon of the paper's Theorem 1: 1 + m/a
     tutorial = block * max(Fraction(2) ** 2, 1 / urn.retention[0])
-    certified = certify(*class_of(urn, block * 4))  # U = ln(1 + m/a) + ln(1/f)
+    certified = certify(class_of(urn, block * 4))  # U = ln(1 + m/a) + ln(1/f)
     assert certified.failure == 0
     assert tutorial < true <= certified.odds
     assert round(math.log(true), 4) == 2.8468
@@ -196,9 +196,11 @@ def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
 def test_shortfall_is_above_the_exact_probability() -> None:
     for f, cells in itertools.product([Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)], [1, 2, 5, 9]):
         for kept in range(cells + 1):
-            c = make_class(3, 3, 3, (2, cells), Fraction(3), (1, 1), kept=(2, kept))
+            c = make_class(
+                3, 3, 3, (2, cells), Fraction(3), (1, 1), kept=(2, kept), retention=(Fraction(1), f)
+            )
             with rigorous() as balls:
-                bound = upper_fraction(shortfall_bound(c, (Fraction(1), f), balls))
+                bound = upper_fraction(shortfall_bound(c, balls))
             # with o occupied cells, which are in the urn for sure, fewer are left to coins
             for occupied in range(min(cells, 3) + 1):
                 free = cells - occupied
@@ -215,7 +217,7 @@ def test_shortfall_is_above_the_exact_probability() -> None:
 
 
 def no_pruning_loss(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(grid, "pruning_gain", lambda c, f, q, balls: balls.number(1))
+    patch.setattr(grid, "pruning_gain", lambda c, balls: balls.number(1))
 
 
 def threshold_one_too_high(patch: pytest.MonkeyPatch) -> None:
@@ -244,7 +246,7 @@ def heavier_urn(patch: pytest.MonkeyPatch) -> None:
 
 
 def shortfall_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(losses, "shortfall_bound", lambda c, f, balls: balls.number(0))
+    patch.setattr(losses, "shortfall_bound", lambda c, balls: balls.number(0))
 
 
 def equality_with_a_tolerance(patch: pytest.MonkeyPatch) -> None:
@@ -257,7 +259,7 @@ def only_the_worst_cell_fails(patch: pytest.MonkeyPatch) -> None:
 
 
 def person_loses_nothing_by_pruning(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(record, "pruning_gain", lambda c, f, q, balls: balls.number(1))
+    patch.setattr(record, "pruning_gain", lambda c, balls: balls.number(1))
 
 
 @pytest.mark.parametrize(
