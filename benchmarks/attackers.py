@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import synth
 from synth.auditing import proportion_bounds
+from synth.dirichlet.attackers import KNOWLEDGE, Attackers, largest_changes
 from synth.dirichlet.parameters import DirichletParameters
 from synth.dirichlet.urn import Urns, sample_cells
 
@@ -42,7 +43,7 @@ class Case:
     name : str
     plan : synth.Plan
         Of one pool whose cells are alike.
-    attackers : synth.Attackers
+    attackers : Attackers
         The class.
     known : int
         Other jobs whose homes are known: all in the last cell.
@@ -54,7 +55,7 @@ class Case:
 
     name: str
     plan: synth.Plan
-    attackers: synth.Attackers
+    attackers: Attackers
     known: int
     belief: tuple[float, ...]
     stronger: bool = False
@@ -62,7 +63,7 @@ class Case:
     @property
     def bound(self) -> Fraction:
         """The largest change of odds for the class."""
-        [change] = synth.largest_changes(self.plan, [self.attackers])
+        [change] = largest_changes(self.plan, [self.attackers])
         return change.odds
 
     def found(self, runs: int, seed: int | None = None) -> Fraction:
@@ -104,7 +105,7 @@ class Case:
         return np.asarray((m + 1) ** np.arange(k) @ counts)
 
     def _urns(self, runs: int, size: int) -> Urns:
-        one = synth.Dirichlet().urns(self.plan, slice(0, 1))
+        one = synth.MECHANISMS["dirichlet"].urns(self.plan, slice(0, 1))
         return replace(
             one,
             offsets=np.arange(runs + 1, dtype=np.int64) * size,
@@ -141,7 +142,9 @@ def plan_of(n: int, cells: int, epsilon: str, retention: Fraction = SURE) -> syn
         cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.uint8)
     )
     pools = synth.Pools(np.array([n]), np.array([n]), np.zeros(1, np.int32))
-    return synth.Dirichlet().calibrate(pools, domains, (retention,), Fraction(epsilon), Fraction(0))
+    return synth.MECHANISMS["dirichlet"].calibrate(
+        pools, domains, (retention,), synth.Target(Fraction(epsilon), Fraction(0))
+    )
 
 
 def noise(plan: synth.Plan) -> float:
@@ -159,11 +162,11 @@ def cases() -> list[Case]:
         ("8 jobs", plan_of(8, 3, "2.4")),
     ):
         n, a = int(plan.pools.n[0]), noise(plan)
-        for knowledge in synth.KNOWLEDGE:
-            attackers = synth.Attackers(knowledge)
+        for knowledge in KNOWLEDGE:
+            attackers = Attackers(knowledge)
             found.append(Case(f"{name}: {knowledge}", plan, attackers, attackers.known(n), (NOWHERE, a, a)))
-        tables = synth.Attackers("public tables only")
-        stubborn = synth.Attackers("public tables only", Fraction(1))
+        tables = Attackers("public tables only")
+        stubborn = Attackers("public tables only", Fraction(1))
         belief = (NOWHERE, 0.1, 0.899)
         found += [
             Case(f"{name}: public tables only, as sure as 1 home", plan, stubborn, 0, belief),

@@ -3,7 +3,7 @@
 Usage: python benchmarks/attacks.py [--runs N] [--seed N]
 
 Prints one Markdown row per case: the epsilon and delta that are promised for one record, the auditor's lower
-bound for what was really sampled (`synth.audit`, confidence 1 - 10^-6 each), and what follows. The broken
+bound for what was really sampled (`audit`, confidence 1 - 10^-6 each), and what follows. The broken
 samplers are the shipped kernel with one edit of its source, compiled anew, or the shipped one driven wrongly.
 All plans are small: that is where a black box can see anything. Takes less than two minutes.
 """
@@ -100,7 +100,9 @@ def setting(
 ) -> Setting:
     """Calibrate and certify a plan of one pool as the program does, with as many draws as workers."""
     domains, pools = _one_pool(len(before), strata)
-    plan = synth.Dirichlet().calibrate(pools, domains, retention, Fraction(epsilon), Fraction(delta))
+    plan = synth.MECHANISMS["dirichlet"].calibrate(
+        pools, domains, retention, synth.Target(Fraction(epsilon), Fraction(delta))
+    )
     return _certified(plan, before, after)
 
 
@@ -116,7 +118,9 @@ def whole_setting(before: list[int], after: list[int], cells: int, prior: int) -
     with synth.tails.rigorous() as balls:
         epsilon = synth.tails.upper_fraction(balls.log(balls.number(gain)))
     parameters = DirichletParameters((one,))
-    plan = synth.Plan("dirichlet", epsilon, Fraction(0), pools, domains, np.zeros(1, np.int32), parameters)
+    plan = synth.Plan(
+        "dirichlet", synth.Target(epsilon, 0), pools, domains, np.zeros(1, np.int32), parameters
+    )
     return _certified(plan, before, after)
 
 
@@ -127,7 +131,7 @@ def _one_pool(n: int, strata: list[int]) -> tuple[synth.Domains, synth.Pools]:
 
 
 def _certified(plan: synth.Plan, before: list[int], after: list[int]) -> Setting:
-    mechanism = synth.Dirichlet()
+    mechanism = synth.MECHANISMS["dirichlet"]
     guarantee = mechanism.certify(plan)
     if not guarantee.meets(plan):
         raise SystemExit("a plan does not certify")

@@ -77,7 +77,7 @@ def certifying(name: str, plan: synth.Plan, measure: Measure, rounds: int) -> No
 
 def calibrated(pools: synth.Pools, domains: synth.Domains) -> synth.Plan:
     """Return a plan at the epsilon and delta of Rhode Island."""
-    return synth.Dirichlet().calibrate(pools, domains, RETENTION, synth.exact("8.6"), synth.exact("1e-5"))
+    return synth.MECHANISMS["dirichlet"].calibrate(pools, domains, RETENTION, synth.Target("8.6", "1e-5"))
 
 
 def many_pools() -> tuple[synth.Pools, synth.Domains]:

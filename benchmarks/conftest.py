@@ -57,7 +57,9 @@ def rhode_island() -> Planned:
     homes = group_records(plan.pools, plan.geography, records)
     numeric = plan.numeric
     cells = numeric.domains.locate(np.repeat(numeric.pools.domain, numeric.pools.n), homes)
-    return Planned(config, inputs, plan, homes, cells, synth.Dirichlet().urns(numeric, slice(0, None)))
+    return Planned(
+        config, inputs, plan, homes, cells, synth.MECHANISMS["dirichlet"].urns(numeric, slice(0, None))
+    )
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def simulate(
     pools = synth.Pools(jobs, jobs, np.zeros(repetitions, np.int32))
     # A pool is a repetition; each is to have the delta of a release that has only this pool.
     price = Fraction(epsilon) / implicates, DELTA * repetitions / implicates
-    plan = sampler.calibrate(pools, domains, (Fraction(1),), *price)
+    plan = sampler.calibrate(pools, domains, (Fraction(1),), synth.Target(*price))
     shares = [SHARE, *[(1 - SHARE) / (cells - 1)] * (cells - 1)]
     counts = np.random.default_rng(1).multinomial(JOBS, shares, repetitions)
     homes = np.repeat(np.tile(np.arange(cells, dtype=np.int32), repetitions), counts.ravel())

@@ -126,13 +126,15 @@ def write_region(sizes: NDArray[np.int64], where: Path) -> None:
 
 def calibrated(sizes: NDArray[np.int64], epsilon: str) -> float:
     """Return the processor time of calibrating and certifying the pools."""
-    zones, mechanism = sizes.size, synth.Dirichlet()
+    zones, mechanism = sizes.size, synth.MECHANISMS["dirichlet"]
     pools = synth.Pools(sizes, sizes, np.zeros(zones, np.int32))
     cells = np.arange(zones)
     domains = synth.Domains(zones, np.array([0, zones]), cells, np.zeros(zones, np.uint8))
     begin = time.process_time()
     one = synth.exact("1")
-    mechanism.certify(mechanism.calibrate(pools, domains, (one,), synth.exact(epsilon), synth.exact(DELTA)))
+    mechanism.certify(
+        mechanism.calibrate(pools, domains, (one,), synth.Target(synth.exact(epsilon), synth.exact(DELTA)))
+    )
     return time.process_time() - begin
 
 

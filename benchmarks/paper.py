@@ -166,14 +166,14 @@ def rhode_island() -> synth.Plan:
 def compared_pools(plan: synth.Plan, gain: int) -> list[str]:
     """Return a row: both calibrations for every pool of a plan, retention 1."""
     pools, cells = plan.pools, plan.k
-    delta, records = plan.delta, plan.pools.n_records
+    delta, records = plan.target.delta, plan.pools.n_records
     sizes, pool_of = np.unique(np.stack([pools.n, cells]), axis=1, return_inverse=True)
     paper = np.array(
         [paper_prior(n, n, k, Fraction(gain), delta * n / records) for n, k in sizes.T.tolist()]
     )[pool_of.ravel()]
     sure = (Fraction(1),) * plan.domains.strata_counts.shape[1]
-    mechanism = synth.Dirichlet()
-    ours_plan = mechanism.calibrate(pools, plan.domains, sure, epsilon_of(gain), delta)
+    mechanism = synth.MECHANISMS["dirichlet"]
+    ours_plan = mechanism.calibrate(pools, plan.domains, sure, synth.Target(epsilon_of(gain), delta))
     if not mechanism.certify(ours_plan).meets(ours_plan):
         raise SystemExit("the plan does not certify; this is a fault of the calibration")
     assert isinstance(ours_plan.parameters, DirichletParameters)

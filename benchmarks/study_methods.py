@@ -135,7 +135,7 @@ def _with_even_priors(plan: pipelines.ReleasePlan) -> pipelines.ReleasePlan:
     """Return a Dirichlet plan with the same prior in all cells of a pool."""
     own = plan.numeric
     domains = replace(own.domains, stratum=np.zeros_like(own.domains.stratum))
-    even = synth.Dirichlet().calibrate(own.pools, domains, (Fraction(1),), own.epsilon, own.delta)
+    even = synth.MECHANISMS["dirichlet"].calibrate(own.pools, domains, (Fraction(1),), own.target)
     return replace(plan, numeric=even)
 
 
@@ -282,11 +282,11 @@ GOALS = {
 
 def paper_priors(plan: pipelines.ReleasePlan) -> NDArray[np.float64]:
     """Return the paper's prior for every pool; a pool of n of N jobs has delta n / N, as here."""
-    numeric, gain = plan.numeric, Fraction(math.exp(plan.numeric.epsilon))
+    numeric, gain = plan.numeric, Fraction(math.exp(plan.numeric.target.epsilon))
     n, k = numeric.pools.n, numeric.k
     sizes, pool = np.unique(np.stack([n, k]), axis=1, return_inverse=True)
     found = [
-        paper_prior(slots, slots, cells, gain, numeric.delta * slots / numeric.pools.n_records)
+        paper_prior(slots, slots, cells, gain, numeric.target.delta * slots / numeric.pools.n_records)
         for slots, cells in sizes.T.tolist()
     ]
     return np.array(found)[pool.ravel()]
@@ -300,7 +300,7 @@ def with_priors(plan: pipelines.ReleasePlan, prior: NDArray[np.float64]) -> pipe
     rows, pool_class = np.unique(
         np.column_stack([numeric.pools.n, numerator, cells]), axis=0, return_inverse=True
     )
-    gain = Fraction(math.exp(numeric.epsilon))
+    gain = Fraction(math.exp(numeric.target.epsilon))
     classes = tuple(
         PoolClass(n, n, n, *[tuple(k)] * 3, gain, (a,) * len(k), (Fraction(1),) * len(k), Q)
         for n, a, *k in rows.tolist()

@@ -109,7 +109,7 @@ def _numeric(chance: random.Random, *, tiny: bool, large: bool) -> tuple[synth.P
     guarantee = chance.choice(["pdp", "pdp", "dp"])
     try:
         plan = mechanism.calibrate(
-            pools, domains, retention, epsilon, delta, guarantee=guarantee, record_range=record_range
+            pools, domains, retention, synth.Target(epsilon, delta, guarantee, record_range)
         )
     except synth.BudgetTooSmallError:
         return None
@@ -118,7 +118,7 @@ def _numeric(chance: random.Random, *, tiny: bool, large: bool) -> tuple[synth.P
 
 def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, verify: ModuleType) -> Case:
     records = chance.choice([1, 1, 3])
-    presence = numeric.record_range is not None
+    presence = numeric.target.record_range is not None
     configuration = {
         "privacy": {},
         "jobs": {"records_per_worker": records},
@@ -129,7 +129,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     stand_in = SimpleNamespace(
         numeric=numeric,
         implicates=implicates,
-        requested=(runs * numeric.epsilon, runs * numeric.delta),
+        requested=(runs * numeric.target.epsilon, runs * numeric.target.delta),
         config=SimpleNamespace(jobs=SimpleNamespace(records_per_worker=records)),
         policy=numeric.domains.policy,
         mechanism=synth.MECHANISMS[numeric.mechanism],
@@ -158,9 +158,9 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         "geography": {"block": "block", "external_zones": ["0"]},
         "attributes": {},
         "mechanism": numeric.mechanism,
-        "epsilon": str(numeric.epsilon),
-        "delta": str(numeric.delta),
-        "guarantee": numeric.guarantee,
+        "epsilon": str(numeric.target.epsilon),
+        "delta": str(numeric.target.delta),
+        "guarantee": numeric.target.guarantee,
         "choices": {"tables": []},
         "parameters": numeric.parameters.to_json(),
         "configuration": configuration,
@@ -274,7 +274,7 @@ def _below_truth(case: Case, verify: ModuleType) -> list[str]:
         strata = domains.stratum[domains.offsets[d] : domains.offsets[d + 1]].tolist()
         prior = [Fraction(row["prior"][s], parameters["denominator"]) for s in strata]
         e_v = verify.pruning(c)
-        epsilon = case.numeric.epsilon
+        epsilon = case.numeric.target.epsilon
         odds = Fraction(verify.exp(verify.up(epsilon)))
         loss = c.gain * Fraction(e_v)
         bad, delta, ratio = truth(int(n), prior, [retention[s] for s in strata], int(m), loss, odds)

@@ -178,7 +178,9 @@ def certified_prior(n: int, cells: int, gain: float, delta: Fraction, guarantee:
     every = np.arange(cells, dtype=np.int32)  # every block is a cell
     domains = synth.Domains(cells, np.array([0, cells]), every, np.zeros(cells, np.uint8))
     epsilon = Fraction(math.floor(math.log(gain) * 10**12), 10**12)  # not above the logarithm
-    plan = synth.Dirichlet().calibrate(pools, domains, (Fraction(1),), epsilon, delta, guarantee=guarantee)
+    plan = synth.MECHANISMS["dirichlet"].calibrate(
+        pools, domains, (Fraction(1),), synth.Target(epsilon, delta, guarantee=guarantee)
+    )
     return plan.parameters.classes[0].prior[0] / plan.parameters.denominator
 
 
@@ -203,13 +205,13 @@ table.assign(ratio=table["paper"] / table["here"]).round(3)
 # %%
 plan = release.plan.numeric
 pools, cells = plan.pools, plan.domains.n_cells[plan.pools.domain]
-gain = Fraction(math.exp(float(plan.epsilon)))
+gain = Fraction(math.exp(float(plan.target.epsilon)))
 strata = plan.domains.strata_counts.shape[1]
-ours = synth.Dirichlet().calibrate(pools, plan.domains, (Fraction(1),) * strata, plan.epsilon, plan.delta)
+ours = synth.MECHANISMS["dirichlet"].calibrate(pools, plan.domains, (Fraction(1),) * strata, plan.target)
 found = pd.DataFrame({"n": pools.n, "cells": cells, "class": ours.pool_class})
 found["here"] = [max(ours.parameters.classes[i].prior) / ours.parameters.denominator for i in found["class"]]
 found["paper"] = [
-    paper_prior(n, n, k, gain, plan.delta * n / pools.n_records)
+    paper_prior(n, n, k, gain, plan.target.delta * n / pools.n_records)
     for n, k in zip(pools.n.tolist(), cells.tolist(), strict=True)
 ]
 figure, (prior, share) = plt.subplots(1, 2, figsize=(8, 3.2))

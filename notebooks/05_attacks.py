@@ -22,7 +22,8 @@ import synth
 from pipelines.views.evaluation.comparison import compare_with_truth
 from pipelines.views.evaluation.measures import lost_pairs
 from practice import practice_copy
-from synth.auditing import Sampler
+from synth.auditing import Sampler, audit
+from synth.dirichlet.attackers import KNOWLEDGE, Attackers, largest_changes
 from synth.dirichlet.urn import Urns, sample_cells
 from synth.randomness import WordStream
 
@@ -69,12 +70,14 @@ def plan_of_one_pool(n: int, cells: int, epsilon: str, delta: str = "0") -> synt
         cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.uint8)
     )
     pools = synth.Pools(np.array([n]), np.array([n]), np.zeros(1, np.int32))
-    return synth.Dirichlet().calibrate(pools, domains, (Fraction(1),), Fraction(epsilon), Fraction(delta))
+    return synth.MECHANISMS["dirichlet"].calibrate(
+        pools, domains, (Fraction(1),), synth.Target(Fraction(epsilon), Fraction(delta))
+    )
 
 
 def one_pool(n: int, cells: int, epsilon: str, delta: str = "0") -> tuple[Urns, synth.Guarantee]:
     """Certify such a plan, too; return its urn."""
-    plan, mechanism = plan_of_one_pool(n, cells, epsilon, delta), synth.Dirichlet()
+    plan, mechanism = plan_of_one_pool(n, cells, epsilon, delta), synth.MECHANISMS["dirichlet"]
     return mechanism.urns(plan, slice(0, 1)), mechanism.certify(plan)
 
 
@@ -132,7 +135,7 @@ plt.show()
 #
 # ## The auditor
 #
-# `synth.audit` looks for the event that gives a sampler away on one half of the runs, counts it on the
+# `audit` looks for the event that gives a sampler away on one half of the runs, counts it on the
 # other, and states a lower bound on epsilon at a confidence of $1 - 10^{-6}$. A bound above the promise
 # convicts the sampler; one below acquits nobody.
 
@@ -148,7 +151,7 @@ promised, delta = guarantee.record_epsilon, guarantee.record_delta
 rows = []
 for name, sampler in cases.items():
     for runs in (1_000, 10_000, 200_000):
-        found = synth.audit(
+        found = audit(
             urns, cells(0), cells(1), runs=runs, delta=delta, confidence=CONFIDENCE, sampler=sampler
         )
         rows.append(
@@ -190,9 +193,7 @@ def twice(urns: Urns, cells: np.ndarray, stream: WordStream) -> np.ndarray:
 
 
 once, both = (promised, delta), synth.compose([(promised, delta)] * 2)
-result = synth.audit(
-    urns, cells(0), cells(1), runs=200_000, delta=both[1], confidence=CONFIDENCE, sampler=twice
-)
+result = audit(urns, cells(0), cells(1), runs=200_000, delta=both[1], confidence=CONFIDENCE, sampler=twice)
 pd.Series(
     {"price of one release": once[0], "audited, two releases": result.epsilon, "price of both": both[0]},
     name="epsilon",
@@ -212,9 +213,9 @@ pd.Series(
 plan = plan_of_one_pool(200, 60, "2", "1e-4")
 stubbornness = [10**power for power in range(6)]
 figure, axis = plt.subplots(figsize=(5.5, 3.6))
-for knowledge, marker in zip(synth.KNOWLEDGE, "os^v", strict=True):
-    classes = [synth.Attackers(knowledge, Fraction(sure)) for sure in stubbornness]
-    odds = [float(change.odds) for change in synth.largest_changes(plan, classes)]
+for knowledge, marker in zip(KNOWLEDGE, "os^v", strict=True):
+    classes = [Attackers(knowledge, Fraction(sure)) for sure in stubbornness]
+    odds = [float(change.odds) for change in largest_changes(plan, classes)]
     axis.plot(stubbornness, odds, marker=marker, label=f"knows {knowledge}")
 axis.axhline(np.exp(2), color="0.3", ls="--", lw=1, label="ε = 2, but for δ")
 axis.set(xscale="log", yscale="log", xlabel="stubbornness, in homes seen", ylabel="odds change by at most")

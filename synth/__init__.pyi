@@ -1,14 +1,7 @@
-from .auditing import audit as audit
 from .composition import compose as compose
 from .composition import group_privacy as group_privacy
-from .composition import record_share as record_share
-from .dirichlet.attackers import KNOWLEDGE as KNOWLEDGE
-from .dirichlet.attackers import Attackers as Attackers
-from .dirichlet.attackers import largest_changes as largest_changes
 from .dirichlet.calibration import BudgetTooSmallError as BudgetTooSmallError
-from .dirichlet.mechanism import Dirichlet as Dirichlet
 from .errors import ShownError as ShownError
-from .geometric.mechanism import Geometric as Geometric
 from .mechanism import ClassGuarantee as ClassGuarantee
 from .mechanism import Guarantee as Guarantee
 from .mechanism import Mechanism as Mechanism
@@ -19,6 +12,7 @@ from .plan import Plan as Plan
 from .plan import Pools as Pools
 from .plan import RecordRange as RecordRange
 from .plan import Table as Table
+from .plan import Target as Target
 from .policy import Policy as Policy
 from .randomness import RunKey as RunKey
 from .rationals import decimal_down as decimal_down

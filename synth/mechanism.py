@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.composition import compose
-from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRange
+from synth.plan import Domains, Parameters, Plan, Pools, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up
 
@@ -132,8 +132,8 @@ class Guarantee:
     >>> import synth
     >>> pools = synth.Pools(n=[3, 4], m=[3, 4], domain=[0, 0])
     >>> domains = synth.Domains(n_blocks=5, offsets=[0, 2], cuts=[0, 3], stratum=[0, 0])
-    >>> mechanism = synth.Geometric()
-    >>> plan = mechanism.calibrate(pools, domains, (Fraction(1),), "2", "0")
+    >>> mechanism = synth.MECHANISMS["geometric"]
+    >>> plan = mechanism.calibrate(pools, domains, (Fraction(1),), synth.Target("2", "0"))
     >>> mechanism.certify(plan)
     <Guarantee: epsilon at most 2, delta at most 0 for the run; ...>
     """
@@ -239,13 +239,14 @@ class Guarantee:
 
         Where the numbers of records are confidential, it must be reached for one record more or less too.
         """
-        epsilon, delta = compose([(plan.epsilon, plan.delta)] * runs)
+        target = plan.target
+        epsilon, delta = compose([(target.epsilon, target.delta)] * runs)
         stated: list[Guarantee | Presence] = [self]
-        if plan.record_range is not None:
+        if target.record_range is not None:
             if self.presence is None:
                 return False
             stated.append(self.presence)
-        if plan.guarantee == "dp":
+        if target.guarantee == "dp":
             return all(bound.record_epsilon <= epsilon and bound.record_delta <= delta for bound in stated)
         return all(bound.epsilon <= epsilon and bound.delta <= delta for bound in stated)
 
@@ -282,29 +283,21 @@ class Mechanism(ABC):
         pools: Pools,
         domains: Domains,
         retention: tuple[Fraction, ...],
-        epsilon: Fraction,
-        delta: Fraction,
-        prior: Fraction | None = None,
-        guarantee: GuaranteeName = "pdp",
-        record_range: RecordRange | None = None,
+        target: Target,
+        *,
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
     ) -> Plan:
-        """Return a plan whose certified totals meet epsilon and delta.
+        """Return a plan whose certified totals meet the target.
+
+        A mechanism may take further keywords: those of `settings`.
 
         Parameters
         ----------
         pools, domains : Pools, Domains
         retention : tuple of Fraction
             f in (0, 1] of each stratum that `domains` names.
-        epsilon, delta : Fraction
-            0 < epsilon <= 100; 0 <= delta < 1.
-        prior : Fraction, optional
-            The prior of every cell; by default the smallest that is certified.
-        guarantee : {"pdp", "dp"}
-            What epsilon and delta are asked for.
-        record_range : RecordRange, optional
-            As for `Plan`; epsilon and delta then are for one record more or less too.
+        target : Target
         rough : bool
             For trials of plans: numbers may be a little off, and nothing is proved. `certify` says what such
             a plan has, which may be more than was asked for.
@@ -406,7 +399,7 @@ def check_workers(
     """
     if sizes is None:
         sizes = plan.pools.n[pools]
-    elif plan.record_range is None:
+    elif plan.target.record_range is None:
         raise ValueError("the plan has no range of records: every pool has a worker for each slot")
     k = plan.domains.n_cells[plan.pools.domain[pools]]
     if sizes.shape != k.shape or cells.shape != (sizes.sum(),):

@@ -292,6 +292,41 @@ class RecordRange:
         return np.array(least, np.int64)[position], np.array(most, np.int64)[position]
 
 
+@dataclass(frozen=True)
+class Target:
+    """What a plan is to guarantee.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        The totals of the run, exact (a float is refused): 0 < epsilon <= 100, 0 <= delta < 1. The certificate
+        states what is reached.
+    guarantee : {"pdp", "dp"}
+        Of what these are: probabilistic differential privacy of the run, or differential privacy of one
+        record.
+    record_range : RecordRange, optional
+        Where the number of records of each pool is confidential, and may differ from its public slots: then
+        all is for one record more or less too. Otherwise each pool has one record for each slot.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    guarantee: GuaranteeName = "pdp"
+    record_range: RecordRange | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        check_budget(self.epsilon, self.delta)
+        if self.guarantee not in ("pdp", "dp"):
+            raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
+
+    def __repr__(self) -> str:
+        of = "the run" if self.guarantee == "pdp" else "one record"
+        numbers = f"epsilon {decimal_up(self.epsilon, 6)}, delta {decimal_up(self.delta, 6)}"
+        return f"<Target: {numbers} of {of}; rounded up, the attributes are exact>"
+
+
 class Parameters(Protocol):
     """What a mechanism adds to pools and domains; immutable, and JSON-able without loss."""
 
@@ -308,67 +343,52 @@ class Plan:
     ----------
     mechanism : str
         Name of the mechanism, a key of `synth.MECHANISMS`.
-    epsilon, delta : Fraction
-        The totals that were asked for, exact (a float is refused); the certificate states what is reached.
+    target : Target
+        What was asked for.
     pools : Pools
     domains : Domains
     pool_class : ndarray of int32, shape (n_pools,)
         Class of each pool: pools of one class share the mechanism's numbers and one bound.
     parameters : Parameters
         The mechanism's own calibrated numbers, one entry a class.
-    guarantee : {"pdp", "dp"}
-        What epsilon and delta were asked for: probabilistic differential privacy of the run, or
-        differential privacy of one record.
-    record_range : RecordRange, optional
-        Where the number of records of each pool is confidential, and may differ from its public slots.
-        Otherwise each pool has one record for each slot.
     secondary : tuple of Table
         Secondary tables of the same records, for a mechanism that measures tables: its first
         one is that of the pools and domains.
     """
 
     mechanism: str
-    epsilon: Fraction
-    delta: Fraction
+    target: Target
     pools: Pools
     domains: Domains
     pool_class: NDArray[np.int32]
     parameters: Parameters
-    guarantee: GuaranteeName = "pdp"
-    record_range: RecordRange | None = None
     secondary: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
-        object.__setattr__(self, "delta", exact(self.delta, "delta"))
         object.__setattr__(self, "pool_class", integers(self.pool_class, np.int32, "pool_class"))
-        check_budget(self.epsilon, self.delta)
         if int(self.pools.domain.max()) >= self.domains.n_domains:
             raise ValueError("a pool names a domain that the plan does not have")
-        if self.guarantee not in ("pdp", "dp"):
-            raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
         if self.pool_class.shape != self.pools.n.shape or self.pool_class.min() < 0:
             raise ValueError("every pool needs a class")
         if any(table.n.sum() != self.pools.n.sum() for table in self.secondary):
             raise ValueError("every table is of all slots")
-        parts = self.domains.policy.parts
-        copies = self.domains.policy.copies
-        if any(
-            not np.array_equal(table.domains.policy.parts, parts) or table.domains.policy.copies != copies
-            for table in self.secondary
-        ):
-            raise ValueError("every table has cells under the policy of the pools")
-        if self.domains.policy.n_parts > 1 and self.record_range is not None:
-            raise ValueError("numbers of records that are confidential have no public parts")
-        if self.domains.policy.reach is not None and self.record_range is not None:
-            raise ValueError("numbers of records that are confidential go with no policy of edges")
-        if self.domains.policy.secret and self.record_range is not None:
-            raise ValueError("numbers of records that are confidential go with no secret attributes")
+        policy = self.domains.policy
+        for other in (table.domains.policy for table in self.secondary):
+            if not np.array_equal(other.parts, policy.parts) or other.copies != policy.copies:
+                raise ValueError("every table has cells under the policy of the pools")
+        if self.target.record_range is not None:
+            for forbidden, words in (
+                (policy.n_parts > 1, "have no public parts"),
+                (policy.reach is not None, "go with no policy of edges"),
+                (bool(policy.secret), "go with no secret attributes"),
+            ):
+                if forbidden:
+                    raise ValueError(f"numbers of records that are confidential {words}")
 
     def __repr__(self) -> str:
         return (
             f"Plan({self.mechanism}: {self.pools.n_pools} pools, {self.pools.n_records} "
-            f"{'records' if self.record_range is None else 'public slots'}, "
+            f"{'records' if self.target.record_range is None else 'public slots'}, "
             f"{self.domains.n_domains} domains, {self.domains.cuts.size} cells)"
         )
 

@@ -33,7 +33,7 @@ from pipelines.running.run import certify
 from pipelines.running.unfinished import UnfinishedRun, unfinished_runs, wipe_run
 from pipelines.views.travel import add_travel
 from synth.auditing import AuditResult
-from synth.dirichlet.attackers import Change
+from synth.dirichlet.attackers import Attackers, Change
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.parameters import GeometricParameters
 
@@ -207,7 +207,7 @@ def test_what_is_printed_of_an_object_is_short(
         AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4),
         pipelines.Budget(THIRD, THIRD, "2026"),
         *(Change(1 + THIRD, exact) for exact in (True, False)),
-        *(synth.Attackers("one co-worker", belief) for belief in (None, THIRD)),
+        *(Attackers("one co-worker", belief) for belief in (None, THIRD)),
         synth.RecordRange(THIRD, 1 + THIRD),
         pipelines.combine(np.array([3.0, 4.0]), np.array([1.0, 2.0]), "partially"),
         Published("ri", "v1", "/data/ri/v1", "complete", "2026", "0" * 64, None, ()),

@@ -125,7 +125,7 @@ def test_the_papers_prior_is_in_every_cell_of_a_pool(study: SimpleNamespace, sub
     numeric = plan.numeric
     for pool in (0, int(np.argmax(plan.pools.n))):
         n, k = int(plan.pools.n[pool]), int(numeric.k[pool])
-        delta = own.numeric.delta * n / numeric.pools.n_records
+        delta = own.numeric.target.delta * n / numeric.pools.n_records
         wanted = synth.dirichlet.paper.paper_prior(n, n, k, Fraction(math.exp(8.6)), delta)
         (prior,) = set(numeric.parameters.classes[numeric.pool_class[pool]].prior)
         assert prior / numeric.parameters.denominator == pytest.approx(wanted, rel=1e-6)

@@ -85,9 +85,9 @@ def _brought_into_range(
     from the public model. Both are independent of homes (Lemma 31 of docs/privacy.md).
     """
     numeric = plan.numeric
-    if numeric.record_range is None:
+    if numeric.target.record_range is None:
         raise ValueError("the plan has no range of records: every pool has a worker for each slot")
-    least, most = numeric.record_range.limits(numeric.pools.n[pools])
+    least, most = numeric.target.record_range.limits(numeric.pools.n[pools])
     homes = homes[leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
     sizes = np.minimum(sizes, most)
     missing = np.maximum(least - sizes, 0)

@@ -68,9 +68,9 @@ def assemble(
         coarse.retention,
         delta,
         {"rough": rough}
-        # Only a mechanism that measures tables takes secondary ones, and one that has priors larger ones.
+        # Only a mechanism that measures tables takes secondary ones, and one that has priors a prior.
         | ({"secondary": measured} if measured else {})
-        | ({"multiple": coarse.multiple} if "prior" in mechanism.settings else {})
+        | ({"multiple": coarse.multiple, "prior": settings.prior} if "prior" in mechanism.settings else {})
         | ({"count": progress} if progress else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)
@@ -115,20 +115,11 @@ def _calibrated(
     more: dict[str, Any],
 ) -> synth.Plan:
     """Calibrate one run of the mechanism to its part of the budget."""
-    epsilon, runs = config.privacy.epsilon, implicates.runs
-    if (w := config.workplaces) is not None:
-        more = more | {"record_range": synth.RecordRange(w.fewest, w.most)}
+    epsilon, runs, workplaces = config.privacy.epsilon, implicates.runs, config.workplaces
+    record_range = None if workplaces is None else workplaces.record_range
+    target = synth.Target(epsilon / runs, delta / runs, config.privacy.guarantee, record_range)
     try:
-        return mechanism.calibrate(
-            pools,
-            domains,
-            retention,
-            epsilon / runs,
-            delta / runs,
-            config.plan.prior,
-            config.privacy.guarantee,
-            **more,
-        )
+        return mechanism.calibrate(pools, domains, retention, target, **more)
     except synth.BudgetTooSmallError as error:
         if runs == 1:
             raise

@@ -303,7 +303,7 @@ class ReleasePlan:
         Jobs of residents are of this geography's, and that they are is public, but where the number of
         records is protected.
         """
-        if self.population is None or self.numeric.record_range is not None:
+        if self.population is None or self.numeric.target.record_range is not None:
             return ANYWHERE
         return f"inside {_digest_of_blocks(self.geography, self.geography.block_level)[:16]}"
 
@@ -315,7 +315,9 @@ class ReleasePlan:
     @property
     def requested(self) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that were asked for, for all implicates together."""
-        return synth.compose([(self.numeric.epsilon, self.numeric.delta)] * self.implicates.runs)
+        return synth.compose(
+            [(self.numeric.target.epsilon, self.numeric.target.delta)] * self.implicates.runs
+        )
 
     def certify(self) -> synth.Guarantee:
         """Compute the guarantee of the release, all implicates together, from the plan alone."""

@@ -96,9 +96,9 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     return {
         "format": PLAN_FORMAT,
         "mechanism": numeric.mechanism,
-        "epsilon": str(numeric.epsilon),
-        "delta": str(numeric.delta),
-        "guarantee": numeric.guarantee,
+        "epsilon": str(numeric.target.epsilon),
+        "delta": str(numeric.target.delta),
+        "guarantee": numeric.target.guarantee,
         "geography": {
             "block": plan.geography.block_level,
             "levels": list(plan.geography.levels),
@@ -173,14 +173,16 @@ def load_plan(
     secondary = group_jobs(tables, pools.slots, geography, policy)
     numeric = synth.Plan(
         document["mechanism"],
-        synth.exact(document["epsilon"]),
-        synth.exact(document["delta"]),
+        synth.Target(
+            document["epsilon"],
+            document["delta"],
+            document["guarantee"],
+            None if config.workplaces is None else config.workplaces.record_range,
+        ),
         synth.Pools(pools.n, rest["m"], rest["domain"]),
         domains,
         rest["class"],
         mechanism.parameters_from_json(document["parameters"]),
-        document["guarantee"],
-        None if config.workplaces is None else config.workplaces.record_range,
         tuple(groups.table for groups in secondary),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])

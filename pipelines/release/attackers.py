@@ -15,7 +15,14 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import Certificate
 from pipelines.release.pages import render
 from pipelines.release.promises import promised
-from synth.dirichlet.attackers import Change, best_share, changes_of_groups, some_exact
+from synth.dirichlet.attackers import (
+    KNOWLEDGE,
+    Attackers,
+    Change,
+    best_share,
+    changes_of_groups,
+    some_exact,
+)
 from synth.tails import exp_up
 
 ATTACKERS_FILE = "attackers.md"
@@ -30,7 +37,7 @@ KNOWING = {
     "one co-worker": "the home of one other job",
     "public tables only": "public tables only",
 }
-"""What somebody knows, in words, by `synth.KNOWLEDGE`."""
+"""What somebody knows, in words, by `synth.dirichlet.attackers.KNOWLEDGE`."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +63,13 @@ class AttackersReport:
     plan : ReleasePlan
     certificate : Certificate
         Of the plan, with what it promises against everybody.
-    attackers : tuple of synth.Attackers
+    attackers : tuple of Attackers
         The classes of attackers; the first knows all other jobs. None where such are not bounded.
     """
 
     plan: ReleasePlan
     certificate: Certificate
-    attackers: tuple[synth.Attackers, ...]
+    attackers: tuple[Attackers, ...]
 
     def __repr__(self) -> str:
         name = self.plan.config.release.name
@@ -123,7 +130,7 @@ class AttackersReport:
         )
 
 
-def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[synth.Attackers, ...]:
+def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[Attackers, ...]:
     """Return the classes of attackers of a page: who knows everything, then others by what they believe.
 
     Parameters
@@ -138,15 +145,15 @@ def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[synth.Atta
         If one is no number, or not positive.
     """
     sure = [None, *(synth.exact(value, "stubbornness") for value in stubbornness)]
-    first, *others = synth.KNOWLEDGE
+    first, *others = KNOWLEDGE
     return (
-        synth.Attackers(first),
-        *(synth.Attackers(knowledge, one) for knowledge in others for one in sure),
+        Attackers(first),
+        *(Attackers(knowledge, one) for knowledge in others for one in sure),
     )
 
 
 def describe_attackers(
-    plan: ReleasePlan, certificate: Certificate, attackers: tuple[synth.Attackers, ...]
+    plan: ReleasePlan, certificate: Certificate, attackers: tuple[Attackers, ...]
 ) -> AttackersReport:
     """Return what attackers can gain from a release of a plan.
 
@@ -155,7 +162,7 @@ def describe_attackers(
     plan : ReleasePlan
     certificate : Certificate
         Of it, or what it will promise (`pipelines.release.certificate.promise`).
-    attackers : tuple of synth.Attackers
+    attackers : tuple of Attackers
         As of `attackers_of`.
 
     Returns
@@ -165,12 +172,16 @@ def describe_attackers(
         public size, drawn once.
     """
     numeric = plan.numeric
-    if numeric.mechanism != "dirichlet" or numeric.record_range is not None or plan.implicates.runs > 1:
+    if (
+        numeric.mechanism != "dirichlet"
+        or numeric.target.record_range is not None
+        or plan.implicates.runs > 1
+    ):
         return AttackersReport(plan, certificate, ())
     return AttackersReport(plan, certificate, attackers)
 
 
-def surety_in_words(one: synth.Attackers) -> str:
+def surety_in_words(one: Attackers) -> str:
     """Say how sure attackers are of what they believe about the homes of a pool."""
     if one.stubbornness is None:
         return "the noise"

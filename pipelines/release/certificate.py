@@ -483,8 +483,8 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     return {
         "definition": define(plan.mechanism, population, policy, protected=presence is not None),
         "requested": Requested(
-            guarantee=numeric.guarantee,
-            words=_REQUESTED[numeric.guarantee],
+            guarantee=numeric.target.guarantee,
+            words=_REQUESTED[numeric.target.guarantee],
             epsilon=up(epsilon),
             delta=up(delta),
         ),

@@ -235,7 +235,9 @@ class _PublicFolder:
         if not self.plan.met_by(self.guarantee):
             raise RefusedError("the plan costs more than was requested")
         epsilon, delta = (synth.decimal_up(x) for x in self.plan.requested)
-        return f"within the requested epsilon {epsilon} and delta {delta} ({self.plan.numeric.guarantee})"
+        return (
+            f"within the requested epsilon {epsilon} and delta {delta} ({self.plan.numeric.target.guarantee})"
+        )
 
     def measurements(self) -> str | None:
         """Check noisy counts, where there are some, against the noise of the plan."""
@@ -421,7 +423,7 @@ def _load_plan(
     else:  # it was read from files of these hashes
         check_tables(folder / "plan", read_document(folder / "plan"), own)
         plan = given
-    if (plan.numeric.record_range is not None) != (certificate.presence is not None):
+    if (plan.numeric.target.record_range is not None) != (certificate.presence is not None):
         raise RefusedError("the plan and the certificate differ in whose totals of workplaces these are")
     if plan.population != certificate.population:
         raise RefusedError("the plan and the certificate differ in whose jobs are released")
@@ -459,7 +461,7 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
     pairs = {
         "mechanism": (mechanism, mechanism if mechanism in config.mechanisms else None),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
-        "guarantee": (plan.numeric.guarantee, privacy.guarantee),
+        "guarantee": (plan.numeric.target.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
         "external zones": (geography.external_zones, asked),

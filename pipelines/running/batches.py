@@ -63,7 +63,7 @@ def keep_homes(
     slots are a ChangedFileError.
     """
     pools, geography = plan.pools, plan.geography
-    known = plan.numeric.record_range is None
+    known = plan.numeric.target.record_range is None
     slots = pools.slots.jobs(geography.n_blocks)
     finder = PoolFinder(pools, geography)
     slices = batches(plan, batch_jobs)
@@ -111,8 +111,8 @@ def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]
     """
     numeric, present = plan.numeric, of_pool[:-1]
     out = {"jobs": int(of_pool.sum()), "jobs_of_no_slot": int(of_pool[-1])}
-    if numeric.record_range is not None and "record_range" in plan.mechanism.settings:
-        least, most = numeric.record_range.limits(numeric.pools.n)
+    if numeric.target.record_range is not None and "record_range" in plan.mechanism.settings:
+        least, most = numeric.target.record_range.limits(numeric.pools.n)
         out["jobs_left_out"] = int(np.maximum(present - most, 0).sum())
         out["homes_filled_in"] = int(np.maximum(least - present, 0).sum())
     return out
@@ -179,7 +179,7 @@ class BatchWork:
         pool, work, home = homes
         order = np.lexsort((work, pool))  # as the slots are
         sizes = None
-        if self.plan.numeric.record_range is not None:
+        if self.plan.numeric.target.record_range is not None:
             sizes = np.bincount(pool - pools.start, minlength=pools.stop - pools.start)
         elif not np.array_equal(work[order], self.plan.pools.slots.work[self._slots(batch)]):
             raise ValueError(_OTHERS)

@@ -235,7 +235,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Plan        {plan.config.release.name}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
-        *([] if numeric.record_range is None else [_totals_line(plan)]),
+        *([] if numeric.target.record_range is None else [_totals_line(plan)]),
         *([f"  strata    pools by {' and '.join(plan.choices.pool_by)}"] if plan.choices.pool_by else []),
         *(
             [
@@ -315,7 +315,7 @@ def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
 def _totals_line(plan: ReleasePlan) -> str:
     """Say whose totals these are; nothing here is of the confidential jobs."""
     line = "  totals    of a public table of workplaces; those of the confidential jobs are protected"
-    found = plan.numeric.record_range
+    found = plan.numeric.target.record_range
     if found is None or "record_range" not in plan.mechanism.settings:
         return line
     least, most = (synth.decimal_up(x, 4) for x in (found.fewest, found.most))

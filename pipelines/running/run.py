@@ -392,7 +392,7 @@ def _keep_homes(
     when = "since" if given else "during the run"
     if given:
         refuse_other_slots(config, plan)
-    others = plan.numeric.record_range is not None
+    others = plan.numeric.target.record_range is not None
     reading = Reading()
     # Slots have been read of the same files, unless they are those of a public table.
     source = job_source(config, plan.geography, reading, checked=config.workplaces is None)

@@ -171,7 +171,7 @@ def some_exact(plan: Plan, attackers: Sequence[Attackers]) -> bool:
 
 def _parameters(plan: Plan) -> DirichletParameters:
     parameters = plan.parameters
-    if not isinstance(parameters, DirichletParameters) or plan.record_range is not None:
+    if not isinstance(parameters, DirichletParameters) or plan.target.record_range is not None:
         raise ValueError("attackers are bounded for resampling from pools whose numbers of jobs are public")
     check_membership(plan, parameters)
     return parameters

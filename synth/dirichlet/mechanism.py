@@ -37,9 +37,8 @@ from synth.dirichlet.parameters import (
 )
 from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.dirichlet.urn import Urns, sample_cells
-from synth.limits import check_budget
 from synth.mechanism import Guarantee, Mechanism, Presence, check_workers
-from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
+from synth.plan import Domains, Plan, Pools, RecordRange, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
@@ -65,27 +64,25 @@ class Dirichlet(Mechanism):
         pools: Pools,
         domains: Domains,
         retention: tuple[Fraction, ...],
-        epsilon: Fraction,
-        delta: Fraction,
-        prior: Fraction | None = None,
-        guarantee: GuaranteeName = "pdp",
-        record_range: RecordRange | None = None,
+        target: Target,
+        *,
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
+        prior: Fraction | None = None,
         multiple: tuple[int, ...] | None = None,
     ) -> Plan:
-        """Choose priors so that the certified totals meet `epsilon` and `delta`.
+        """Choose priors so that the certified totals meet the target.
 
         For "pdp", each pool of n of the run's N {records} may fail with probability delta n / N; for "dp"
         each pool may have delta, because one record is in one pool. With a range of records, a pool counts
         with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`; beside
-        them, `multiple` says how many times the smallest prior that is certified the cells of each stratum
-        have, by default 1: more noise than is needed, where it does no harm.
+        them, `prior` is that of every cell, by default the smallest that is certified; `multiple` says how
+        many times the smallest the cells of each stratum have, by default 1: more noise than is needed, where
+        it does no harm.
         """
-        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        delta, guarantee, record_range = target.delta, target.guarantee, target.record_range
         retention = tuple(exact(f, "retention") for f in retention)
         prior = None if prior is None else exact(prior, "prior")
-        check_budget(epsilon, delta)
         if prior is not None and prior <= 0:
             raise ValueError("prior must be positive")
         check_retention(retention)
@@ -109,16 +106,14 @@ class Dirichlet(Mechanism):
             return _calibrated(c, goal, near)
 
         for c, identical in zip(classes, alike, strict=True):  # neighbours in size follow one another
-            calibrated_class = calibrated(c, identical, epsilon)
+            calibrated_class = calibrated(c, identical, target.epsilon)
             if calibrated_class is None:
-                raise _too_small(list(zip(classes, alike, strict=True)), calibrated, epsilon, prior)
+                raise _too_small(list(zip(classes, alike, strict=True)), calibrated, target.epsilon, prior)
             calibrated_classes.append(calibrated_class)
             if count is not None:
                 count(len(calibrated_classes), len(classes))
         parameters = DirichletParameters(tuple(calibrated_classes))
-        return Plan(
-            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
-        )
+        return Plan(self.name, target, pools, domains, pool_class, parameters)
 
     def parameters_from_json(self, data: dict[str, Any]) -> DirichletParameters:
         """Read the parameters of a stored plan."""
@@ -144,10 +139,10 @@ class Dirichlet(Mechanism):
         if plan.secondary:
             raise ValueError("this mechanism draws from pools and measures no secondary tables")
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
-        presence = plan.record_range is not None
-        alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
+        presence = plan.target.record_range is not None
+        alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.target.record_range)
         bounds = [
-            _bounds(c, plan.epsilon, presence, is_alike)
+            _bounds(c, plan.target.epsilon, presence, is_alike)
             for c, is_alike in zip(parameters.classes, alike, strict=True)
         ]
         rows = [
@@ -166,17 +161,17 @@ class Dirichlet(Mechanism):
                 # The tail is a delta at the class's own loss: of use where that is not above.
                 record_delta=(
                     min(bound.proved.tail, bound.person)
-                    if bound.proved.loss <= plan.epsilon and not presence
+                    if bound.proved.loss <= plan.target.epsilon and not presence
                     else bound.person
                 ),
             )
             for c, count, bound in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
         ]
-        epsilons = [plan.epsilon * part for part in _CURVE]
+        epsilons = [plan.target.epsilon * part for part in _CURVE]
         curve = [(e, max(bound.curve[i] for bound in bounds)) for i, e in enumerate(epsilons)]
         pure = max(bound.pure for bound in bounds)
         curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
-        total = Guarantee.of_classes(rows, plan.epsilon, curve)
+        total = Guarantee.of_classes(rows, plan.target.epsilon, curve)
         if not presence:
             return total
         tight = total.tightened()  # the pure epsilon, too, is for one record more or less
@@ -254,8 +249,8 @@ class Dirichlet(Mechanism):
             `synth.dirichlet.lots` brings them into the range.
         """
         sizes = check_workers(plan, pools, cells, sizes)
-        if plan.record_range is not None:
-            least, most = plan.record_range.limits(plan.pools.n[pools])
+        if plan.target.record_range is not None:
+            least, most = plan.target.record_range.limits(plan.pools.n[pools])
             if np.any((sizes < least) | (sizes > most)):
                 raise ValueError("a pool has fewer or more workers than the bounds of the plan are for")
         return sample_cells(self.urns(plan, pools, sizes), cells, stream)

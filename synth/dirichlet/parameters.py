@@ -171,7 +171,9 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
         np.array([getattr(c, name) for c in classes], np.int64)[plan.pool_class]
         for name in ("cells", "cells_min")
     )
-    fewest, largest = (pools.n, pools.n) if plan.record_range is None else plan.record_range.limits(pools.n)
+    fewest, largest = (
+        (pools.n, pools.n) if plan.target.record_range is None else plan.target.record_range.limits(pools.n)
+    )
     outside = (
         (fewest < limits[:, 0])
         | (largest > limits[:, 1])

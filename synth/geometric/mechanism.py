@@ -22,9 +22,8 @@ from synth.geometric.measured import MeasuredTable
 from synth.geometric.parameters import GeometricClass, GeometricParameters
 from synth.geometric.projection import MAX_MASS
 from synth.geometric.two_sided import check_ratio, two_sided_noise
-from synth.limits import check_budget
 from synth.mechanism import Guarantee, Mechanism, Presence
-from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
+from synth.plan import Domains, Plan, Pools, Table, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
 from synth.tails import rigorous, upper_fraction
@@ -46,11 +45,8 @@ class Geometric(Mechanism):
         pools: Pools,
         domains: Domains,
         retention: tuple[Fraction, ...],
-        epsilon: Fraction,
-        delta: Fraction,
-        prior: Fraction | None = None,
-        guarantee: GuaranteeName = "pdp",
-        record_range: RecordRange | None = None,
+        target: Target,
+        *,
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
         secondary: Sequence[tuple[Table, Fraction]] = (),
@@ -62,9 +58,9 @@ class Geometric(Mechanism):
 
         Parameters
         ----------
-        pools, domains, retention, epsilon, delta, prior, guarantee, record_range, rough, count
-            As for `Mechanism.calibrate`, whose errors are raised. The retention is 1 for every stratum (no
-            cell is pruned) and there is no prior; of delta nothing is used. The plan meets both guarantees,
+        pools, domains, retention, target, rough, count
+            As for `Mechanism.calibrate`, whose errors are raised. The retention is 1 for every stratum: no
+            cell is pruned. Of delta nothing is used. The plan meets both guarantees,
             and any number of records is fine: of a range nothing is used but that there is one. Every
             plan is exact, also a rough one, and nothing is counted: it takes no time.
         secondary : sequence of (Table, Fraction)
@@ -75,10 +71,7 @@ class Geometric(Mechanism):
         -----
         The epsilon of each table is at least 1/1000, because of the sampler.
         """
-        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
-        check_budget(epsilon, delta)
-        if prior is not None:
-            raise ValueError("two-sided geometric noise has no prior")
+        epsilon = target.epsilon
         if any(exact(f, "retention") != 1 for f in retention):
             raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
         shares = [exact(share, "the share of a table") for _, share in secondary]
@@ -87,7 +80,7 @@ class Geometric(Mechanism):
         if min(shares) <= 0:
             raise ValueError("every measured table has a share of epsilon above 0, together 1")
         changed = joint_loss(changed_tables([domains, *(table.domains for table in tables)]), shares)
-        if record_range is not None:  # one record more changes every table, at half of the loss
+        if target.record_range is not None:  # one record more changes every table, at half of the loss
             changed = max(changed, Fraction(1, 2))
         shares = [share / (changed or 1) for share in shares]
         if epsilon * min(shares) < _SMALLEST_EPSILON:
@@ -98,9 +91,7 @@ class Geometric(Mechanism):
         first, *others = (_smallest(epsilon * share) for share in shares)
         parameters = replace(first, secondary=tuple(others))
         pool_class = np.zeros(pools.n_pools, np.int32)
-        plan = Plan(
-            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range, tables
-        )
+        plan = Plan(self.name, target, pools, domains, pool_class, parameters, tables)
         _check(plan, parameters)
         return plan
 
@@ -138,7 +129,9 @@ class Geometric(Mechanism):
         # A record is in one group of every table, so what those lose that it changes together adds up.
         loss = joint_loss(sets, [row.epsilon for row in rows])
         presence = None
-        if plan.record_range is not None:  # a release costs no less than what it tells of one record more
+        if (
+            plan.target.record_range is not None
+        ):  # a release costs no less than what it tells of one record more
             alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
             loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
         return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)

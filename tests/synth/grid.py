@@ -130,7 +130,7 @@ def class_of(urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = ce
 
 
 def certify(pool_class: PoolClass) -> Certified:
-    """What `synth.Dirichlet.certify` computes for a class."""
+    """What `synth.dirichlet.mechanism.Dirichlet.certify` computes for a class."""
     alike = pool_class.n_min == pool_class.n_max and pool_class.cells_min == pool_class.cells
     with rigorous() as balls:
         odds = balls.number(pool_class.gain) * pruning_gain(pool_class, balls)

@@ -192,7 +192,7 @@ def test_one_urn_cut_in_k_costs_less_epsilon_than_k_urns() -> None:
     def smallest_epsilon(pools: synth.Pools, delta: Fraction) -> Fraction:
         tiny = Fraction(1, 10**6)
         with pytest.raises(synth.BudgetTooSmallError) as refused:
-            mechanism.calibrate(pools, domains, (Fraction(1),), tiny, delta, prior)
+            mechanism.calibrate(pools, domains, (Fraction(1),), synth.Target(tiny, delta), prior=prior)
         assert refused.value.smallest is not None
         return refused.value.smallest
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth.plan import Domains, Plan, Pools
+from synth.plan import Domains, Plan, Pools, Target
 
 pytestmark = pytest.mark.quick
 
@@ -152,8 +152,8 @@ def test_a_plan_checks_domains_and_classes_of_its_pools() -> None:
     two = pools([3, 4], [3, 5], [0, 0])
     assert (two.n_pools, two.n_records) == (2, 7)
 
-    def plan(pool_class: list[int], of: Pools = two, epsilon: Any = 1, delta: Any = 0) -> Plan:
-        return Plan("x", epsilon, delta, of, some, np.array(pool_class, np.int32), NoParameters())
+    def plan(pool_class: list[int], of: Pools = two) -> Plan:
+        return Plan("x", Target(1, 0), of, some, np.array(pool_class, np.int32), NoParameters())
 
     assert repr(plan([0, 0])) == "Plan(x: 2 pools, 7 records, 1 domains, 2 cells)"
     with pytest.raises(ValueError, match="domain that the plan does not have"):
@@ -162,7 +162,23 @@ def test_a_plan_checks_domains_and_classes_of_its_pools() -> None:
         plan([0])
     with pytest.raises(ValueError, match="every pool needs a class"):
         plan([0, -1])
-    with pytest.raises(TypeError, match="epsilon must be an exact number"):
-        plan([0, 0], epsilon=8.6)
-    with pytest.raises(TypeError, match="delta must be an exact number"):
-        plan([0, 0], delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"epsilon": 8.6}, TypeError, "epsilon must be an exact number"),
+        ({"delta": 1e-5}, TypeError, "delta must be an exact number"),
+        ({"epsilon": 0}, ValueError, "epsilon must be positive"),
+        ({"epsilon": -1}, ValueError, "epsilon must be positive"),
+        ({"epsilon": 10**12}, ValueError, "at most 100"),
+        ({"delta": "-0.1"}, ValueError, "delta in"),
+        ({"delta": 1}, ValueError, "delta in"),
+        ({"guarantee": "zcdp"}, ValueError, "pdp"),
+    ],
+)
+def test_a_target_outside_its_domain_is_refused(
+    change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Target(**({"epsilon": 5, "delta": 0} | change))

@@ -15,7 +15,7 @@ from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.mechanism import Geometric
 from synth.geometric.parameters import GeometricParameters
-from synth.plan import Domains, Plan, Pools, RecordRange, Table
+from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.policy import FULL, Policy, implies
 from synth.tails import exp_up
 
@@ -77,11 +77,11 @@ def test_cells_of_all_blocks_are_cut_at_the_parts() -> None:
 
 
 def test_a_plan_has_one_policy() -> None:
-    plan = Geometric().calibrate(pools((2, 3)), domains(), (Fraction(1),), Fraction(1), Fraction(0))
+    plan = Geometric().calibrate(pools((2, 3)), domains(), (Fraction(1),), Target(Fraction(1), Fraction(0)))
     with pytest.raises(ValueError, match="cells under the policy of the pools"):
         replace(plan, secondary=(Table(np.array([5]), np.array([0]), domains(FULL, [[0, 3]])),))
     with pytest.raises(ValueError, match="no public parts"):
-        replace(plan, record_range=RecordRange(Fraction(1), Fraction(1)))
+        replace(plan, target=replace(plan.target, record_range=RecordRange(1, 1)))
 
 
 # --- the whole truth: all homes of all jobs, and all outputs of all pools
@@ -155,7 +155,7 @@ def test_resampling_holds_for_all_neighbours_of_the_policy_and_for_no_others() -
         [Fraction(2), Fraction(4)],
         [Fraction(0), Fraction(1, 20)],
     ):
-        plan = Dirichlet().calibrate(pools(sizes), domains(), (retention,), epsilon, delta)
+        plan = Dirichlet().calibrate(pools(sizes), domains(), (retention,), Target(epsilon, delta))
         guarantee = Dirichlet().certify(plan)
         odds, law = exp_up(guarantee.epsilon), resampling(plan)
         assert guarantee.delta <= delta
@@ -170,7 +170,9 @@ def test_resampling_holds_for_all_neighbours_of_the_policy_and_for_no_others() -
 
 
 def test_numbers_of_homes_in_parts_are_reproduced_by_every_output() -> None:
-    plan = Dirichlet().calibrate(pools((2, 1)), domains(), (Fraction(1, 2),), Fraction(3), Fraction(1, 9))
+    plan = Dirichlet().calibrate(
+        pools((2, 1)), domains(), (Fraction(1, 2),), Target(Fraction(3), Fraction(1, 9))
+    )
     law = resampling(plan)
     for homes in inputs(3):
         if parts_of(homes) == (2, 1):
@@ -199,7 +201,11 @@ def test_noise_of_several_tables_holds_for_all_neighbours_of_the_policy() -> Non
     for share in (Fraction(1, 10), Fraction(1, 2)):
         table = Table(np.array([2, 1]), np.array([0, 1]), domains(POLICY, coarse))
         plan = Geometric().calibrate(
-            pools((2, 1)), domains(), (Fraction(1),), Fraction(2), Fraction(0), secondary=[(table, share)]
+            pools((2, 1)),
+            domains(),
+            (Fraction(1),),
+            Target(Fraction(2), Fraction(0)),
+            secondary=[(table, share)],
         )
         odds = exp_up(Geometric().certify(plan).epsilon)
         found: dict[bool, Fraction] = defaultdict(Fraction)
@@ -238,7 +244,7 @@ def test_the_sum_of_partitions_between_which_a_block_moved_is_infinite() -> None
     laws = {}
     for policy, every in ((POLICY, CUTS), (moved, cuts)):
         plan = Dirichlet().calibrate(
-            pools((1, 1)), domains(policy, every), (Fraction(1),), Fraction(1), Fraction(0)
+            pools((1, 1)), domains(policy, every), (Fraction(1),), Target(Fraction(1), Fraction(0))
         )
         laws[policy.name] = resampling(plan, every=every)
         assert Dirichlet().certify(plan).epsilon <= 1
@@ -256,8 +262,12 @@ def test_the_sum_of_partitions_between_which_a_block_moved_is_infinite() -> None
 def test_the_sum_of_all_jobs_and_those_of_residents_is_of_homes_on_one_side() -> None:
     """Residents live in the first part, and their release is the first pool. Who moves out is found out."""
     every = [[0, 1, 2, 3]]
-    whole = Dirichlet().calibrate(pools((2,)), domains(FULL, every), (Fraction(1),), Fraction(1), Fraction(0))
-    divided = Dirichlet().calibrate(pools((1, 1)), domains(), (Fraction(1),), Fraction(1), Fraction(0))
+    whole = Dirichlet().calibrate(
+        pools((2,)), domains(FULL, every), (Fraction(1),), Target(Fraction(1), Fraction(0))
+    )
+    divided = Dirichlet().calibrate(
+        pools((1, 1)), domains(), (Fraction(1),), Target(Fraction(1), Fraction(0))
+    )
     of_all, of_parts = resampling(whole, every=every), resampling(divided)
 
     def both(homes: Homes) -> dict[Output, Fraction]:

@@ -26,7 +26,7 @@ from synth.dirichlet.pruning import pruning_gain
 from synth.dirichlet.record import pure_gain
 from synth.geometric.mechanism import Geometric, presence_loss
 from synth.geometric.parameters import GeometricParameters
-from synth.plan import Domains, Plan, Pools, RecordRange
+from synth.plan import Domains, Plan, Pools, RecordRange, Target
 from synth.randomness import RunKey
 from synth.tails import exp_up, rigorous, upper_fraction
 
@@ -240,10 +240,8 @@ def plan_of(mechanism: str, n: list[int], k: int, record_range: RecordRange | No
     domains = Domains(k, np.array([0, k]), np.arange(k, dtype=np.int32), (np.arange(k) % 2).astype(np.uint8))
     retention = (Fraction(1), Fraction(1, 2)) if mechanism == "dirichlet" else (Fraction(1), Fraction(1))
     pools = Pools(np.array(n), np.array(n), np.zeros(len(n), np.int32))
-    return MECHANISMS[mechanism].calibrate(
-        pools, domains, retention, Fraction(more.get("epsilon", "4")), Fraction("1e-4"), None,
-        more.get("guarantee", "pdp"), record_range,
-    )  # type: ignore[arg-type]  # fmt: skip
+    target = Target(more.get("epsilon", "4"), "1e-4", more.get("guarantee", "pdp"), record_range)  # type: ignore[arg-type]
+    return MECHANISMS[mechanism].calibrate(pools, domains, retention, target)
 
 
 def test_presence_is_not_stated_above_the_pure_epsilon() -> None:
@@ -262,7 +260,7 @@ def test_presence_is_not_stated_above_the_pure_epsilon() -> None:
 
 @pytest.mark.parametrize("guarantee", ["pdp", "dp"])
 def test_a_plan_for_a_range_is_certified_for_all_of_it(guarantee: str) -> None:
-    found = RecordRange(Fraction(4, 5), Fraction(5, 4))
+    found, wider = (RecordRange(fewest, Fraction(5, 4)) for fewest in (Fraction(4, 5), Fraction(1, 2)))
     n = [1, 2, 7, 40, 300]
     plan = plan_of("dirichlet", n, 30, found, guarantee=guarantee, epsilon="6")
     least, most = found.limits(np.array(n))
@@ -278,9 +276,9 @@ def test_a_plan_for_a_range_is_certified_for_all_of_it(guarantee: str) -> None:
     exact = plan_of("dirichlet", n, 30, None, guarantee=guarantee, epsilon="6")
     assert mechanism.noise_share(exact) < mechanism.noise_share(plan)
     with pytest.raises(ValueError, match="outside the limits of their class"):
-        mechanism.certify(replace(exact, record_range=found))
+        mechanism.certify(replace(exact, target=plan.target))
     with pytest.raises(ValueError, match="outside the limits of their class"):
-        mechanism.certify(replace(plan, record_range=RecordRange(Fraction(1, 2), Fraction(5, 4))))
+        mechanism.certify(replace(plan, target=replace(plan.target, record_range=wider)))
     assert mechanism.certify(exact).presence is None
     assert not mechanism.certify(exact).meets(plan)
     assert total.repeated(3).presence == replace(

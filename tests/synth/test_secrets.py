@@ -17,7 +17,7 @@ from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import count_cells
 from synth.geometric.mechanism import Geometric
 from synth.geometric.parameters import GeometricParameters
-from synth.plan import Domains, Plan, Pools, RecordRange, Table
+from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.policy import FULL, Policy, implies
 from synth.tails import exp_up
 
@@ -123,7 +123,9 @@ def test_resampling_holds_for_another_home_another_category_and_both() -> None:
     n = np.array([2])
     one, half, some = Fraction(1), Fraction(1, 2), Fraction(1, 20)
     for retention, epsilon, delta in ((one, 2, Fraction(0)), (half, 4, Fraction(0)), (half, 2, some)):
-        plan = Dirichlet().calibrate(Pools(n, n, [0]), domains(), (retention,), Fraction(epsilon), delta)
+        plan = Dirichlet().calibrate(
+            Pools(n, n, [0]), domains(), (retention,), Target(Fraction(epsilon), delta)
+        )
         guarantee = Dirichlet().certify(plan)
         odds = exp_up(guarantee.epsilon)
         assert guarantee.delta <= delta
@@ -147,8 +149,7 @@ def test_noise_of_several_tables_holds_and_is_reached() -> None:
             Pools(n, n, [0]),
             domains(),
             (Fraction(1),),
-            Fraction(2),
-            Fraction(0),
+            Target(Fraction(2), Fraction(0)),
             secondary=[(Table(n, [0], domains(coarse)), share)],
         )
         odds = exp_up(Geometric().certify(plan).epsilon)
@@ -189,11 +190,13 @@ def test_noise_of_several_tables_holds_and_is_reached() -> None:
 
 def test_a_plan_has_one_policy_of_attributes() -> None:
     n = np.array([2])
-    plan = Geometric().calibrate(Pools(n, n, [0]), domains(), (Fraction(1),), Fraction(1), Fraction(0))
+    plan = Geometric().calibrate(
+        Pools(n, n, [0]), domains(), (Fraction(1),), Target(Fraction(1), Fraction(0))
+    )
     with pytest.raises(ValueError, match="cells under the policy of the pools"):
         replace(plan, secondary=(Table(n, [0], domains(policy=FULL)),))
     with pytest.raises(ValueError, match="go with no secret attributes"):
-        replace(plan, record_range=RecordRange(Fraction(1), Fraction(1)))
+        replace(plan, target=replace(plan.target, record_range=RecordRange(1, 1)))
 
 
 # --- composition

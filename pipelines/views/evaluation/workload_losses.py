@@ -38,7 +38,7 @@ def workload_losses(release: Release, source: JobSource) -> list[Row]:
     read, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes
-    if plan.numeric.record_range is None and _has(source, slots, pooled_by):
+    if plan.numeric.target.record_range is None and _has(source, slots, pooled_by):
         records = read(pooled_by)
         order = None
         with suppress(ValueError):  # other jobs have no place in the pools
@@ -76,7 +76,7 @@ def _has(source: JobSource, slots: geo_data.Slots, names: tuple[str, ...]) -> bo
 
 def _read(source: JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
     """Return the true jobs of the plan's geography and categories; none where all should be, and are not."""
-    categories, others = plan.pools.slots.categories, plan.numeric.record_range is not None
+    categories, others = plan.pools.slots.categories, plan.numeric.target.record_range is not None
     parts = []
     for part in source.parts(names, categories, others=others):
         kept = part.work >= 0

@@ -58,7 +58,7 @@ class JobDraws:
         self, release: Release, draws: int, key: synth.RunKey, done: Callable[[int, int], None]
     ) -> None:
         plan = release.plan
-        if plan.numeric.record_range is not None:
+        if plan.numeric.target.record_range is not None:
             raise PublicReleaseError(
                 f"{release.public}: it has a public table of workplaces, so how many jobs were counted is "
                 "confidential, and there are no intervals of them"

@@ -634,7 +634,7 @@ def test_the_real_demo(tmp_path: Path) -> None:
     assert "Released    65,000 synthetic workers" in done.stdout
     public = tmp_path / "out" / "demo" / "public"
     plan = pipelines.load_plan(public / "plan").numeric
-    assert synth.Dirichlet().certify(plan).delta <= plan.delta
+    assert synth.MECHANISMS["dirichlet"].certify(plan).delta <= plan.target.delta
 
 
 def test_progress_says_how_much_longer_a_step_takes(

@@ -58,19 +58,16 @@ class RandomisedResponse(synth.Mechanism):
         pools: synth.Pools,
         domains: synth.Domains,
         retention: tuple[Fraction, ...],
-        epsilon: Fraction,
-        delta: Fraction,
-        prior: Fraction | None = None,
-        guarantee: Any = "pdp",
-        record_range: synth.RecordRange | None = None,
+        target: synth.Target,
+        *,
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
     ) -> synth.Plan:
-        weight = Weight(max(1, int(math.exp(epsilon))))
-        while weight.loss > epsilon:
+        weight = Weight(max(1, int(math.exp(target.epsilon))))
+        while weight.loss > target.epsilon:
             weight = Weight(weight.weight - 1)
         of_class = np.zeros(pools.n_pools, np.int32)
-        return synth.Plan(NAME, epsilon, delta, pools, domains, of_class, weight, guarantee)
+        return synth.Plan(NAME, target, pools, domains, of_class, weight)
 
     def parameters_from_json(self, data: dict[str, Any]) -> Weight:
         return Weight(data["weight"])

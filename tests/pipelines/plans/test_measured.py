@@ -109,7 +109,7 @@ def test_a_plan_with_several_tables_is_certified_as_their_sum(plan: ReleasePlan)
     assert guarantee.epsilon == sum(row.epsilon for row in guarantee.classes)
     assert plan.met_by(guarantee)
     for row, share in zip(guarantee.classes, shares, strict=True):
-        assert row.epsilon <= share * plan.numeric.epsilon < row.epsilon * (1 + Fraction(1, 10**6))
+        assert row.epsilon <= share * plan.numeric.target.epsilon < row.epsilon * (1 + Fraction(1, 10**6))
 
 
 def test_it_is_stored_and_read_back(plan: ReleasePlan, tmp_path: Path) -> None:

@@ -221,7 +221,10 @@ def test_save_load_save_gives_the_same_bytes(
     assert list(loaded.pools.slots.categories.items()) == list(release.pools.slots.categories.items())
     assert loaded.geography.blocks.tolist() == release.geography.blocks.tolist()
     assert (loaded.notes, loaded.config) == (release.notes, release.config)
-    assert (loaded.numeric.epsilon, loaded.numeric.delta) == (release.numeric.epsilon, release.numeric.delta)
+    assert (loaded.numeric.target.epsilon, loaded.numeric.target.delta) == (
+        release.numeric.target.epsilon,
+        release.numeric.target.delta,
+    )
     assert loaded.mechanism.certify(loaded.numeric) == release.mechanism.certify(release.numeric)
 
 

@@ -364,7 +364,10 @@ def test_no_epsilon_is_above_the_pure_one() -> None:
             pools = synth.Pools(np.array([n, n + 1]), np.array([n, n + 1]), np.array([0, 1], np.int32))
             try:
                 plan = synth.MECHANISMS[name].calibrate(
-                    pools, domains, (Fraction(f),), Fraction(epsilon), Fraction(delta), guarantee=kind
+                    pools,
+                    domains,
+                    (Fraction(f),),
+                    synth.Target(Fraction(epsilon), Fraction(delta), guarantee=kind),
                 )
             except ValueError:
                 continue
@@ -383,11 +386,11 @@ def test_no_epsilon_is_above_the_pure_one() -> None:
             assert (three.record_epsilon, three.record_delta) in three.curve
             for records in (1, 2):
                 paid = debit_for(tight, plan, records)
-                most = min(records * synth.exact(decimal_up(each)) for each in (pure, plan.epsilon))
+                most = min(records * synth.exact(decimal_up(each)) for each in (pure, plan.target.epsilon))
                 assert paid[0] <= synth.exact(decimal_up(most))
                 if kind == "dp" or records > 1:  # no pair with such a delta is better but for rounding
                     for e, d in pairs_of(tight):
-                        assert d > plan.delta or paid[0] <= records * e * (1 + Fraction(1, 10**5))
+                        assert d > plan.target.delta or paid[0] <= records * e * (1 + Fraction(1, 10**5))
             sharper += found.epsilon > pure or (found.epsilon == pure and found.delta > 0)
     assert sharper > 10, "the rule has something to do"
 
@@ -401,7 +404,7 @@ def debit_for(guarantee: synth.Guarantee, plan: synth.Plan, records: int) -> tup
     record = guarantee.record_epsilon, guarantee.record_delta
     user = pair(*synth.group_privacy(*record, records))
     paid = cost_of(
-        Requested(guarantee=plan.guarantee, words="", **pair(plan.epsilon, plan.delta)),
+        Requested(guarantee=plan.target.guarantee, words="", **pair(plan.target.epsilon, plan.target.delta)),
         EpsilonDelta(**pair(guarantee.epsilon, guarantee.delta)),
         EpsilonDelta(**pair(*record)),
         UserLevel(**user, records=records, statement=""),

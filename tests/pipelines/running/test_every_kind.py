@@ -51,7 +51,7 @@ def test_it_verifies_both_ways_and_its_plan_is_stored_without_loss(release: Rele
     assert alone(release.public) is None
     stored = load_plan(release.public / "plan")
     assert stored.numeric.parameters == release.plan.numeric.parameters
-    assert stored.numeric.record_range == release.plan.numeric.record_range
+    assert stored.numeric.target.record_range == release.plan.numeric.target.record_range
     assert stored.policy.name == release.plan.policy.name
     assert stored.geography.external_zones == release.plan.geography.external_zones
     digest = save_plan(stored, tmp_path / "plan")

@@ -170,7 +170,7 @@ def test_a_forecast_counts_the_noise(config: Configs) -> None:
     for epsilon in ("8.6", "1"):
         plan = pipelines.make_plan(config({"privacy.epsilon": epsilon}), inputs)
         shares.append(simulate_utility(plan, inputs.model).noise_share)
-        assert plan.numeric.epsilon == Fraction(epsilon)
+        assert plan.numeric.target.epsilon == Fraction(epsilon)
     assert 0 < shares[0] < shares[1] < 1
 
 

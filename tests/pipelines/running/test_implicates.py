@@ -55,7 +55,7 @@ def test_an_independent_implicate_is_a_release_at_a_part_of_the_budget(
 def test_losses_of_independent_implicates_add_up(small_config: Configs) -> None:
     plan = make_plan(small_config(implicates(3, epsilon="25.8")))
     once, together = plan.mechanism.certify(plan.numeric).tightened(), certify(plan)
-    assert plan.numeric.epsilon == Fraction("8.6")
+    assert plan.numeric.target.epsilon == Fraction("8.6")
     assert plan.requested == (Fraction("25.8"), Fraction(1, 100_000))
     assert together.epsilon == 3 * once.epsilon <= Fraction("25.8")
     assert together.delta == 3 * once.delta <= Fraction(1, 100_000)
@@ -77,7 +77,7 @@ def test_no_run_is_no_release(small_release: pipelines.Release) -> None:
 def test_one_urn_is_certified_for_all_of_its_draws(small_config: Configs) -> None:
     plan = make_plan(small_config(implicates(3, "one-urn")))
     np.testing.assert_array_equal(plan.numeric.pools.m, 3 * plan.numeric.pools.n)
-    assert plan.numeric.epsilon == Fraction("8.6")
+    assert plan.numeric.target.epsilon == Fraction("8.6")
     guarantee = certify(plan)
     assert max(row.m_max for row in guarantee.classes) >= plan.numeric.pools.m.max()
     single = make_plan(small_config())

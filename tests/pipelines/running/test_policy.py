@@ -185,7 +185,7 @@ def test_a_table_that_no_neighbours_change_costs_nothing(
     assert (
         (guarantee.epsilon == 0)
         if nothing
-        else (0 <= numeric.epsilon - guarantee.epsilon < Fraction(1, 10**9))
+        else (0 <= numeric.target.epsilon - guarantee.epsilon < Fraction(1, 10**9))
     )
     public = release.public
     assert [check.name for check in verify(public)][-1] == "for release"
@@ -199,7 +199,7 @@ def test_a_table_that_no_step_changes_costs_nothing_and_leaves_all_of_epsilon_to
     plan = released(name).plan
     guarantee, numeric = plan.certify(), plan.numeric
     blocks, coarse = guarantee.classes
-    assert guarantee.epsilon <= numeric.epsilon < guarantee.epsilon * (1 + Fraction(1, 10**9))
+    assert guarantee.epsilon <= numeric.target.epsilon < guarantee.epsilon * (1 + Fraction(1, 10**9))
     assert blocks.epsilon == noise_loss(numeric.parameters.ratio)  # type: ignore[attr-defined]
     assert guarantee.epsilon == blocks.epsilon + coarse.epsilon
     assert (coarse.epsilon > 0) == (name == "far")

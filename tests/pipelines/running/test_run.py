@@ -41,6 +41,7 @@ from pipelines.running.folder import RunFolder
 from pipelines.running.steps import RUN_STEPS, Step
 from pipelines.storage.event_log import EventLog
 from synth import randomness
+from synth.dirichlet.mechanism import Dirichlet
 from synth.randomness import WordStream
 
 from .helpers import (
@@ -573,12 +574,12 @@ def test_files_of_a_plan_that_change_while_it_is_drawn_fail_the_check(
 def test_a_plan_that_costs_more_than_requested_is_not_drawn(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certify = synth.Dirichlet.certify
+    certify = Dirichlet.certify
 
-    def dear(self: synth.Dirichlet, plan: synth.Plan) -> synth.Guarantee:
-        return replace(certify(self, plan), epsilon=plan.epsilon + 1)
+    def dear(self: Dirichlet, plan: synth.Plan) -> synth.Guarantee:
+        return replace(certify(self, plan), epsilon=plan.target.epsilon + 1)
 
-    monkeypatch.setattr(synth.Dirichlet, "certify", dear)
+    monkeypatch.setattr(Dirichlet, "certify", dear)
     monkeypatch.setattr(releasing, "job_source", pytest.fail)
     config = small_config()
     with pytest.raises(ValueError, match="exceed what was requested"):

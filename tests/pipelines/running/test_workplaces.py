@@ -24,6 +24,7 @@ from pipelines import Release, ReleaseConfig, plan, run, verify
 from pipelines.drawing.sampling import _brought_into_range
 from pipelines.planning.search import make_plan
 from synth.block_sampling import OriginShares
+from synth.dirichlet.mechanism import Dirichlet
 
 from .helpers import TABLES, Configs, data_of, seeded
 from .kinds import DIRICHLET, ONE_TABLE
@@ -198,14 +199,14 @@ def test_every_pool_is_given_a_number_of_homes_in_its_range(protected: Configs) 
     config = protected(DIRICHLET)
     made = make_plan(config)
     n, domains = made.numeric.pools.n, made.numeric.domains
-    assert made.numeric.record_range is not None
-    least, most = made.numeric.record_range.limits(n)
+    assert made.numeric.target.record_range is not None
+    least, most = made.numeric.target.record_range.limits(n)
     rng = np.random.default_rng(4)
     sizes = rng.integers(0, 3 * n + 3)
     homes = rng.integers(0, domains.n_blocks, int(sizes.sum())).astype(np.int32)
     seen = {}
 
-    class Watched(synth.Dirichlet):
+    class Watched(Dirichlet):
         def sample(self, *arguments: Any) -> Any:
             seen["sizes"], seen["cells"] = arguments[4], arguments[2]
             return super().sample(*arguments)
@@ -228,7 +229,7 @@ def test_every_pool_is_given_a_number_of_homes_in_its_range(protected: Configs) 
         else:
             assert (given >= own).all()
     with pytest.raises(ValueError, match="fewer or more workers"):
-        synth.Dirichlet().sample(made.numeric, every, cells, key.stream("urn", 1), sizes)
+        synth.MECHANISMS["dirichlet"].sample(made.numeric, every, cells, key.stream("urn", 1), sizes)
 
 
 def test_the_confidential_file_is_no_public_table(protected: Configs, small_region: dict[str, Path]) -> None:

@@ -90,9 +90,10 @@ def test_every_release_has_the_page(
             {"release.implicates": 2},
         )
     )
+    numeric = small_release.plan.numeric
     protected = replace(
         small_release.plan,
-        numeric=replace(small_release.plan.numeric, record_range=synth.RecordRange("1/2", "2")),
+        numeric=replace(numeric, target=replace(numeric.target, record_range=synth.RecordRange("1/2", "2"))),
     )
     certificate = small_release.certificate
     for plan, reason in (

@@ -197,7 +197,9 @@ def test_the_most_of_several_classes_is_that_of_one_of_them(retention: Fraction)
     cells = np.arange(12, dtype=np.int32)
     domains = synth.Domains(12, np.array([0, 12]), cells, np.zeros(12, np.uint8))
     pools = synth.Pools(n, n, np.zeros(n.size, np.int32))
-    plan = synth.Dirichlet().calibrate(pools, domains, (retention,), F(8), F(1, 1000))
+    plan = synth.MECHANISMS["dirichlet"].calibrate(
+        pools, domains, (retention,), synth.Target(F(8), F(1, 1000))
+    )
     assert isinstance(plan.parameters, DirichletParameters)
     classes = [plan.parameters.classes[i] for i in plan.pool_class]
     everybody = [Attackers(knowledge, sure) for knowledge in KNOWLEDGE for sure in (None, F(1), F(100))]
@@ -243,8 +245,10 @@ def test_shares_of_correct_guesses() -> None:
 def test_what_has_no_bound_is_refused() -> None:
     plan = benchmark.plan_of(4, 3, "2.4")
     who = Attackers("one co-worker")
-    ranged = replace(plan, record_range=synth.RecordRange(F(1, 2), F(2)))
-    noisy = synth.Geometric().calibrate(plan.pools, plan.domains, (F(1),), F(2), F(0))
+    ranged = replace(plan, target=replace(plan.target, record_range=synth.RecordRange(F(1, 2), F(2))))
+    noisy = synth.MECHANISMS["geometric"].calibrate(
+        plan.pools, plan.domains, (F(1),), synth.Target(F(2), F(0))
+    )
     for other in (ranged, noisy):
         with pytest.raises(ValueError, match="whose numbers of jobs are public"):
             largest_changes(other, [who])

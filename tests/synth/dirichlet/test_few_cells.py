@@ -209,31 +209,22 @@ def test_classes_whose_pools_are_alike() -> None:
 
 
 def test_a_certificate_states_it_only_where_pools_are_alike() -> None:
-    certified = synth.Dirichlet().certify
+    certified = synth.MECHANISMS["dirichlet"].certify
     domains = synth.Domains(2, np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8))
     domain = np.zeros(3, np.int32)
     twenty = np.full(3, 20)
     pools = synth.Pools(twenty, twenty, domain)
-    asked = (ONE, Fraction(2), Fraction(1, 10**4))
-    plan = synth.Dirichlet().calibrate(pools, domains, *asked)
+    target = synth.Target(Fraction(2), Fraction(1, 10**4))
+    plan = synth.MECHANISMS["dirichlet"].calibrate(pools, domains, ONE, target)
     # one pool with fewer draws, in the same class: the bounds for any number of cells
-    fewer = synth.Plan(
-        plan.mechanism,
-        plan.epsilon,
-        plan.delta,
-        synth.Pools(twenty, np.array([20, 20, 19]), domain),
-        domains,
-        plan.pool_class,
-        plan.parameters,
-    )
+    fewer = replace(plan, pools=synth.Pools(twenty, np.array([20, 20, 19]), domain))
     now, many = certified(plan), certified(fewer)
-    assert now.delta <= plan.delta < many.delta / 10
+    assert now.delta <= plan.target.delta < many.delta / 10
     assert now.record_delta < many.record_delta
     assert now.epsilon == many.epsilon
-    ranged = synth.Dirichlet().calibrate(
-        pools, domains, *asked, record_range=synth.RecordRange(Fraction(1), Fraction(1))
-    )
-    assert certified(replace(ranged, record_range=None)).delta < certified(ranged).delta
+    exactly = replace(target, record_range=synth.RecordRange(Fraction(1), Fraction(1)))
+    ranged = synth.MECHANISMS["dirichlet"].calibrate(pools, domains, ONE, exactly)
+    assert certified(replace(ranged, target=target)).delta < certified(ranged).delta
 
 
 def all_pairs(c: PoolClass, epsilon: Fraction, balls: Arithmetic) -> Fraction:

@@ -70,18 +70,17 @@ def test_no_cell_that_is_kept_is_worse_than_those_of_the_smallest_prior() -> Non
     assert found == {False, True}
 
 
-def one_pool(n: int, k: int, told: list[tuple[int, int]] | None = None) -> synth.Plan:
+def one_pool(n: int, k: int) -> synth.Plan:
     """The plan of a pool of n jobs and k cells at epsilon 1/2 and delta 1e-5."""
     domains = synth.Domains(k, np.array([0, k]), np.arange(k), np.zeros(k, np.uint8))
     pools = synth.Pools(np.array([n]), np.array([n]), np.zeros(1, np.int32))
-    asked = (Fraction(1),), Fraction(1, 2), Fraction(1, 10**5)
-    count = None if told is None else lambda done, of: told.append((done, of))
-    return synth.Dirichlet().calibrate(pools, domains, *asked, count=count)
+    target = synth.Target(Fraction(1, 2), Fraction(1, 10**5))
+    return synth.MECHANISMS["dirichlet"].calibrate(pools, domains, (Fraction(1),), target)
 
 
 def test_a_large_pool_gets_the_smallest_prior() -> None:
     """Its tails are of thousands of counts, and float tails of priors a little larger are 0."""
-    plan, d = one_pool(200_000, 10), synth.Dirichlet()
+    plan, d = one_pool(200_000, 10), synth.MECHANISMS["dirichlet"]
     now = d.certify(plan)
-    assert Fraction(9, 10) * plan.delta < now.delta <= plan.delta
-    assert now.record_delta < plan.delta
+    assert Fraction(9, 10) * plan.target.delta < now.delta <= plan.target.delta
+    assert now.record_delta < plan.target.delta

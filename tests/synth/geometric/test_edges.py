@@ -13,7 +13,7 @@ import pytest
 from synth.geometric.edges import changed_tables, joint_loss
 from synth.geometric.mechanism import Geometric, noise_loss
 from synth.geometric.parameters import GeometricParameters
-from synth.plan import Domains, Plan, Pools, RecordRange, Table
+from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.policy import Policy, implies, parts_of_reach
 from synth.tails import exp_up
 
@@ -98,7 +98,7 @@ def test_a_policy_of_edges_has_the_parts_that_its_edges_have() -> None:
             Policy("distance 1:0", np.array(parts, np.int32), np.array(wrong, np.int32))
     path = plan_of(policy_of(frozenset(PAIRS)), [(0, 2)])
     with pytest.raises(ValueError, match="go with no policy of edges"):
-        replace(path, record_range=RecordRange(Fraction(1), Fraction(1)))
+        replace(path, target=replace(path.target, record_range=RecordRange(1, 1)))
     with pytest.raises(ValueError, match="edges between other blocks"):
         Domains(
             3, np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.uint8), policy_of(frozenset(PAIRS))
@@ -116,8 +116,7 @@ def plan_of(policy: Policy, cuts: list[tuple[int, ...]], epsilon: Fraction = Fra
         Pools(n, n, domain),
         domains(policy, cuts[0]),
         (Fraction(1),),
-        epsilon,
-        Fraction(0),
+        Target(epsilon, Fraction(0)),
         secondary=secondary,
     )
 

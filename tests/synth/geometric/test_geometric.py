@@ -25,7 +25,7 @@ from synth.geometric.mechanism import Geometric, noise_loss, noisy_counts
 from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import MAX_MASS
 from synth.geometric.two_sided import two_sided_noise
-from synth.plan import Domains, Plan, Pools
+from synth.plan import Domains, Plan, Pools, Target
 from synth.randomness import RunKey, WordStream
 
 from ..builders import pools
@@ -47,7 +47,7 @@ def domains(*k: int, strata: int = 1) -> Domains:
 
 
 def plan_of(epsilon: str, rows: Pools, of: Domains, delta: str = "1e-5", guarantee: str = "pdp") -> Plan:
-    return MECHANISM.calibrate(rows, of, ONE, Fraction(epsilon), Fraction(delta), None, guarantee)  # type: ignore[arg-type]
+    return MECHANISM.calibrate(rows, of, ONE, Target(Fraction(epsilon), Fraction(delta), guarantee))  # type: ignore[arg-type]
 
 
 def some_plan(epsilon: str = "2") -> Plan:
@@ -160,7 +160,7 @@ def test_other_plans_are_refused() -> None:
     plan = some_plan()
     with pytest.raises(ValueError, match="class"):
         MECHANISM.certify(replace(plan, pool_class=np.array([0, 0, 1, 0], np.int32)))
-    dirichlet = Dirichlet().calibrate(plan.pools, plan.domains, ONE, Fraction(9), Fraction(1, 10))
+    dirichlet = Dirichlet().calibrate(plan.pools, plan.domains, ONE, Target(Fraction(9), Fraction(1, 10)))
     for refuse in (MECHANISM.certify, MECHANISM.noise_share):
         with pytest.raises(TypeError, match="geometric"):
             refuse(dirichlet)
@@ -179,28 +179,9 @@ def test_pools_that_do_not_fit_are_refused() -> None:
             MECHANISM.certify(replace(fits, pools=larger))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"epsilon": Fraction(0)}, "epsilon must be positive"),
-        ({"epsilon": Fraction(10**12)}, "at most 100"),
-        ({"delta": Fraction(1)}, "delta"),
-        ({"delta": Fraction(-1)}, "delta"),
-        ({"prior": Fraction(1)}, "no prior"),
-        ({"retention": (Fraction(1), Fraction(1, 2))}, "keeps every cell"),
-    ],
-)
-def test_what_there_is_not_is_refused(change: dict[str, object], message: str) -> None:
-    arguments = {"retention": ONE, "epsilon": Fraction(1), "delta": Fraction(0), **change}
-    with pytest.raises(ValueError, match=message):
-        MECHANISM.calibrate(pools((3, 3, 0)), domains(2, strata=1), **arguments)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["epsilon", "delta"])
-def test_floats_are_refused(name: str) -> None:
-    arguments = {"epsilon": Fraction(1), "delta": Fraction(0), name: 0.5}
-    with pytest.raises(TypeError, match=name):
-        MECHANISM.calibrate(pools((3, 3, 0)), domains(2), ONE, **arguments)  # type: ignore[arg-type]
+def test_pruning_is_refused() -> None:
+    with pytest.raises(ValueError, match="keeps every cell"):
+        MECHANISM.calibrate(pools((3, 3, 0)), domains(2), (Fraction(1, 2),), Target(1, 0))
 
 
 def test_an_epsilon_too_small_for_the_sampler_is_refused_with_one_that_is_not() -> None:
@@ -257,7 +238,7 @@ def audited(epsilon: Fraction) -> AuditResult:
 
 def test_an_audit_stays_below_the_certificate() -> None:
     plan = plan_of("1", pools((12, 12, 0)), domains(2))
-    result = audited(plan.epsilon)
+    result = audited(plan.target.epsilon)
     assert Fraction(1, 3) < result.epsilon <= MECHANISM.certify(plan).epsilon
 
 

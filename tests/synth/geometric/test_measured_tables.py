@@ -12,7 +12,7 @@ import pytest
 from synth.dirichlet.calibration import BudgetTooSmallError
 from synth.geometric.mechanism import Geometric, noise_loss, presence_loss
 from synth.geometric.parameters import GeometricParameters
-from synth.plan import Domains, Plan, Pools, RecordRange, Table
+from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.tails import exp_up
 
 from ..noise_reference import noise_distribution
@@ -33,7 +33,9 @@ def table(n: list[int], *k: int) -> Table:
     return Table(np.array(n, np.int64), np.arange(len(n), dtype=np.int32) % len(k), cells(*k))
 
 
-def plan_of(shares: tuple[Fraction, ...], epsilon: str = "2", **more: object) -> Plan:
+def plan_of(
+    shares: tuple[Fraction, ...], epsilon: str = "2", record_range: RecordRange | None = None
+) -> Plan:
     """Eight slots: two pools in the first table, one group or three in the others."""
     first = Pools(np.array([5, 3]), np.array([5, 3]), np.array([0, 1], np.int32))
     others = (table([8], 4), table([2, 2, 4], 3, 2, 6))
@@ -41,10 +43,8 @@ def plan_of(shares: tuple[Fraction, ...], epsilon: str = "2", **more: object) ->
         first,
         cells(4, 9),
         ONE,
-        Fraction(epsilon),
-        NOTHING,
+        Target(Fraction(epsilon), NOTHING, record_range=record_range),
         secondary=list(zip(others, shares, strict=False)),
-        **more,  # type: ignore[arg-type]
     )
 
 
@@ -118,7 +118,7 @@ def test_of_a_table_with_one_cell_only_one_record_more_is_protected(share: Fract
     pools = Pools(np.array([5, 3]), np.array([5, 3]), np.array([0, 1], np.int32))
     for domains, of_homes in ((cells(4, 9), True), (cells(1, 1), False)):
         secondary = [(one, share)]
-        plan = MECHANISM.calibrate(pools, domains, ONE, Fraction(2), NOTHING, secondary=secondary)
+        plan = MECHANISM.calibrate(pools, domains, ONE, Target(Fraction(2), NOTHING), secondary=secondary)
         guarantee = MECHANISM.certify(plan)
         assert [row.epsilon > 0 for row in guarantee.classes] == [of_homes, False]
         assert guarantee.meets(plan)
@@ -126,7 +126,7 @@ def test_of_a_table_with_one_cell_only_one_record_more_is_protected(share: Fract
         assert (guarantee.epsilon > 0) == of_homes
         everybody = RecordRange(Fraction(1), Fraction(1))
         plan = MECHANISM.calibrate(
-            pools, domains, ONE, Fraction(2), NOTHING, record_range=everybody, secondary=secondary
+            pools, domains, ONE, Target(Fraction(2), NOTHING, record_range=everybody), secondary=secondary
         )
         guarantee = MECHANISM.certify(plan)
         assert guarantee.presence is not None
