@@ -40,6 +40,7 @@ from unittest import mock
 
 import click
 import matplotlib
+import numba
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -56,7 +57,8 @@ from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
 from pipelines.running.demo import demo_inputs
-from synth.posterior import implicates
+from synth import _words
+from synth.posterior import effects, implicates, inside, placing, ties
 from synth.posterior.inside import Inside
 from synth.posterior.intervals import intervals
 from synth.posterior.placing import Parts
@@ -68,13 +70,14 @@ RESULTS = ROOT / "docs" / "interval-coverage.csv"
 PICTURE = ROOT / "docs" / "images" / "interval_coverage.svg"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 CASES = ("demo", "Rhode Island", "nation", "another nation", "Leeds")
+SMALL = "small nation"  # for effects: urns have cells of several units
 CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, which cut tracts
 POLICIES = {  # of Rhode Island
     "Rhode Island by county": '{ partition = "cty" }',
     "Rhode Island, 16 km": "{ distance_km = 16 }",
     "Rhode Island, secret earnings": '{ attribute = { earnings = ["SE01", "SE02", "SE03"] } }',
 }
-JOBS, SEEDS = 600_000, {"nation": 1, "another nation": 2}  # simulated
+NATIONS = {"nation": (600_000, 1), "another nation": (600_000, 2), SMALL: (60_000, 1)}  # jobs, seeds
 MICRODATA = """[jobs]
 format = "microdata"
 file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
@@ -111,11 +114,7 @@ def configuration(
     elif name == "Leeds":
         text = (examples / "leeds.toml").read_text(encoding="utf-8")
     else:
-        path = (
-            demo_inputs(folder)
-            if name == "demo"
-            else geo_data.simulate_nation(folder, JOBS, seed=SEEDS[name])
-        )
+        path = demo_inputs(folder) if name == "demo" else simulated(name, folder)
         text, examples = path.read_text(encoding="utf-8"), path.parent
     if name in POLICIES:
         text = text.replace("[privacy]\n", f"[privacy]\npolicy = {POLICIES[name]}\n")
@@ -127,6 +126,12 @@ def configuration(
     if "[plan]" in text and mechanism == "dirichlet":
         text = text.replace("[plan]\n", '[plan]\nretention_min = "1"\n')
     return parse_config(text, examples, f"{name}.toml").with_out(folder / "release")
+
+
+def simulated(name: str, folder: Path) -> Path:
+    """Write a nation; return its configuration."""
+    jobs, seed = NATIONS[name]
+    return geo_data.simulate_nation(folder, jobs, seed=seed)
 
 
 def without_ties(labels: Ints, n: Ints, areas: int, chances: Any, random: np.random.Generator) -> Any:
@@ -144,11 +149,116 @@ def without_inside(inside: Inside, position: int, some: Ints, expected: object) 
     return np.ones((inside._draws, some.size), np.float32)
 
 
-EFFECTS: dict[str, tuple[object, str, Any]] = {  # what is left out, and what takes its place
-    "ties": (implicates, "ties_of", without_ties),
-    "parts": (implicates.Implicates, "_parts_of", without_parts),
-    "inside": (Inside, "weights", without_inside),
+def without_group_effects(draws: implicates.Implicates, table: Any, *_: object) -> NDArray[np.float32]:
+    """Return factors of 1 of tables whose groups are sums over places."""
+    return np.ones((draws.draws, int(table.offsets[-1])), np.float32)
+
+
+def without_row_factors(variance: object, random: object, result: NDArray[np.float32]) -> None:
+    """Set factors of 1 of tables that no published group tells apart."""
+    result[:] = 1
+
+
+def mixture(counted: bool | None = None, **family: bool) -> type:
+    """Return mixtures of families with other flags; noise of all, or none, of whose labels counts as jobs."""
+
+    class Mixture(effects._Mixture):
+        def __init__(self, sums: Any, labels: effects.Family) -> None:
+            before = {name: getattr(labels, name) for name in family}
+            vars(labels).update(family)
+            super().__init__(sums, labels)
+            vars(labels).update(before)
+            if counted is not None:
+                self._counted = np.full(self._counted.size, counted)
+
+    return Mixture
+
+
+def with_all_groups(
+    draws: implicates.Implicates, sums: effects.Sums, factors: effects.Effects, random: object
+) -> None:
+    """Measure how near groups are to a profile of their place that was found with their counts, too."""
+    mean = sums.times(effects.product(draws.families, factors.last))
+    logs = draws._log_likelihoods(mean / sums.n)
+    draws._chances = implicates._concentration_chances(logs)
+    draws.k_group = implicates._likely(logs.sum(axis=0).tolist())
+    if not draws._several:
+        draws.k_place, draws._around = draws.k_group, np.split(mean / sums.n, draws._bounds[1:-1])
+        return
+    draws.k_place = implicates._concentration(sums, mean)
+    mean = sums.times(effects.product(draws.families[: draws._shared], factors.last[: draws._shared]))
+    by_unit = sums.by(draws._unit, mean)
+    draws._place_sums = implicates._PlaceSums(by_unit, draws._unit, draws._bounds)
+
+
+def one_stratum(outside: NDArray[np.bool_], same: object = True) -> Ints:
+    """Return one stratum of all homes."""
+    return np.full(outside.size, effects.SAME)
+
+
+# What is left out: constants and functions, and what takes their place.
+EFFECTS: dict[str, list[tuple[object, str, Any]]] = {
+    "ties": [(implicates, "ties_of", without_ties)],
+    "parts": [(implicates.Implicates, "_parts_of", without_parts)],
+    "inside": [(Inside, "weights", without_inside)],
+    "effects of groups": [(implicates.Implicates, "_effects_of_groups", without_group_effects)],
+    "factors of rows": [(implicates, "_factors", without_row_factors)],
+    "chances from draws of places": [(implicates.Implicates, "_measure_chances", lambda *_: None)],
+    "others of a place": [(implicates.Implicates, "_measure_concentrations", with_all_groups)],
+    "homes that are cut alike": [(implicates, "_common_homes", lambda starts, stops, first, *_: first)],
+    "strata": [(implicates, "strata", one_stratum), (inside, "strata", one_stratum)],
+    "factors far from 1": [(effects, "_Mixture", mixture(far=False))],
+    "widest kind not of areas": [(effects, "_Mixture", mixture(areas=False))],
+    "noise outside is jobs": [(effects, "_Mixture", mixture(counted=False))],
+    "noise is background": [(effects, "_Mixture", mixture(counted=True))],
+    "_FLOORS": [(implicates, "_FLOORS", (1e-3,))],
+    "_SPREAD_JOBS, _ADDED_JOBS": [(implicates, "_SPREAD_JOBS", ()), (implicates, "_ADDED_JOBS", ())],
+    "_EQUAL": [(implicates, "_EQUAL", 1e-6)],
+    "_TOLERANCE": [(implicates, "_TOLERANCE", 1e-9)],
+    "_RARE": [(implicates, "_RARE", 1e-6)],
+    "_INFORMATIVE": [(implicates, "_INFORMATIVE", 2**62)],
+    "_PART": [(implicates, "_PART", 0.0)],
+    "_FEW of effects": [(effects, "_FEW", 0.0)],
+    "_SHARED_LABELS": [(effects, "_SHARED_LABELS", 1e6)],
+    "_PRIOR_LABELS": [(effects, "_PRIOR_LABELS", np.full(effects._MEANS.size, 0.5))],
+    "_FEW of ties": [(ties, "_FEW", 0)],
+    "_SURE_DEVIATIONS": [(effects, "_SURE_DEVIATIONS", 1e9)],
+    "_INDEPENDENT_STEPS": [(effects, "_INDEPENDENT_STEPS", 0)],
+    "_FIRM": [(placing, "_FIRM", 1)],
 }
+
+
+@contextlib.contextmanager
+def left_out(effect: str, folder: Path) -> Iterator[None]:
+    """Leave an effect out, and compile kernels that it is in anew, into a folder."""
+    with contextlib.ExitStack() as stack:
+        for patch in EFFECTS.get(effect, ()):
+            stack.enter_context(mock.patch.object(*patch))
+        kernels = [
+            kernel
+            for module in (effects, ties, placing)
+            for kernel in vars(module).values()
+            if isinstance(kernel, _words._Kernel)
+        ]
+        changed = {attribute for _, attribute, _ in EFFECTS.get(effect, ())}
+        affected: list[_words._Kernel] = []
+        while more := [
+            kernel
+            for kernel in kernels
+            if kernel not in affected and changed.intersection(kernel.py_func.__code__.co_names)
+        ]:
+            affected += more
+            changed.update(kernel.py_func.__name__ for kernel in more)
+        if affected:
+            stack.enter_context(mock.patch.object(numba.config, "CACHE_DIR", str(folder / effect)))
+        for kernel in affected:
+            stack.callback(vars(kernel).update, {"_compiled": kernel._compiled})
+            del vars(kernel)["_compiled"]
+        try:
+            yield
+        finally:
+            for kernel in affected:
+                vars(kernel).pop("_compiled", None)
 
 
 class Coverage:
@@ -246,10 +356,10 @@ def measure_coverage(
     draws: int,
     drawn: bool = False,
     without: tuple[str, ...] = (),
-) -> dict[str, pd.DataFrame]:
-    """Make releases of one plan, and their draws; return a row for each table and size.
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Make releases of one plan, and their draws; yield a row for each table and size.
 
-    By effect that is left out of the draws; "" is none.
+    With each effect that is left out of the draws: first "", which is none.
     """
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration(name, mechanism, epsilon, Path(scratch))
@@ -262,14 +372,14 @@ def measure_coverage(
         of = {"case": name, "mechanism": mechanism, "epsilon": epsilon}
         planned = Path(scratch) / "plan"
         pipelines.plan(config, planned)
-        found: dict[str, list[pd.DataFrame]] = {effect: [] for effect in ("", *without)}
-        for i in range(releases):
-            release = pipelines.run(config.with_out(Path(scratch) / f"release-{i}"), plan=planned)
-            for effect, rows in found.items():
-                with mock.patch.object(*EFFECTS[effect]) if effect else contextlib.nullcontext():
-                    rows.append(held_of(release, config, draws))
-            shutil.rmtree(release.out)
-        return {effect: pooled(rows).assign(**of)[[*of, *COLUMNS]] for effect, rows in found.items()}
+        made = [
+            pipelines.run(config.with_out(Path(scratch) / f"release-{i}"), plan=planned)
+            for i in range(releases)
+        ]
+        for effect in ("", *without):
+            with left_out(effect, Path(scratch)):
+                rows = [held_of(release, config, draws) for release in made]
+            yield effect, pooled(rows).assign(**of)[[*of, *COLUMNS]]
 
 
 def held_of(release: pipelines.Release, config: ReleaseConfig, draws: int) -> pd.DataFrame:
@@ -352,8 +462,13 @@ def changed(whole: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     cells = ["home to work", "size"]
     both = with_many(whole).merge(found, on=cells, suffixes=("", " without"))
     both["change"] = both["held without"] - both["held"]
+    both["error"] = sum(
+        both[held] * (100 - both[held]) / both[n]
+        for held, n in (("held", "counts"), ("held without", "counts without"))
+    )
+    both["error"] = np.sqrt(both["error"]).round(1)
     order = both["change"].abs().sort_values(ascending=False).index
-    return both.loc[order, [*cells, "counts", "held", "held without", "change"]]
+    return both.loc[order, [*cells, "counts", "held", "held without", "change", "error"]]
 
 
 def replace_rows(found: pd.DataFrame) -> None:
@@ -467,7 +582,9 @@ def draw_picture(results: pd.DataFrame) -> None:
 @click.option("--releases", type=click.IntRange(min=1), default=5, show_default=True, help="Of each plan.")
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
-@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT, *POLICIES]), default=CASES)
+@click.option(
+    "--case", "cases", multiple=True, type=click.Choice([*CASES, SMALL, CUT, *POLICIES]), default=CASES
+)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
 @click.option("--without", multiple=True, type=click.Choice([*EFFECTS]), help="An effect of the draws.")
 @click.option("--drawn", is_flag=True, help="The truth is a posterior draw; of Rhode Island only.")
@@ -485,7 +602,7 @@ def main(
     page: bool,
 ) -> None:
     """Measure and print, a table for each case, mechanism and epsilon."""
-    if write and (others := {CUT, *POLICIES}.intersection(cases)):
+    if write and (others := {SMALL, CUT, *POLICIES}.intersection(cases)):
         raise click.UsageError(f"rows of {' and '.join(sorted(others))} are not of the page")
     if drawn and (write or cases != ("Rhode Island",)):
         raise click.UsageError('--drawn goes with --case "Rhode Island", and writes nothing')
@@ -493,11 +610,10 @@ def main(
         for name in cases:
             for one in epsilon:
                 for which in mechanism:
-                    found, *others = measure_coverage(
-                        name, which, one, releases, draws, drawn, without
-                    ).values()
+                    results = measure_coverage(name, which, one, releases, draws, drawn, without)
+                    _, found = next(results)
                     click.echo(found.to_string(index=False))
-                    for effect, other in zip(without, others, strict=True):
+                    for effect, other in results:
                         click.echo(f"without {effect}\n{changed(found, other).to_string(index=False)}")
                     click.echo(f"{name}, {which}, {one}: {in_words(found)}")
                     if write:

@@ -126,8 +126,8 @@ class PosteriorDraws:
         Returns
         -------
         DataFrame
-            A row for each cell whose interval is not 0 to 0: ``home`` and ``work`` (text: codes, or names of
-            areas; ``work`` unless it is None), the attributes (text), ``jobs`` (the middle draw), ``low`` and
+            A row for each cell whose interval is not 0 to 0: ``work`` and ``home`` (text: codes, or names of
+            areas; ``work`` unless it is None), the attributes (text), ``S000`` (the middle draw), ``low`` and
             ``high`` (int64, both in the interval), in the order of work areas, categories and homes.
 
         Raises
@@ -144,7 +144,7 @@ class PosteriorDraws:
             some = high > 0
             parts.append(
                 self._labels(home, work, names, cells)
-                .assign(jobs=middle, low=low, high=high)[some]
+                .assign(S000=middle, low=low, high=high)[some]
                 .reset_index(drop=True)
             )
         return pd.concat(parts, ignore_index=True)
@@ -331,9 +331,8 @@ class PosteriorDraws:
     def _labels(
         self, home: Areas, work: Areas | None, attributes: Sequence[str], cells: Cells
     ) -> pd.DataFrame:
-        columns = {"home": self.names_of(home)[cells.home]}
-        if work is not None:
-            columns["work"] = self.names_of(work)[cells.work]
+        columns = {} if work is None else {"work": self.names_of(work)[cells.work]}
+        columns["home"] = self.names_of(home)[cells.home]
         for name, codes in zip(attributes, cells.categories, strict=True):
             columns[name] = np.asarray(self.release.categories[name], object)[codes]
         return pd.DataFrame(columns).astype("str")

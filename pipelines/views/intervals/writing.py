@@ -175,7 +175,7 @@ def _readme(release: Release, jobs: JobDraws, draws: int, tables: dict[str, str]
         "",
         *COVERAGE_WORDS,
         "",
-        "Tables (CSV; codes are text: leading zeros count). jobs is the middle draw, not the released count,",
+        "Tables (CSV; codes are text: leading zeros count). S000 is the middle draw, not the released count,",
         "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0",
         "are left out.",
         *(f"  {name}  {what}" for what, name in tables.items()),

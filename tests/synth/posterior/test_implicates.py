@@ -220,7 +220,7 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
 
 
 def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
-    random, size = np.random.default_rng(8), 40_000
+    random, size = np.random.default_rng(8), 10_000
     for shape in (0.001, 0.02, 0.3, 0.9, 1.0, 2.5):
         drawn = np.array([gamma(shape, random) for _ in range(size)])
         every = random.standard_gamma(shape, size)
@@ -239,7 +239,7 @@ def test_quick_ways_to_draw_have_the_distribution_of_the_slow_ones() -> None:
         exact = chances * np.exp(logs)
         drawn = [_which_given(x, e, wider, np.cumsum(chances), likely, random) for _ in range(size)]
         found = np.bincount(drawn, minlength=kinds) / size
-        np.testing.assert_allclose(found, exact / exact.sum(), atol=0.012)
+        np.testing.assert_allclose(found, exact / exact.sum(), atol=0.024)
 
 
 def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> None:
@@ -300,22 +300,6 @@ def test_few_areas_have_nobody() -> None:
         unknown = family.unknown(np.full(1000, 100.0), none[:1000], random)
         nobody.append((unknown < 0.002).mean())
     assert nobody[1] < 0.15 < 0.3 < nobody[0]
-
-
-def test_sums_that_noise_hides_may_be_nobody() -> None:
-    """What noise adds says nothing of a factor; taken for counts of it, it makes each such sum have jobs."""
-    random, size = np.random.default_rng(0), 6000
-    truth = random.poisson(np.where(random.random(size) < 0.05, 20.0, 0.0))
-    n, none, deviation = float(truth.sum()), np.zeros(size), 5.0
-    value = truth + deviation * random.standard_normal(size)
-    by_sum, owner = np.full(size, n), none.astype(np.int64)
-    sums = Sums(value, np.full(size, deviation**2), none, by_sum / size, by_sum, owner)
-    family = Family(np.arange(size), none.astype(np.bool_))
-    effects = draw_effects(sums, 2.0**14, [family], 30, random)
-    hidden = value < 2 * deviation
-    drawn = np.stack([sums.times(one) for one in effects.factor])[:, hidden].sum(axis=1)
-    assert truth[hidden].sum() < 300 < sums.expected[hidden].sum() / 10
-    assert np.median(drawn) < 0.6 * sums.expected[hidden].sum()
 
 
 def test_factors_have_the_posterior_of_a_count_with_a_background() -> None:
@@ -737,22 +721,7 @@ def test_nobody_is_sure_that_a_home_without_public_flows_is_empty() -> None:
     assert counts[:, :, ::2].any()
 
 
-def test_evidence_of_draws_estimates_counts_without_bias() -> None:
-    random = np.random.default_rng(5)
-    n, prior, size = np.array([40]), np.array([0.5, 0.5, 2.0]), 20_000
-    x = np.array([30, 10, 0])
-    weights = random.dirichlet(x + prior, size)
-    table = Table(n, np.zeros(1, np.int32), cells_of(3))
-    found = np.stack(
-        [
-            Evidence.urn(d, np.arange(3), prior, np.ones(3)).unbiased(table, 0)[0]
-            for d in random.multinomial(40, weights)
-        ]
-    )
-    assert found.mean(axis=0) == pytest.approx(x, abs=0.15)
-
-
-def test_draws_of_few_jobs_are_as_far_from_counts_as_is_said() -> None:
+def test_estimates_from_draws_have_no_bias_and_the_variance_that_is_said() -> None:
     random = np.random.default_rng(9)
     share, size = np.array([0.3, 0.06, 0.64]), 40_000
     for n in (1, 3, 40):
@@ -766,6 +735,7 @@ def test_draws_of_few_jobs_are_as_far_from_counts_as_is_said() -> None:
             np.stack(one) for one in zip(*(one.unbiased(table, 0) for one in seen), strict=True)
         )
         which = np.unique(drawn, axis=0, return_inverse=True)[1]
+        np.testing.assert_allclose((value[which] - x).mean(axis=0), 0, atol=0.15)
         # Beside how much the counts vary themselves.
         said = variance[0] + (slope[0] + 1) * n * share * (1 - share)
         np.testing.assert_allclose(said, value[which].var(axis=0), rtol=0.07, err_msg=str(n))

@@ -409,7 +409,7 @@ def interval_of_largest(draws: PosteriorDraws) -> str:
     """As the home page says it, of the largest commute between two counties."""
     flows = draws.flows("cty", "cty")
     inside = ~flows["home"].str.endswith("99")
-    largest = flows[inside & (flows["home"] != flows["work"])].nlargest(1, "jobs").iloc[0]
+    largest = flows[inside & (flows["home"] != flows["work"])].nlargest(1, "S000").iloc[0]
     return f"Interval: {largest['low']:,} to {largest['high']:,}"
 
 

@@ -97,9 +97,9 @@ def test_the_tables_of_the_workload_are_those_of_the_draws(
     codes = dict.fromkeys(("home", "work", "SE"), "str")
     flows = pd.read_csv(folder / "flows_trct_to_trct.csv.gz", dtype=codes)
     pd.testing.assert_frame_equal(flows, opened.flows("trct", "trct"), check_dtype=False)
-    assert ((flows["low"] <= flows["jobs"]) & (flows["jobs"] <= flows["high"])).all()
+    assert ((flows["low"] <= flows["S000"]) & (flows["S000"] <= flows["high"])).all()
     residents = pd.read_csv(folder / "residents_trct_by_SE.csv.gz", dtype=codes)
-    assert residents.columns.tolist() == ["home", "SE", "jobs", "low", "high"]
+    assert residents.columns.tolist() == ["home", "SE", "S000", "low", "high"]
     said = (folder / "README.txt").read_text(encoding="utf-8")
     assert "for the interval of any sum of these:" in " ".join(said.split()), "not of areas that cut them"
     assert all(line in said for line in COVERAGE_WORDS)
