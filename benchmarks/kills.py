@@ -22,7 +22,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 from report import fill, table, this_machine
@@ -141,7 +140,7 @@ def begun(out: Path, *arguments: str, step: str | None = None, number: int = 0) 
         os.dup2(said, 1)
         os.dup2(said, 2)
         if step is not None:
-            arm(step, number)
+            arm(step, number, out)
         try:
             os._exit(odsynth(arguments, standalone_mode=False) or 0)
         except Exception as error:
@@ -151,24 +150,24 @@ def begun(out: Path, *arguments: str, step: str | None = None, number: int = 0) 
     return child
 
 
-def arm(step: str, number: int) -> None:
+def arm(step: str, number: int, out: Path) -> None:
     """Let this process kill itself at a step, or after so many checks of its release."""
-    outcome = pipelines.Ledger.outcome
-    checks = verification._checks
+    outcome, rename = pipelines.Ledger.outcome, Path.rename
+    checks = verification._PublicFolder.checks
 
     def die(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def checking(*arguments: Any, **named: Any) -> Iterator[object]:
-        for done, check in enumerate(checks(*arguments, **named)):
+    def checking(release: verification._PublicFolder) -> Iterator[verification.Check]:
+        for done, check in enumerate(checks(release)):
             if done == number:
                 die()
             yield check
 
     if step == STEPS[0]:
-        verification._checks = checking  # type: ignore[attr-defined]
+        verification._PublicFolder.checks = checking
     elif step == STEPS[1]:
-        Path.rename = die
+        Path.rename = lambda made, to: die() if Path(to) == out else rename(made, to)
     else:
         before = step == STEPS[2]
         pipelines.Ledger.outcome = die if before else lambda *a, **k: (outcome(*a, **k), die())

@@ -28,8 +28,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import click
-from barriers import fetch_axe, violations
-from browser import launch
+from browser import fetch_axe, launch, violations
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 

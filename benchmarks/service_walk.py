@@ -31,8 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import click
-from barriers import fetch_axe, violations
-from browser import IDLE, launch
+from browser import IDLE, fetch_axe, launch, violations
 from playwright.sync_api import Browser, Page, sync_playwright
 
 MILLISECONDS = 300_000

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from geo_data.arguments import check_type, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
 from geo_data.delimited import NO_COMMAS, OTHER_MARKS, form_of, note_rows
 from geo_data.errors import InputError, refuse_any
-from geo_data.geography import Geography
+from geo_data.geography import Geography, check_table
 from geo_data.tables import margins, numbers
 
 _FLOW, _MARGIN = "Workers in Commuting Flow", "Margin of Error"
@@ -55,8 +54,7 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
     ValueError
         If there is no such level.
     """
-    path_of(path, "path")
-    check_type(geography, Geography, "geography", "read_crosswalk")
+    check_table(path, geography)
     table = _read(path)
     codes = table.iloc[:, 0].str.cat(table.iloc[:, [1, 4, 5]], sep=" ")
     refuse_any(

@@ -12,9 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from geo_data.arguments import check_type, path_of
-from geo_data.errors import InputError, first_codes, refuse_any
-from geo_data.geography import Geography
+from geo_data.errors import InputError, first_codes, refuse_any, refuse_repeated
+from geo_data.geography import Geography, check_table
 from geo_data.tables import Kind, read_table
 from geo_data.unknown_codes import misspelled, other_vintage
 
@@ -123,16 +122,11 @@ def read_flows(
     ValueError
         If there is no such level.
     """
-    path_of(path, "path")
-    check_type(geography, Geography, "geography", "read_crosswalk")
+    check_table(path, geography)
     origins = (origin,) if isinstance(origin, str) else tuple(origin)
     destinations = (destination,) if isinstance(destination, str) else tuple(destination)
     names = [*origins, *destinations, flow, *([] if margin is None else [margin])]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(
-            path, f"one column is named for two purposes: {', '.join(twice)}", fix="name each column once"
-        )
+    refuse_repeated(path, names)
     columns: dict[str, Kind] = {**dict.fromkeys((*origins, *destinations), "code")}
     columns[flow] = "decimal" if decimal_point else "number"
     if margin is not None:
@@ -354,8 +348,7 @@ def read_lodes_flows(
     ValueError
         If there is no such level.
     """
-    path_of(path, "path")
-    check_type(geography, Geography, "geography", "read_crosswalk")
+    check_table(path, geography)
     if aux is not None and Path(aux) == Path(path):
         raise InputError(path, "one file is named as main and as aux file", fix="name two, or no aux file")
     parts = [_lodes_rows(file, geography) for file in (path, aux) if file is not None]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geo_data.arguments import path_of, texts_of
 from geo_data.code_index import has_repeats
-from geo_data.errors import InputError, first_codes, refuse_any
+from geo_data.errors import InputError, first_codes, refuse_any, refuse_repeated
 from geo_data.external_zones import CENSUS_DIGITS, fill, find_external_zones
 from geo_data.geography import Geography, Partition
 from geo_data.outliers import check_places
@@ -113,10 +113,7 @@ def read_crosswalk(
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"
     used = (block, *levels, *non_nesting_areas, latitude, longitude, *(names or {}).values())
-    if len(set(used)) < len(used):
-        raise InputError(
-            path, f"one column is named for two purposes: {', '.join(used)}", fix="name each once"
-        )
+    refuse_repeated(path, used)
     groupings = groupings or {}
     written = [level for level in levels if level not in groupings]
     columns: dict[str, Kind] = dict.fromkeys((block, *written, *non_nesting_areas), "code")

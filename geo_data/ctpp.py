@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from geo_data.arguments import check_type, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
 from geo_data.errors import InputError, refuse_any
-from geo_data.geography import Geography
+from geo_data.geography import Geography, check_table
 from geo_data.tables import margins, numbers, read_table
 
 _COMPONENT = "00US"  # stands between a summary level and the codes
@@ -63,8 +62,7 @@ def read_ctpp(
     known to a coarser level, about a fifth. Read a coarser level of the same file beside it: the public
     model weighs what both say of the shares of coarse origins.
     """
-    path_of(path, "path")
-    check_type(geography, Geography, "geography", "read_crosswalk")
+    check_table(path, geography)
     frame = read_table(
         path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}
     )

@@ -101,6 +101,14 @@ def refuse_any(
         raise InputError(file, rule, column=column, count=len(rows), where=lines_of(rows, file), fix=fix)
 
 
+def refuse_repeated(file: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Raise an `InputError` if one column is named for two purposes."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        rule = f"one column is named for two purposes: {', '.join(repeated)}"
+        raise InputError(file, rule, fix="name each column once")
+
+
 def lines_of(numbers: Sequence[int] | pd.Index, file: str | os.PathLike[str] | None = None) -> str:
     """Return the first few of some lines in words: "lines 3, 17, 20 and more".
 

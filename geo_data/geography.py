@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.code_index import CodeIndex, has_repeats, in_one_dictionary
 from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
@@ -285,6 +286,12 @@ class Geography:
         if level not in names:
             raise ValueError(f"there is no level {level!r}; the geography has: {', '.join(names)}")
         return names.index(level)
+
+
+def check_table(path: PathLike, geography: Geography) -> None:
+    """Refuse what is no path, and what is no geography, where a table of its units is to be read."""
+    path_of(path, "path")
+    check_type(geography, Geography, "geography", "read_crosswalk")
 
 
 def ordered_geography(

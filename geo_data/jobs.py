@@ -90,14 +90,14 @@ class Slots:
         for codes in (*self.attributes.values(), *([] if self._one_part else [self.home_part])):
             first[1:] |= codes[1:] != codes[:-1]
         first_rows = np.flatnonzero(first)
-        return self.some(first_rows), np.diff(first_rows, append=len(self))
+        return self.take(first_rows), np.diff(first_rows, append=len(self))
 
     def jobs(self, n_blocks: int, times: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
         """Return how many slots each of so many blocks has, each counted so many `times`, by default once."""
         alike, times = self.counted() if times is None else (self, times)
         return np.bincount(alike.work, times, n_blocks).astype(np.int64)
 
-    def repeated(self, times: npt.NDArray[np.integer]) -> Slots:
+    def repeat(self, times: npt.NDArray[np.integer]) -> Slots:
         """Return every slot so many times."""
         return Slots(
             np.repeat(self.work, times),
@@ -115,14 +115,14 @@ class Slots:
         """Return the slots in their order, from any other."""
         if self._one_part and not self.attributes:  # numbers alone are sorted ten times as fast
             return replace(self, work=np.sort(self.work))
-        return self.some(self.order())
+        return self.take(self.order())
 
     def order(self) -> npt.NDArray[np.intp]:
         """Return the order that the slots are to have."""
         part = () if self._one_part else (self.home_part,)
         return np.lexsort((*reversed(self.attributes.values()), *part, self.work))
 
-    def some(self, rows: npt.NDArray[Any], names: Sequence[str] | None = None) -> Slots:
+    def take(self, rows: npt.NDArray[Any], names: Sequence[str] | None = None) -> Slots:
         """Return some of the slots, in an order, with some of the attributes; by default all."""
         names = list(self.attributes) if names is None else names
         return Slots(
@@ -188,11 +188,11 @@ class JobSource(Protocol):
         by: tuple[str, ...] = (),
         categories: Mapping[str, tuple[str, ...]] | None = None,
         *,
-        others: bool = False,
+        unmatched: bool = False,
     ) -> Iterator[JobRecords]:
         """Read the confidential side file by file, attributes coded as in the slots' `categories`.
 
-        With `others`, jobs that no slot can be for are there too: of a work block outside the geography,
+        With `unmatched`, jobs that no slot can be for are there too: of a work block outside the geography,
         which is then -1, or of another category, whose code is then the number of categories.
         """
 
@@ -242,7 +242,7 @@ def join_slots(parts: Sequence[tuple[Slots, npt.NDArray[np.integer]]]) -> Slots:
     part = pieces[0].home_part[:1] if one_part else np.concatenate([slots.home_part for slots in pieces])
     alike = Slots(np.concatenate([slots.work for slots in pieces]), codes, categories, part)
     order = alike.order()
-    return alike.some(order).repeated(np.concatenate([times for _, times in parts])[order])
+    return alike.take(order).repeat(np.concatenate([times for _, times in parts])[order])
 
 
 def narrow(codes: npt.NDArray[np.integer], categories: int) -> AttributeCodes:
@@ -274,15 +274,15 @@ def locate_blocks(
     column: str,
     homes: bool = False,
     external: bool = False,
-    others: bool = False,
+    unmatched: bool = False,
 ) -> Int32:
     """Return the block number of every code, all of which must be in the geography.
 
     The index of `codes` are the numbers of the rows of the file, from 0. Codes of `homes` must not decide
-    whether a job is there: errors do not advise so. `external` codes may be in external zones instead. With
-    `others` codes may be anything: those of no block of the geography get -1. Refused where codes are spelled
-    otherwise, of larger areas, of another block vintage, or not in the geography; with the count of rows and
-    no code.
+    whether a job is there: errors do not advise so. `external` codes may be in external zones instead. If
+    codes may be `unmatched`, those of no block of the geography get -1. Refused where codes are spelled
+    otherwise, of larger areas, of another block vintage, or not in the geography; with the count of rows
+    and no code.
     """
     index, distinct = pd.factorize(codes)
     texts = pd.Series(distinct, dtype="str")
@@ -290,7 +290,7 @@ def locate_blocks(
     unknown = numbers < 0
     if not external:
         unknown |= geography.is_external(numbers)
-    if others:
+    if unmatched:
         return np.where(unknown, np.int32(-1), numbers)[index]
     if not unknown.any():
         return numbers[index]

@@ -142,7 +142,7 @@ class LodesJobs:
         by: tuple[str, ...] = (),
         categories: Mapping[str, tuple[str, ...]] | None = None,
         *,
-        others: bool = False,
+        unmatched: bool = False,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, the main files first; else as `records`."""
         by = tuple(by)
@@ -163,7 +163,7 @@ class LodesJobs:
             seen = np.zeros(self.geography.n_blocks, np.int8)  # in how many files each work block is, to 2
             totals, states, between = Counter[str](), set[int](), False
             for path in files:
-                records = self._records(path, by, external=external, others=others)
+                records = self._records(path, by, external=external, unmatched=unmatched)
                 inside = records.work[records.work >= 0]
                 jobs = np.bincount(inside, minlength=seen.size)
                 seen += (jobs > 0) & (seen < 2)
@@ -238,11 +238,13 @@ class LodesJobs:
         return [(path, external) for files, external in self._sets for path in files]
 
     def _records(
-        self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool, others: bool
+        self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool, unmatched: bool
     ) -> JobRecords:
         groups = by if self.checked else LODES_CATEGORIES
-        frame = self._read(path, "w_geocode", "h_geocode", groups=groups, others=others)
-        work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
+        frame = self._read(path, "w_geocode", "h_geocode", groups=groups, unmatched=unmatched)
+        work = locate_blocks(
+            self.geography, frame["w_geocode"], path=path, column="w_geocode", unmatched=unmatched
+        )
         home = self._homes(path, frame, external=external)
         # Codes that are written alike have one number; in an external zone, many codes have.
         pairs = np.sort(work.astype(np.int64) * self.geography.n_blocks + home)
@@ -282,7 +284,7 @@ class LodesJobs:
         path: str | os.PathLike[str],
         *geocodes: str,
         groups: Iterable[str] = LODES_CATEGORIES,
-        others: bool = False,
+        unmatched: bool = False,
     ) -> pd.DataFrame:
         """Read geocode columns and the counts of some groups, and check that these agree in every row."""
         kinds: dict[str, Kind] = {"w_geocode": "code", "h_geocode": "home"}
@@ -291,9 +293,9 @@ class LodesJobs:
         columns |= dict.fromkeys(("S000", *itertools.chain(*categories.values())), "count")
         schema = TableSchema(columns)
         if self.homes:
-            # To refuse two spellings of what is confidential would tell of it; with `others`, work blocks
+            # To refuse two spellings of what is confidential would tell of it; with `unmatched`, work blocks
             # are, too.
-            spellings = geocodes if others else ("h_geocode",)
+            spellings = geocodes if unmatched else ("h_geocode",)
             schema = TableSchema(columns, LODES_COLUMNS, confidential=True, any_spelling=spellings)
         frame = read_table(path, schema, self.reading.sha256 if self.reading else None)
         refuse_too_many_jobs(path, "S000", frame["S000"].astype(np.float64).sum())

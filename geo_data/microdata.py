@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from geo_data.arguments import check_type, texts_of
-from geo_data.errors import ChangedFileError, InputError, refuse_any
+from geo_data.errors import ChangedFileError, InputError, refuse_any, refuse_repeated
 from geo_data.geography import Geography
 from geo_data.jobs import (
     FEW_JOBS,
@@ -98,12 +98,7 @@ class MicrodataJobs:
         path = files_of(self.path)[0]
         names = [self.work, *self.attributes]
         names += [name for name in (self.home, self.worker, self.count) if name is not None]
-        if len(set(names)) < len(names):
-            raise InputError(
-                path,
-                f"one column is named for two purposes: {', '.join(names)}",
-                fix="name each once",
-            )
+        refuse_repeated(path, names)
         if self.records_per_worker < 1:
             raise InputError(path, "records_per_worker is less than 1", fix="give 1 or more")
         if self.worker is not None and self.count is not None:
@@ -159,7 +154,7 @@ class MicrodataJobs:
         by: tuple[str, ...] = (),
         categories: Mapping[str, tuple[str, ...]] | None = None,
         *,
-        others: bool = False,
+        unmatched: bool = False,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, some million rows at a time; else as `records`.
 
@@ -186,7 +181,7 @@ class MicrodataJobs:
             secret = self.policy.secret
             compared = self._public if workers and len(files) > 1 else ()
             labels = tuple(dict.fromkeys((*by, *secret, *compared, *workers)))
-            frame = self._read(path, labels, origins=True, others=others)
+            frame = self._read(path, labels, origins=True, unmatched=unmatched)
             if frame.empty and self.reading is not None:
                 self.reading.remarks.append(f"{path}: the file has no jobs. Was it cut off?")
             for worker in workers:
@@ -195,7 +190,9 @@ class MicrodataJobs:
                     row_hashes.append(np.unique(_hash_rows(frame[[self.work, *compared, worker]])))
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             hidden = {name: self._secret(frame[name], values, path) for name, values in secret.items()}
-            work = locate_blocks(self.geography, frame[self.work], path=path, column=self.work, others=others)
+            work = locate_blocks(
+                self.geography, frame[self.work], path=path, column=self.work, unmatched=unmatched
+            )
             home = self._homes(frame[self.home], path)
             del frame
             total += work.size
@@ -226,7 +223,7 @@ class MicrodataJobs:
             for path, fingerprint in zip(files, works, strict=False)
             if works.count(fingerprint) > 1
         ]
-        row_hashes += [self._digest(path, others) for path, jobs in alike if jobs > FEW_JOBS]
+        row_hashes += [self._digest(path, unmatched) for path, jobs in alike if jobs > FEW_JOBS]
         if self.reading is not None and any(0 < jobs <= FEW_JOBS for _, jobs in alike):
             remark = f"{files[0]}: small files have jobs at the same workplaces: {SAME_JOBS}?"
             self.reading.remarks.append(remark)
@@ -238,10 +235,10 @@ class MicrodataJobs:
             fix="name each file once (see what * and ? in jobs.file match); put other jobs into one file",
         )
 
-    def _digest(self, path: str | os.PathLike[str], others: bool) -> npt.NDArray[np.uint64]:
+    def _digest(self, path: str | os.PathLike[str], unmatched: bool) -> npt.NDArray[np.uint64]:
         """Return one hash of what is public of a file that was read before, the same in whatever order."""
         again = Reading()
-        rows = _hash_rows(replace(self, reading=again)._read(path, self._public, others=others))
+        rows = _hash_rows(replace(self, reading=again)._read(path, self._public, unmatched=unmatched))
         if self.reading is not None and self.reading.sha256[str(path)] != again.sha256[str(path)]:
             raise ChangedFileError("a file changed while it was read")
         return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64)]))
@@ -285,7 +282,7 @@ class MicrodataJobs:
         labels: tuple[str, ...],
         *,
         origins: bool = False,
-        others: bool = False,
+        unmatched: bool = False,
     ) -> pd.DataFrame:
         """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
@@ -302,10 +299,10 @@ class MicrodataJobs:
             present=present,
             shared=columns.keys() - {self.worker, self.count},  # workers come once each, or nearly so
             confidential=self.home is not None,
-            # To refuse two spellings of what is confidential would tell of it; with `others`, everything is.
+            # To refuse two spellings of what is confidential would tell of it; `unmatched`, everything is.
             any_spelling=()
             if self.home is None
-            else columns.keys() - ([] if others else [self.work, *self._public]),
+            else columns.keys() - ([] if unmatched else [self.work, *self._public]),
         )
         frame = read_table(path, schema, self.reading.sha256 if self.reading else None)
         if self.count is None:

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from geo_data.arguments import check_type, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
-from geo_data.geography import Geography
+from geo_data.geography import Geography, check_table
 from geo_data.outliers import check_places_in_shapes
 from geo_data.texts import clean_names, plain_texts, refuse_spellings
 from geo_data.unknown_codes import misspelled
@@ -58,8 +57,7 @@ def read_polygons(
     coordinates that are not degrees once they are in EPSG:4326; blocks of the geography that lie far from the
     shape of their unit because of exchanged coordinates or a sign.
     """
-    path_of(path, "path")
-    check_type(geography, Geography, "geography", "read_crosswalk")
+    check_table(path, geography)
     path = Path(path)
     frame = _read(path, [code], [] if name is None else [name])
     unit = geography.unit_number(level, frame[code])

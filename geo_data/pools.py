@@ -90,7 +90,7 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Po
     place = pooling.place(geography, alike.jobs(geography.n_blocks, times), alike.work)
     key = _key(alike, slots.categories, pooling.by, place, policy)
     order = np.argsort(key, kind="stable")
-    alike, times = alike.some(order), times[order]
+    alike, times = alike.take(order), times[order]
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
     return PoolTable(
         pooling=pooling,
@@ -98,7 +98,7 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling, policy: Po
         strata={name: alike.attributes[name][first] for name in pooling.by},
         n=np.add.reduceat(times, first) if first.size else times,
         # Those of a nation take half a gigabyte, and most pools follow one another as their slots do.
-        slots=slots if bool((np.diff(order) == 1).all()) else alike.repeated(times),
+        slots=slots if bool((np.diff(order) == 1).all()) else alike.repeat(times),
         policy=policy,
     )
 
@@ -133,7 +133,7 @@ class PoolFinder:
         self._pools, self._geography = pools, geography
         self._jobs = pools.slots.jobs(geography.n_blocks)
         first = np.cumsum(pools.n) - pools.n
-        slots = pools.slots.some(first, pools.pooling.by)
+        slots = pools.slots.take(first, pools.pooling.by)
         self._keys = _key(slots, slots.categories, pools.pooling.by, pools.place, pools.policy)
 
     def find(self, records: JobRecords) -> NDArray[np.int64]:

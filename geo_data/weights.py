@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geo_data.arguments import check_type, path_of
+from geo_data.arguments import check_type
 from geo_data.auxiliary import locate_units
 from geo_data.distance import unit_vectors
-from geo_data.errors import InputError, refuse_any
-from geo_data.geography import Geography
+from geo_data.errors import InputError, refuse_any, refuse_repeated
+from geo_data.geography import Geography, check_table
 from geo_data.tables import read_table
 
 # Weights are integers, so that a draw by them is exact: millionths of a person or a housing unit.
@@ -76,10 +76,8 @@ def read_weights(
     ValueError
         If there is no such level.
     """
-    path_of(path, "path")
-    check_type(geography, Geography, "geography", "read_crosswalk")
-    if area == weight:
-        raise InputError(path, f"one column is named for area and weight: {area}", fix="name two")
+    check_table(path, geography)
+    refuse_repeated(path, (area, weight))
     frame = read_table(path, {area: "code", weight: "decimal" if decimal_point else "number"})
     values = frame[weight].to_numpy(dtype=np.float64)
     refuse_any(path, "weights are negative", frame[weight] < 0, column=weight, fix="correct the table")

@@ -28,7 +28,7 @@ from pipelines.release import certificate
 from pipelines.release.provenance import SourceState
 
 # The same cases on every machine and every day, and no failure because a machine was busy.
-settings.register_profile("odsynth", derandomize=True, deadline=None)
+settings.register_profile("odsynth", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("odsynth")
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

@@ -21,7 +21,7 @@ processes, report, intervals = (
 )
 sys.modules["report"] = report  # by the name that the other programs import it by
 sys.modules["processes"] = processes
-service_tests, nation = load("benchmarks/service_tests.py"), load("benchmarks/nation.py")
+nation = load("benchmarks/nation.py")
 comparison, tools = load("benchmarks/comparison.py"), load("benchmarks/comparison_tools.py")
 
 
@@ -55,10 +55,10 @@ def test_limits_hold() -> None:
 
 
 def test_memory_is_that_of_all_processes_together() -> None:
-    child = "import time; held = b'x' * 100_000_000; time.sleep(2)"
+    child = "import time; held = b'x' * 100_000_000; time.sleep(1)"
     code = "import subprocess, sys; held = b'x' * 100_000_000; subprocess.run([sys.executable, '-c', {!r}])"
     took = nation.measured(python(code.format(child)))
-    assert took.wall > 2
+    assert took.wall > 1
     assert 0.2 < took.gigabytes < 0.4
     with pytest.raises(click.ClickException, match="ended with status 3"):
         nation.measured(python("raise SystemExit(3)"))
@@ -66,11 +66,11 @@ def test_memory_is_that_of_all_processes_together() -> None:
 
 def test_steps_take_the_time_between_their_titles() -> None:
     """Titles are lines that end in dots; what is counted in them is left out, and other lines are none."""
-    busy = "end = time.process_time() + 1\nwhile time.process_time() < end: pass"
+    busy = "end = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
     lines = ["Reading it ...", "a note", "Drawing 1,400 cells, and pools ..."]
     say = [f"print({line!r}, file=sys.stderr, flush=True)" for line in lines]
     took = nation.measured(
-        python("\n".join(["import sys, time", say[0], say[1], busy, say[2], "time.sleep(1)"]))
+        python("\n".join(["import sys, time", say[0], say[1], busy, say[2], "time.sleep(0.2)"]))
     )
     assert [*took.steps] == ["Reading it", "Drawing cells, and pools"]
     assert took.steps["Reading it"] > 0.5 > took.steps["Drawing cells, and pools"]
@@ -102,10 +102,6 @@ def test_a_report_compares_rows_of_one_run() -> None:
     assert "| slow | 5 s | 200,000 workers a second | cells 7 |" in lines
     assert "| fast | 20 ms | 50,000,000 workers a second, 250 times faster | cells 7 |" in lines
     assert "| same | 6 s | 167,000 workers a second, 1.20 times the time | cells 7 |" in lines
-
-
-def test_columns_with_nothing_are_left_out() -> None:
-    assert report.table(["a", "b"], [["1", ""], ["2", ""]]) == "| a |\n| --- |\n| 1 |\n| 2 |"
 
 
 def test_a_page_is_filled_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
@@ -153,16 +149,6 @@ def test_peers_draw_each_work_place_by_itself() -> None:
     assert drawn.to_numpy().tolist() == [[5, 1], [7, 1], [5, 2], [5, 2], [7, 2]]
 
 
-def test_the_page_of_the_docs_has_the_marks_of_its_commands(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_bytes((ROOT / "docs" / "benchmarks.md").read_bytes())
-    commands = [report.SUITE, "python benchmarks/comparison.py", "python benchmarks/kills.py"]
-    for command in commands:
-        report.fill(page, command, f"figures of {command}")
-    text = page.read_text(encoding="utf-8")
-    assert all(f"figures of {command}" in text for command in commands)
-
-
 def test_the_page_of_attacks_has_the_ratios_to_the_paper() -> None:
     """The paper's own priors are in tests/synth/dirichlet/test_paper.py."""
     module = load("benchmarks/paper.py")
@@ -189,46 +175,22 @@ def test_every_benchmark_is_collected() -> None:
     assert all(path.name in done.stdout for path in BENCHMARKS.glob("bench_*.py"))
 
 
-def test_a_stand_in_for_a_nation_is_cut_into_tasks() -> None:
-    """In a process of its own: the conftest that it imports is that of the benchmarks."""
-    code = """
-import numpy as np
-from bench_tasks import batches, stand_in
-n = np.full(5_000, 60)
-print([int(n[one].sum()) for one in batches(stand_in(n))])
-"""
-    done = subprocess.run(python(code), cwd=BENCHMARKS, capture_output=True, text=True, check=True)
-    assert done.stdout == "[100020, 100020, 99960]\n"
-
-
 def test_intervals_with_the_samplers_that_ship() -> None:
     """Noise on counts has no bias to speak of; pseudo-workers pull every implicate the same way."""
-    held, bias = intervals.simulate("geometric", 2, "8.6", 3, 400)
+    held, bias = intervals.simulate("geometric", 2, "8.6", 3, 200)
     assert held == pytest.approx(0.95, abs=0.03)
     assert abs(bias) < 0.003
-    held, bias = intervals.simulate("dirichlet", 2, "8.6", 3, 400)
+    held, bias = intervals.simulate("dirichlet", 2, "8.6", 3, 200)
     assert held == pytest.approx(0.95, abs=0.03)
     held, bias = intervals.simulate("dirichlet", 50, "2", 5, 100)
     assert held < 0.01
     assert bias == pytest.approx(-0.27, abs=0.02)
 
 
-def test_cases_and_requests_of_the_service_are_added_up() -> None:
-    printed = (
-        ".\noperator: 1200 cases {'coverage': 1200}, answers {200: 1200}\n."
-        "\napprover: 34 cases {}, answers {}\n.\n5678 requests to the whole service\n\n3 passed in 1.0s\n"
-    )
-    assert service_tests.figures(printed) == (
-        "3 tests; schemathesis: 1,234 cases (1,200 as operator, 34 as approver); the others: 5,678 requests."
-    )
-    with pytest.raises(click.ClickException, match="not printed"):
-        service_tests.figures("3 passed in 1.0s\n")
-
-
 @pytest.mark.slow
 def test_some_malformed_inputs_of_every_kind() -> None:
     """All of them: python benchmarks/malformed.py. A process of its own: it forks, and pytest has threads."""
-    options = ["--every", "48", "--begin", "7", "--processes", "1"]
+    options = ["--every", "97", "--begin", "7", "--processes", "1"]
     command = [sys.executable, BENCHMARKS / "malformed.py", *options]
     done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

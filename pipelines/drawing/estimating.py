@@ -108,7 +108,7 @@ class JobLayout:
         """
         plan, geography = self._plan, self._plan.geography
         pools = np.concatenate([np.arange(part.start, part.stop) for part in parts])
-        slots, policy = plan.pools.slots.some(slots_of(plan, parts)), plan.policy
+        slots, policy = plan.pools.slots.take(slots_of(plan, parts)), plan.policy
         more = self.kept if kept else ()
         names = self._attributes(more)
         units = geography.unit_of(plan.level, slots.work)

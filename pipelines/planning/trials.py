@@ -143,7 +143,7 @@ def draw_sample(
     rows = segment_indices(first, last - first)
     named = tuple(name for name in dict.fromkeys((*workload.attributes, *by)) if name in slots.attributes)
     return Sample(
-        slots.some(rows, named),
+        slots.take(rows, named),
         inputs.model,
         workload,
         inputs.policy,

@@ -259,7 +259,7 @@ class MeasuredWork(BatchWork):
     def needed(self, batch: int) -> list[slice]:
         """Return the run of cells of each measured table that a batch is drawn from."""
         pools, own = self.slices[batch], self._slots(batch)
-        slots = self.plan.pools.slots.some(np.arange(own.start, own.stop))
+        slots = self.plan.pools.slots.take(np.arange(own.start, own.stop))
         groups = [np.array([pools.start, pools.stop - 1]), *(of.find(slots) for of in self.plan.secondary)]
         ends = zip(self.layout.tables, ((of.min(), of.max() + 1) for of in groups), strict=True)
         return [slice(int(table.offsets[a]), int(table.offsets[b])) for table, (a, b) in ends]

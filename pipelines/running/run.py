@@ -398,7 +398,7 @@ def _keep_homes(
     source = job_source(config, plan.geography, reading, checked=config.workplaces is None)
     try:
         with count_job_files(config.jobs.files, progress) as rows:
-            parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
+            parts = source.parts(plan.attributes, plan.pools.slots.categories, unmatched=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except ChangedFileError:
         raise geo_data.InputError(

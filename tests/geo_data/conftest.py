@@ -95,12 +95,3 @@ def refused() -> Callable:
             chain = chain.__cause__ or chain.__context__
 
     return context
-
-
-@pytest.fixture(scope="session")
-def shared_data(pytestconfig: pytest.Config) -> Path:
-    """The folder of real public data beside the project."""
-    folder = pytestconfig.rootpath / ".." / "shared" / "data"
-    if not (folder / "ri_2019").is_dir():
-        pytest.skip("real public data (../shared/data) is not here")
-    return folder

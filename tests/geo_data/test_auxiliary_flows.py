@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 
-from geo_data import Geography, InputError, read_crosswalk, read_flows
+from geo_data import Geography, LodesJobs, read_flows, read_lodes_flows
 
 HEADER = "h_county,w_county,flow,moe\n"
 NAMES = {
@@ -51,28 +48,17 @@ def test_rows_outside_are_dropped_and_counted(demo_geography, write):
     assert "2 pairs cty to cty, 10 in all; 3 rows outside the geography" in repr(flows)
 
 
-def test_demo_tables(demo_region, demo_geography):
-    flows = read_flows(demo_region["county_flows"], demo_geography, **NAMES)
-    elsewhere = pd.read_csv(demo_region["county_flows"], dtype="str")["h_county"].str[:2] != "03"
-    assert flows.dropped["rows"] == elsewhere.sum() > 0
-    assert flows.flow.sum() > 0
-
-
 @pytest.mark.parametrize(
     ("rows", "match", "column", "count"),
     [
         ("03001,03001,-5,1\n", "flows are negative", "flow", 1),
         ("03001,03001,0.6,1\n03003,03001,0.4,1\n", "all flows are below 1: shares", "flow", None),
         ("99001,03001,-5,1\n03001,03001,5,1\n", "flows are negative", "flow", 1),
-        ("03001,03001,,1\n", "missing or blank", "flow", 1),
-        ("03001,03001,CANARY,1\n", "not finite numbers", "flow", 1),
         ("03001,03001,5,1\n03001,03001,6,1\n", "rows repeat a pair", None, 1),
         ("99001,99001,5,1\n99001,99001,6,1\n03001,03001,1,1\n", "rows repeat a pair", None, 1),
-        (",03001,5,1\n", "missing or blank", "h_county", 1),
         ("3001,03001,5,1\n3001,03003,5,1\n", "lost their leading zeros", "h_county", 2),
         ("03001,3003,5,1\n03001,03003,5,1\n", "lost their leading zeros", "w_county", 1),
         ("0500000US03001,03001,5,1\n", "begin with a summary level", "h_county", 1),
-        ("03001.0,03001,5,1\n", "decimal numbers", "h_county", 1),
         ("99001,99001,5,1\n", "no row has origin and destination in the geography (cty to cty)", None, None),
     ],
 )
@@ -82,18 +68,13 @@ def test_bad_tables(demo_geography, write, refused, rows, match, column, count):
         read_flows(path, demo_geography, **NAMES)
 
 
-def test_codes_of_another_level(demo_region, demo_geography, refused):
-    path = demo_region["county_flows"]
-    with refused(path, "no row has origin and destination in the geography (trct to cty)"):
-        read_flows(path, demo_geography, **{**NAMES, "origin_level": "trct"})
-
-
 def test_bad_names(demo_region, demo_geography, refused):
     path = demo_region["county_flows"]
     with pytest.raises(ValueError, match="no level 'county'; the geography has: st, cty"):
         read_flows(path, demo_geography, **{**NAMES, "origin_level": "county"})
-    with refused(path, "one column is named for two purposes: w_county"):
-        read_flows(path, demo_geography, **{**NAMES, "origin": "w_county"})
+    for twice in ({"origin": "w_county"}, {"origin": ["h_county", "w_county"]}, {"margin": "w_county"}):
+        with refused(path, "one column is named for two purposes: w_county"):
+            read_flows(path, demo_geography, **NAMES | twice)
     with refused(path, "missing columns: workers; the file has: h_county, w_county, flow, moe"):
         read_flows(path, demo_geography, **{**NAMES, "flow": "workers"})
 
@@ -114,21 +95,12 @@ def test_margins_become_standard_errors(demo_geography, write):
     assert read_flows(path, demo_geography, **NAMES).standard_error is None
 
 
-def test_margins_of_parquet_numbers(demo_geography, tmp_path):
-    path = tmp_path / "f.parquet"
-    table = {"h_county": ["03001", "03003"], "w_county": ["03001", "03001"], "flow": [5, 6]}
-    pd.DataFrame({**table, "moe": [32.9, None]}).to_parquet(path)
-    flows = read_flows(path, demo_geography, **MARGIN)
-    np.testing.assert_allclose(flows.standard_error, [20.0, np.nan])
-
-
 @pytest.mark.parametrize(
     ("rows", "match", "count"),
     [
         ("03001,03001,5,-1\n03001,03003,5,+/--2\n", "margins of error are negative", 2),
         ("03001,03001,5,CANARY\n03001,03003,5,+/-\n", "not finite numbers", 1),
         ("03001,03001,5,inf\n03001,03003,5,1e3\n", "not finite numbers", 1),
-        ('03001,03001,5,"1,5"\n', "not finite numbers", 1),
     ],
 )
 def test_bad_margins(demo_geography, write, refused, rows, match, count):
@@ -137,33 +109,13 @@ def test_bad_margins(demo_geography, write, refused, rows, match, count):
         read_flows(path, demo_geography, **MARGIN)
 
 
-def test_a_column_may_not_be_flow_and_margin(demo_region, demo_geography, refused):
-    path = demo_region["county_flows"]
-    with refused(path, "one column is named for two purposes: flow"):
-        read_flows(path, demo_geography, **{**MARGIN, "margin": "flow"})
-
-
-def test_one_or_a_thousand_workers(demo_geography, write):
-    path = write(HEADER + "03001,03001,1.000,1.000\n03001,03003,12.345,2.125\n")
-    with pytest.raises(InputError, match="as one or a thousand is"):
-        read_flows(path, demo_geography, **MARGIN)
-    assert read_flows(path, demo_geography, **MARGIN, decimal_point=True).flow.tolist() == [1, 12.345]
-
-
 # --- external zones
 
 
 @pytest.fixture
-def wide(demo_region: dict[str, Path]) -> Geography:
+def wide(demo_region, read_geography):
     """The demo region with all other states as external zones."""
-    return read_crosswalk(
-        demo_region["crosswalk"],
-        block="tabblk2010",
-        levels=("st", "cty", "trct", "bgrp"),
-        latitude="blklatdd",
-        longitude="blklondd",
-        external_zones=["us-states"],
-    )
+    return read_geography(demo_region["crosswalk"], external_zones=("us-states",))
 
 
 def test_variances_of_one_outside_area_add(wide, write):
@@ -252,9 +204,6 @@ def test_codes_in_several_columns_are_joined(demo_geography, write):
         ("3,001,03,001,5\n25,001,03,001,5\n", "shorter than others of this column", "hs", 1),
         ("03,001,3,001,5\n03,003,3,001,5\n", "joined codes that are not of 5 characters", "ws + wc", 2),
         ("03,001,003,001,5\n", "or a state of three digits?", "ws + wc", 1),
-        ("03,,03,001,5\n", "missing or blank", "hc", 1),
-        ("03,001,03,001,5\n03,001,03,001,6\n", "rows repeat a pair", None, 1),
-        ("25,001,03,001,5\n", "no row has origin and destination in the geography", None, None),
     ],
 )
 def test_bad_joined_codes(demo_geography, write, refused, rows, match, column, count):
@@ -263,10 +212,108 @@ def test_bad_joined_codes(demo_geography, write, refused, rows, match, column, c
         read_flows(path, demo_geography, **JOIN)
 
 
-def test_columns_are_joined_for_one_purpose(write, demo_geography, refused):
-    path = write(PARTS + "03,001,03,001,5\n")
-    with refused(path, "one column is named for two purposes: hs"):
-        read_flows(path, demo_geography, **{**JOIN, "destination": ["hs", "wc"]})
+LODES_HEADER = "w_geocode,h_geocode,S000,more\n"
+LEVELS = ("st", "cty", "trct", "bgrp")
+TRACTS = {"origin_level": "trct", "destination_level": "trct"}
 
 
-# --- real data
+@pytest.fixture
+def blocks(demo_geography: Geography) -> list[str]:
+    return [str(code) for code in demo_geography.blocks]
+
+
+def lodes(*rows: tuple[str, str, object]) -> str:
+    return LODES_HEADER + "".join(f"{work},{home},{jobs},?\n" for work, home, jobs in rows)
+
+
+def test_demo_release_agrees_with_its_records(demo_region, demo_geography):
+    flows = read_lodes_flows(demo_region["od"], demo_geography, origin_level="trct", destination_level="cty")
+    records = LodesJobs(demo_region["od"], demo_geography).records()
+    table = np.zeros((6, 2))
+    home, work = demo_geography.unit_of("trct", records.home), demo_geography.unit_of("cty", records.work)
+    np.add.at(table, (home, work), 1)
+    assert len(flows) == np.count_nonzero(table)
+    np.testing.assert_array_equal(flows.flow, table[flows.origin, flows.destination])
+    assert flows.flow.sum() == len(records) == 600
+    assert (flows.origin_level, flows.destination_level) == ("trct", "cty")
+    assert flows.dropped == {"origin": 0, "destination": 0, "rows": 0}
+    assert flows.standard_error is None
+    assert flows.origin.dtype == flows.destination.dtype == np.int32
+    assert flows.source == str(demo_region["od"])
+
+
+def test_rows_outside_are_counted(write, demo_geography, blocks):
+    rows = [
+        (blocks[0], blocks[1], 1),
+        (blocks[0], "250010101001001", 2),
+        ("250010101001001", blocks[0], 3),
+        ("250010101001001", "250010101001001", 4),
+    ]
+    flows = read_lodes_flows(write(lodes(*rows)), demo_geography, **TRACTS)
+    assert flows.flow.tolist() == [1.0]
+    assert flows.dropped == {"origin": 2, "destination": 2, "rows": 3}
+
+
+def test_homes_of_the_aux_file_are_in_outside_areas(write, read_geography, demo_region, blocks):
+    wide = read_geography(demo_region["crosswalk"], external_zones=("25", "25017"))
+    main = write(lodes((blocks[0], blocks[1], 1), (blocks[-1], blocks[-1], 4)), "main.csv")
+    aux = write(
+        lodes(
+            (blocks[0], "250010101001001", 10),
+            (blocks[1], "250030101001001", 20),
+            (blocks[0], "250170101001001", 40),
+            (blocks[0], "360010101001001", 80),
+        ),
+        "aux.csv.gz",
+    )
+    flows = read_lodes_flows(main, wide, origin_level="cty", destination_level="st", aux=aux)
+    found = dict(zip(wide.codes("cty")[flows.origin], flows.flow, strict=True))
+    assert found == {"03001": 1, "03003": 4, "25999": 30, "25017": 40}
+    assert flows.dropped == {"origin": 1, "destination": 0, "rows": 1}
+    assert flows.source == str(main)
+
+
+def test_the_release_of_another_state(write, read_geography, demo_region, demo_geography, refused):
+    path = write(lodes(("250010101001001", "250010101001001", 3)))
+    for geography in (
+        demo_geography,
+        read_geography(demo_region["crosswalk"], external_zones=("us-states",)),
+    ):
+        with refused(path, "no row has origin and destination in the geography (trct to trct)"):
+            read_lodes_flows(path, geography, **TRACTS)
+
+
+def test_another_census_is_not_taken_for_an_outside_area(write, read_geography, demo_region, blocks, refused):
+    wide = read_geography(demo_region["crosswalk"], external_zones=("03005",))
+    path = write(lodes((blocks[0], f"{blocks[0][:11]}9999", 1), (blocks[0], blocks[1], 1)))
+    with refused(path, "codes of another vintage?", column="h_geocode", count=1):
+        read_lodes_flows(path, wide, **TRACTS)
+    path = write(lodes((blocks[0], "030050101001001", 1), (blocks[0], blocks[1], 1)))
+    flows = read_lodes_flows(path, wide, origin_level="cty", destination_level="cty")
+    assert wide.codes("cty")[flows.origin].tolist() == ["03001", "03005"]
+
+
+@pytest.mark.parametrize(
+    ("row", "match", "column", "count"),
+    [
+        ("{b},{a},-1,?", "not whole numbers", "S000", 1),
+        ("{a},{a},1,?", "rows repeat a pair", None, 1),
+        ("{b},{short},1,?", "lost their leading zeros", "h_geocode", 1),
+        ("{short},{b},1,?", "lost their leading zeros", "w_geocode", 1),
+    ],
+    ids=range(4),
+)
+def test_bad_files(write, demo_geography, blocks, refused, row, match, column, count):
+    a, b = blocks[:2]
+    path = write(lodes((a, a, 1)) + row.format(a=a, b=b, short=a.lstrip("0")) + "\n")
+    with refused(path, match, column=column, count=count):
+        read_lodes_flows(path, demo_geography, **TRACTS)
+
+
+def test_faults_of_the_aux_file_name_it(write, demo_geography, blocks, refused):
+    main = write(lodes((blocks[0], blocks[1], 1)), "main.csv")
+    aux = write(lodes((blocks[0], blocks[1], "x")), "aux.csv")
+    with refused(aux, "not whole numbers", column="S000", count=1):
+        read_lodes_flows(main, demo_geography, **TRACTS, aux=aux)
+    with refused(main, "one file is named as main and as aux file"):
+        read_lodes_flows(main, demo_geography, **TRACTS, aux=str(main))

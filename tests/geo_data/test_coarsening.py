@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -18,7 +18,9 @@ from geo_data import Geography, PublicModel, build_model
 from geo_data.coarsening import (
     SHARE_SCALE,
     Coarsening,
+    Measure,
     Rule,
+    Tree,
     balanced,
     by_distance,
     by_share,
@@ -76,13 +78,6 @@ def listed(coarse: Coarsening, pool: int = 0) -> dict[int, int]:
 
 
 # --- rules by hand
-
-
-def test_threshold_splits_while_as_many_workers_are_expected() -> None:
-    """8 workers: 2 in each area of region 0, one block each, and 4 in the two blocks of region 1."""
-    model = model_of(geography([1, 1, 2], [2, 1]), [4] * 4)
-    for threshold, expected in [(8, [0, 2]), (8.001, [0]), (4, [0, 1, 2, 3]), (4.001, [0, 2])]:
-        assert cells_of(one_pool(model, 8, by_threshold(lambda size, t=threshold: t))) == expected  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("make", [balanced, by_threshold])
@@ -155,22 +150,6 @@ def test_units_are_cells_for_every_pool() -> None:
                 assert mine.tolist() == theirs.tolist()
 
 
-def test_external_zones_are_units_of_every_level(
-    demo_region: dict[str, Path], read_geography: Callable[..., Geography]
-) -> None:
-    zones = ("07", "14")
-    places = read_geography(demo_region["crosswalk"], external_zones=zones)
-    model = build_model(places, [], *np.ones((2, places.n_blocks), np.int64), "trct")
-    for level in (*places.levels, places.block_level):
-        coarse = one_pool(model, 9, by_units(places, level))
-        cells = cells_of(coarse)
-        assert len(cells) == places.n_units(level)
-        ends = dict(zip(cells, [*cells[1:], places.n_blocks], strict=True))
-        for zone in places.external_blocks.tolist():
-            assert ends[zone] == zone + 1
-    assert len(places.external_blocks) == len(zones)
-
-
 def test_units_are_of_a_level_and_may_be_pruned() -> None:
     """Retention is by expected workers, so that with it destinations and sizes have cells of their own."""
     model = model_of(geography([2, 1, 1], [2, 1]), [2, 2, 2, 2])
@@ -184,15 +163,6 @@ def test_units_are_of_a_level_and_may_be_pruned() -> None:
 
 
 # --- sizes, domains, retention
-
-
-def test_sizes_are_rounded_down_to_powers_of_two() -> None:
-    model = model_of(geography([2, 2], [1, 1]), [1] * 4)
-    n = np.array([1, 2, 3, 4, 5, 7, 8, 2**20 - 1, 2**20, 2**31 - 1])
-    coarse = coarsen(model, np.zeros(n.size, np.int32), n, by_threshold(lambda size: 1), Fraction(1))
-    expected = [2 ** (int(v).bit_length() - 1) for v in n]
-    assert coarse.size[coarse.domain].tolist() == expected
-    assert coarse.size.size == len(set(expected))
 
 
 def test_pools_share_a_domain_by_unit_and_octave() -> None:
@@ -405,3 +375,143 @@ def test_many_units_agree_with_one_at_a_time(kind: str) -> None:
         assert cells_of(whole, pool) == cells_of(alone)
         assert retention_of(whole, pool) == retention_of(alone)
         assert listed(whole, pool) == listed(alone)
+
+
+INF = math.inf
+LEVEL_NAMES = ("region", "area", "block")
+
+
+def tree_of(places: Geography, weights: list[int], level: str = "area") -> Tree:
+    return Tree(build_model(places, [], np.array(weights), np.ones(len(weights), np.int64), level))
+
+
+def cells(
+    tree: Tree, measure: list[float], least: float, run: float, deepest: int | None = None
+) -> list[int]:
+    found = tree.cut(Measure(np.array(measure, float)), least, run, deepest)
+    assert found.dtype == np.int32
+    return [int(first) for first in found]
+
+
+# --- by hand
+
+
+def test_a_node_is_split_at_exactly_the_least_measure() -> None:
+    tree = tree_of(geography([1, 1, 2], [2, 1]), [4] * 4)
+    measure = [2.0, 2.0, 4.0]
+    assert cells(tree, measure, 8.0, 0.0) == [0, 2]
+    assert cells(tree, measure, 8.001, 0.0) == [0]
+    assert cells(tree, measure, 4.0, 0.0) == [0, 1, 2, 3]
+    assert cells(tree, measure, 4.001, 0.0) == [0, 2]
+
+
+def test_siblings_are_joined_to_cells_of_about_the_run() -> None:
+    """Eight blocks of measure 1 below one area of measure 8, which alone is wanted fine."""
+    tree = tree_of(geography([8], [1]), [1] * 8)
+    assert cells(tree, [8.0], 4.0, 0.0) == list(range(8))
+    assert cells(tree, [8.0], 4.0, 1.0) == list(range(8))
+    assert cells(tree, [8.0], 4.0, 2.0) == [0, 2, 4, 6]
+    assert cells(tree, [8.0], 4.0, 4.0) == [0, 4]
+    # 8 / 3 is rounded to 3 cells: of blocks 0 to 2, 3 and 4, 5 to 7, by their middles.
+    assert cells(tree, [8.0], 4.0, 3.0) == [0, 3, 5]
+    assert cells(tree, [8.0], 4.0, 100.0) == [0]
+    assert cells(tree, [8.0], 4.0, INF) == [0]
+
+
+def test_without_levels_the_only_split_is_into_blocks() -> None:
+    places = Geography("block", pa.array("abc"), (), (), (), np.zeros(3), np.zeros(3))
+    tree = tree_of(places, [1, 1, 1], "block")
+    assert cells(tree, [1.0, 2.0, 1.0], 4.0, 0.0) == [0, 1, 2]
+    assert cells(tree, [1.0, 2.0, 1.0], 4.0, 2.0) == [0, 1]
+    assert cells(tree, [1.0, 2.0, 1.0], 5.0, 0.0) == [0]
+
+
+def test_many_nodes_and_cells() -> None:
+    """More of both than a kernel makes room for at first: 300 areas wanted fine, thousands of cells."""
+    run, rng = 2.5, np.random.default_rng(1)
+    areas = rng.integers(1, 12, 300).tolist()
+    places, weights = geography(areas, [150, 100, 50]), rng.integers(1, 10**6, sum(areas)).tolist()
+    measure = rng.uniform(0.5, 20, 300)
+    exact = block_measure(places, "area", measure.tolist(), weights)
+    expected = cut(places, exact, Fraction(1), Fraction(run) if run < INF else run, 3)
+    found = cells(tree_of(places, weights), measure.tolist(), 1.0, run)
+    assert found == expected
+    assert len(found) > 600
+
+
+# --- against recursion
+
+measures = st.one_of(st.just(0.0), st.integers(0, 60).map(float), st.floats(0, 50))
+runs = st.one_of(st.just(0.0), st.just(INF), st.floats(0.01, 60), st.integers(1, 20).map(float))
+
+
+@given(st.data())
+def test_cuts_agree_with_recursion(data: st.DataObject) -> None:
+    regions = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    areas = data.draw(st.lists(st.integers(1, 5), min_size=sum(regions), max_size=sum(regions)))
+    places = geography(areas, regions)
+    n, level = sum(areas), data.draw(st.sampled_from(LEVEL_NAMES))
+    weights = data.draw(st.lists(st.integers(1, 50), min_size=n, max_size=n))
+    units = places.n_units(level)
+    measure = data.draw(st.lists(measures, min_size=units, max_size=units))
+    least, run = data.draw(st.floats(0.02, 40)), data.draw(runs)
+    deepest = data.draw(st.sampled_from([0, 1, 2, 3]))
+
+    tree, exact = tree_of(places, weights, level), block_measure(places, level, measure, weights)
+    running = [float(x) for x in itertools.accumulate([Fraction(0), *exact])]
+    np.testing.assert_allclose(
+        tree.up_to(Measure(np.array(measure)), np.arange(n + 1)), running, rtol=1e-12, atol=1e-12
+    )
+
+    found = cells(tree, measure, least, run, deepest)
+    assert found[0] == 0
+    assert found == sorted(set(found))
+    expected = cut(places, exact, Fraction(least), Fraction(run) if run < INF else run, deepest)
+    assert found == expected
+
+
+def test_cuts_of_rows_are_those_of_each_row() -> None:
+    tree = tree_of(geography([2, 3], [2]), [1, 3, 1, 1, 4])
+    shares = np.array([[0.4, 0.6], [0.9, 0.1], [0.5, 0.5]])
+    row = np.array([0, 0, 0, 1, 2, 2])
+    limits = np.array([(0.3, 0.3), (0.3, 0.3), (0.3, 0.0), (0.3, 0.0), (0.01, 0.01), (0.1, 0.1)]).T.copy()
+    counts, found, doublings = tree.cuts(shares, row, *limits, most=3)
+    assert counts.sum() == found.size == doublings.size > 2 * 5, "there is room for more than two cuts"
+    pieces = (np.split(array, np.cumsum(counts)[:-1]) for array in (found, doublings))
+    for r, least, run, own, doubled in zip(row, *limits, *pieces, strict=True):
+        alone = tree.cut(Measure(shares[r]), least, run)
+        assert own.tolist() == alone.tolist()
+        assert doubled.tolist() == tree.doublings(Measure(shares[r]), alone, 5, 3).tolist()
+    none = tree.cuts(shares, np.zeros(0, np.int64), np.zeros(0), np.zeros(0), 3)
+    assert [array.size for array in none] == [0, 0, 0]
+
+
+def test_cuts_are_kept_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tree_of(geography([2, 3], [2]), [1, 3, 1, 1, 4])
+    made: list[int] = []
+    plain = Tree.cuts
+
+    def counted(
+        self: Tree, shares: np.ndarray, row: np.ndarray, *more: np.ndarray | int
+    ) -> tuple[np.ndarray, ...]:
+        made.append(row.size)
+        return plain(self, shares, row, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tree, "cuts", counted)
+    units, shares, row = np.array([7, 9], np.int32), np.array([[0.4, 0.6], [0.9, 0.1]]), np.array([0, 0, 1])
+
+    def check(*limits: float) -> None:
+        least = np.array(limits)
+        kept, own = (
+            tree.cuts_once(units, shares, row, least, least, 3),
+            plain(tree, shares, row, least, least, 3),
+        )
+        assert [array.tolist() for array in kept] == [array.tolist() for array in own]
+
+    for limits in (0.3, 0.2, 0.3), (0.3, 0.2, 0.3), (0.3, 0.1, 0.3):
+        check(*limits)
+    assert made == [3, 0, 1], "each once"
+    tree._room = 0
+    check(0.05, 0.1, 0.3)
+    check(0.05, 0.1, 0.3)
+    assert made[3:] == [1, 1], "no more is kept"

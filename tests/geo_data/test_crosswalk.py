@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from geo_data import read_crosswalk
+from geo_data.crosswalk import group_places
 from geo_data.unknown_codes import misspelled
 
 pytestmark = pytest.mark.quick
@@ -83,15 +91,6 @@ def test_other_codes_and_levels_from_any_columns(write):
     assert geography.repairs == ()
 
 
-def test_no_levels_at_all(write):
-    path = write("lat,lon,geo_code\n53.8,-1.5,E02000002\n53.9,-1.6,E02000001\n")
-    geography = read_crosswalk(path, block="geo_code", levels=(), latitude="lat", longitude="lon")
-    assert geography.levels == ()
-    assert geography.blocks.tolist() == ["E02000001", "E02000002"]
-    assert geography.latitude.tolist() == [53.9, 53.8]
-    assert repr(geography) == "<Geography: 2 geo_code>"
-
-
 def test_short_codes_of_several_places(write, read_geography, refused):
     rows = [[block, block[:2], block[:5], block[5:11], *rest] for block, _, _, _, *rest in us_rows()]
     path = write(text(rows + [["03003" + row[0][5:], "03", "03003", *row[3:]] for row in rows]))
@@ -120,7 +119,6 @@ def test_duplicate_blocks(write, read_geography, refused, canary):
 @pytest.mark.parametrize(
     ("position", "value", "match", "column"),
     [
-        (3, "", "values are missing or blank", "trct"),
         (5, "", "values are missing", "blklatdd"),
         (0, "03001000100100.0", "decimal numbers", "tabblk2010"),
     ],
@@ -130,14 +128,6 @@ def test_values_that_are_none(write, read_geography, refused, position, value, m
     rows[4][position] = value
     path = write(text(rows))
     with refused(path, match, column=column, count=1):
-        read_geography(path)
-
-
-def test_blocks_that_lost_leading_zeros(write, read_geography, refused):
-    rows = us_rows()
-    rows[0][0] = rows[0][0].lstrip("0")
-    path = write(text(rows))
-    with refused(path, "lost leading zeros", column="tabblk2010", count=1):
         read_geography(path)
 
 
@@ -274,3 +264,66 @@ def test_one_column_for_two_purposes(write, read_geography, refused):
     path = write(text(us_rows()))
     with refused(path, "one column is named for two purposes"):
         read_geography(path, levels=("st", "tabblk2010"))
+
+
+Refused = Callable[..., AbstractContextManager[None]]
+
+
+@given(st.integers(1, 60), st.integers(1, 9), st.integers(1, 4), st.integers(0, 1000))
+def test_every_parent_has_its_parts_and_they_are_even(n: int, parts: int, parents: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parent = rng.integers(0, parents, n)
+    group = group_places(rng.uniform(50, 55, n), rng.uniform(-3, 3, n), parent, parts)
+    assert set(group) == set(range(group.max() + 1))
+    for one in np.unique(parent):
+        sizes = np.bincount(group[parent == one])[np.unique(group[parent == one])]
+        assert sizes.size == min(parts, (parent == one).sum())
+        assert sizes.max() - sizes.min() <= max(1, np.ceil(np.log2(parts)))
+        assert not set(group[parent == one]) & set(group[parent != one])
+
+
+def test_neighbours_are_together() -> None:
+    # Two rows of four, long from west to east: first cut between the second and the third column.
+    east, north = (g.ravel().astype(float) for g in np.meshgrid(np.arange(4), np.arange(2) / 10))
+    group = group_places(north, east, np.zeros(8, np.int64), 2)
+    assert group.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert group_places(north, east, np.zeros(8, np.int64), 4).tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    # A degree of longitude is short near the pole: the same shape, now long from south to north.
+    group = group_places(89.8 + north, east / 2, np.zeros(8, np.int64), 2)
+    assert group.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+ZONES = "zone,ward,lat,lon\n" + "".join(f"E{i:03},W{i // 6},{50 + i / 100},{i % 3}\n" for i in range(24))
+
+
+def test_groupings_are_levels_that_nest(write: Callable[..., Path]) -> None:
+    path = write(ZONES)
+    geography = read_crosswalk(
+        path, block="zone", levels=("ward", "part"), latitude="lat", longitude="lon", groupings={"part": 2}
+    )
+    assert geography.n_units("ward") == 4
+    assert geography.codes("part").tolist() == [f"part{i}" for i in range(8)]
+    every = np.arange(geography.n_blocks)
+    assert np.bincount(geography.unit_of("part", every)).tolist() == [3] * 8
+    alone = read_crosswalk(
+        path,
+        block="zone",
+        levels=("area", "part"),
+        latitude="lat",
+        longitude="lon",
+        groupings={"area": 3, "part": 4},
+    )
+    assert (alone.n_units("area"), alone.n_units("part")) == (3, 12)
+
+
+def test_a_grouping_that_cuts_through_units_is_refused(write: Callable[..., Path], refused: Refused) -> None:
+    path = write(ZONES)
+    with refused(path, "units lie in more than one unit of area", column="ward", count=4):
+        read_crosswalk(
+            path,
+            block="zone",
+            levels=("area", "ward"),
+            latitude="lat",
+            longitude="lon",
+            groupings={"area": 3},
+        )

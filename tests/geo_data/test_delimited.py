@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geo_data import Geography, InputError, LodesJobs, MicrodataJobs, read_acs
+from geo_data import Geography, InputError, LodesJobs, MicrodataJobs, delimited, read_acs
 from geo_data.delimited import BLOCK, count_rows
 from geo_data.jobs import Reading
 from geo_data.lodes import LODES_COLUMNS
@@ -55,8 +55,7 @@ def whole_lines(data: bytes) -> set[bytes]:
     return {data[:end] for end in ends}
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(("end", "packed"), [("\n", True), ("\r\n", False)])
 def test_every_row_or_an_error_at_every_byte(tmp_path: Path, end: str, packed: bool) -> None:
     data, path = TEXT.replace("\n", end).encode(), tmp_path / "t.csv"
     path.write_bytes(data)
@@ -88,7 +87,7 @@ def test_every_byte_of_a_job_file(
     path.write_bytes(data)
     whole = LodesJobs(path, demo_geography).records()
     for kind, cases in damaged(data).items():
-        for case in cases[:: 1 if kind.startswith("quote") else 7]:
+        for case in cases[:: 2 if kind.startswith("quote") else 9]:
             path.write_bytes(case)
             try:
                 found = LodesJobs(path, demo_geography).records()
@@ -111,7 +110,7 @@ def test_every_byte_of_a_sheet(demo_geography: Geography, tmp_path: Path) -> Non
     assert read_acs(path, demo_geography, level="cty").flow.tolist() == [1234, 7, 7]
     shorter = whole_lines(data)
     for kind, cases in damaged(data).items():
-        for case in cases:
+        for case in cases[:: 3 if kind.startswith("quote") else 15]:
             if (kind == "cut" and case in shorter) or kind == "return replaced":
                 continue
             path.write_bytes(case)
@@ -134,8 +133,8 @@ def test_large_files_are_checked_in_blocks(tmp_path: Path) -> None:
     assert path.stat().st_size > BLOCK
     assert read_table(path, COLUMNS)["n"].sum() == sum(i % 7 for i in range(60_000))
     faults = ('00"000000,x,1', '"00000000,x,1', "0\r0,x,1", "00,x", "00,x,1,2", "0\0,x,1", "")
-    at = dict.fromkeys((BLOCK // len(lines[0] + "\n") + i for i in (-1, 0, 1)), faults)
-    at |= dict(zip((0, 40_000, 59_999), (faults[:2], faults[2:4], faults[4:6]), strict=True))
+    at = {BLOCK // len(lines[0] + "\n") + i: faults[first::2] for i, first in ((-1, 0), (0, 1), (1, 0))}
+    at |= {0: faults[:1], 40_000: faults[2:3], 59_999: faults[4:5]}
     for row, some in at.items():
         for bad in some:
             write([*lines[:row], bad, *lines[row + 1 :]])
@@ -181,18 +180,6 @@ def test_lines_are_named_and_not_in_the_message(write: Callable[..., Path], tmp_
     assert caught.value.where == "row 2"
 
 
-@pytest.mark.parametrize("count", ["0x1", "1_000", "1e3", " 1", "1 ", "١", "+1", "1.0", "9" * 17])
-def test_a_count_is_digits(write: Callable[..., Path], count: str) -> None:
-    with pytest.raises(InputError, match="is not a whole number"):
-        read_table(write(f"id,n\na,{count}\nb,2\n"), COLUMNS)
-
-
-@pytest.mark.parametrize("number", ["0x1", "1_000", "١", "1e999", "NaN", "1e1000"])
-def test_a_number_is_decimal(write: Callable[..., Path], number: str) -> None:
-    with pytest.raises(InputError, match="is not a finite number"):
-        read_table(write(f"id,n\na,{number}\nb,2\n"), {"n": "number"})
-
-
 def test_integers_do_not_wrap_around(tmp_path: Path, demo_geography: Geography) -> None:
     """In 64 bits the three of SA add up to 1."""
     block, path = demo_geography.blocks[0], tmp_path / "od.parquet"
@@ -219,12 +206,14 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
             read_table(path, COLUMNS)
 
 
-def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a megabyte and 200 times the size of the file, here."""
+    monkeypatch.setattr(delimited, "_ANYWAY", 2**20)
     path = tmp_path / "bomb.csv.gz"
-    path.write_bytes(gzip.compress(b"id,n\n") + 100 * gzip.compress(b"1,2\n" * 2**18))
+    path.write_bytes(gzip.compress(b"id,n\n") + 5 * gzip.compress(b"1,2\n" * 2**18))
     with pytest.raises(InputError, match="far more comes out"):
         read_table(path, COLUMNS)
-    pq.write_table(pa.table({"id": pa.repeat("a", 2 * 10**7).dictionary_encode()}), path)
+    pq.write_table(pa.table({"id": pa.repeat("a", 10**6).dictionary_encode()}), path)
     with pytest.raises(InputError, match="far more comes out"):
         read_table(path, {"id": "code"})
 
@@ -246,9 +235,6 @@ class TestTheSameJobsTwice:
             jobs[number::2].to_csv(tmp_path / f"{number}.csv", index=False)
         return [tmp_path / "0.csv", tmp_path / "1.csv"]
 
-    def test_files_that_share_no_pair(self, pieces: list[Path], demo_geography: Geography) -> None:
-        assert len(LodesJobs(pieces, demo_geography).records()) == 600
-
     @pytest.mark.parametrize("form", ["gzip", "reordered", "parquet"])
     def test_pairs(self, pieces: list[Path], demo_geography: Geography, tmp_path: Path, form: str) -> None:
         jobs, other = pd.read_csv(pieces[0], dtype="str"), tmp_path / "other"
@@ -259,6 +245,7 @@ class TestTheSameJobsTwice:
                 jobs[::-1].to_csv(other, index=False)
             case "parquet":
                 jobs.astype(dict.fromkeys(LODES_COLUMNS[2:-1], "int64")).to_parquet(other)
+        assert len(LodesJobs(pieces, demo_geography).records()) == 600  # of work blocks that both have
         with pytest.raises(InputError, match="the same jobs twice") as caught:
             LodesJobs([*pieces, other], demo_geography).records()
         assert caught.value.count == 1
@@ -272,8 +259,7 @@ class TestTheSameJobsTwice:
             **({"who": [f"w{i}" for i in range(90)]} if worker else {}), age=["a", "b", "c"] * 30
         )
 
-    @pytest.mark.parametrize("worker", [True, False])
-    @pytest.mark.parametrize("form", ["gzip", "reordered", "parquet"])
+    @pytest.mark.parametrize(("form", "worker"), [("gzip", True), ("reordered", False), ("parquet", True)])
     def test_microdata(self, demo_geography: Geography, tmp_path: Path, worker: bool, form: str) -> None:
         frame = self.microdata(demo_geography, tmp_path, worker)
         one, other = tmp_path / "one.csv", tmp_path / "other"
@@ -314,28 +300,3 @@ class TestTheSameJobsTwice:
         with pytest.raises(ValueError, match="a file changed"):
             next(parts)
         assert reading.sha256 == before
-
-    def test_other_jobs_of_the_same_people(self, demo_geography: Geography, tmp_path: Path) -> None:
-        frame = self.microdata(demo_geography, tmp_path, worker=True)
-        frame.to_csv(tmp_path / "one.csv", index=False)
-        frame.assign(age="d").to_csv(tmp_path / "two.csv", index=False)
-        jobs = MicrodataJobs(
-            [tmp_path / "one.csv", tmp_path / "two.csv"],
-            demo_geography,
-            home="live",
-            work="toil",
-            worker="who",
-            attributes=("age",),
-            records_per_worker=2,
-        )
-        assert len(jobs.records()) == 180
-
-
-def test_all_jobs_zero(
-    demo_region: dict[str, Path], demo_geography: Geography, write: Callable[..., Path]
-) -> None:
-    jobs = pd.read_csv(demo_region["od"], dtype="str")
-    jobs[list(LODES_COLUMNS[2:-1])] = "0"
-    zeros = write(jobs.to_csv(index=False))
-    with pytest.raises(InputError, match=f"{zeros.name}: column S000: there is no job"):
-        LodesJobs(zeros, demo_geography).slots()

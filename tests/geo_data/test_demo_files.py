@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LodesJobs, read_flows, read_weights, write_demo_region
+from geo_data import LodesJobs, read_flows, write_demo_region
 from geo_data.distance import distance_km
 from geo_data.polygons import read_polygons
 
@@ -79,14 +79,6 @@ def test_file_formats_are_those_of_real_files(region):
     assert header("population") == "GEOID,POP10,HU10,INTPTLAT,INTPTLONG"
 
 
-def test_names_of_places(region):
-    frame = pd.read_csv(region["crosswalk"], dtype="str")
-    assert frame.notna().all().all()
-    assert frame["ctyname"].nunique() == 4
-    assert frame.groupby("cty")["ctyname"].nunique().max() == 1
-    assert frame.groupby("trct")["trctname"].nunique().max() == 1
-
-
 def test_work_blocks_are_many_and_tiny_with_a_few_large(records):
     sizes = np.bincount(records.work)
     sizes = sizes[sizes > 0]
@@ -120,13 +112,6 @@ def test_people_come_from_two_other_states(region, read_geography):
     assert survey.dropped["rows"] == 0
     asked = np.isin(survey.origin, geography.unit_of("cty", geography.external_blocks))
     assert survey.flow[asked].sum() == pytest.approx(5_000, rel=0.2)
-
-
-def test_centre_is_dense(region, geography, records):
-    centre = distance_km(40.0, -40.0, geography.latitude, geography.longitude)
-    near = centre < 5
-    assert near[records.work].mean() > 2 * near.mean()
-    assert len(np.unique(records.home)) < 3000  # water, parks, business parks
 
 
 def test_auxiliary_tables_resemble_the_records_and_are_not_made_of_them(region, geography, records):
@@ -182,17 +167,7 @@ def test_tracts_cover_the_islands_and_hold_their_blocks(region, geography):
     assert (inside["trct"] == inside["tabblk2010"].str[:11]).all()
 
 
-def test_population(region, geography):
-    weights = read_weights(region["population"], geography, level="trct", area="GEOID", weight="POP10")
-    assert weights.report == ()
-    frame = pd.read_csv(region["population"])
-    assert frame["POP10"].sum() == 120_000
-    assert (frame["HU10"] <= frame["POP10"]).all()
-
-
-@pytest.mark.parametrize(
-    "sizes", [(1, 1, 1, 1), (1, 1, 2, 3), (3, 3, 3, 1), (2, 6, 120, 5), (5, 40, 9000, 800)]
-)
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 2, 3), (3, 3, 3, 1), (2, 9, 1200, 50)])
 def test_any_size_works(tmp_path, read_geography, sizes):
     paths = write_demo_region(
         tmp_path, **dict(zip(("counties", "tracts", "blocks", "jobs"), sizes, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import random
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ def hierarchies(draw):
     return rows
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(rows=hierarchies())
 def test_any_hierarchy_becomes_ranges(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("h") / "x.csv"
@@ -60,16 +59,6 @@ def test_any_hierarchy_becomes_ranges(tmp_path_factory, rows):
     assert set(geography.starts("coarse")) <= set(geography.starts("fine"))
 
 
-def test_row_order_does_not_matter(demo_region, demo_geography, read_geography, write):
-    import gzip
-
-    header, *rows = gzip.decompress(demo_region["crosswalk"].read_bytes()).decode().splitlines()
-    random.Random(1).shuffle(rows)
-    again = read_geography(write("\n".join([header, *rows]) + "\n", "shuffled.csv.gz"))
-    assert again.blocks.tolist() == demo_geography.blocks.tolist()
-    assert again.latitude.tolist() == demo_geography.latitude.tolist()
-
-
 def test_unknown_codes_are_minus_one(demo_geography):
     assert demo_geography.number(["nowhere", demo_geography.blocks[3]]).tolist() == [-1, 3]
     assert demo_geography.unit_number("cty", ["99999", "03001"]).tolist() == [-1, 0]
@@ -80,12 +69,6 @@ def test_unknown_codes_are_minus_one(demo_geography):
     assert demo_geography.unit_number("cty", [*alike, None]).tolist() == [-1, 0, *[-1] * 10]
     assert demo_geography.unit_of("trct", [-1, 0]).tolist() == [-1, 0]
     assert demo_geography.unit_of("tabblk2010", [-1, 5]).tolist() == [-1, 5]
-
-
-def test_block_level_is_a_level(demo_geography):
-    assert demo_geography.n_units("tabblk2010") == demo_geography.n_blocks == 120
-    assert demo_geography.starts("tabblk2010").tolist() == list(range(120))
-    assert demo_geography.codes("tabblk2010").tolist() == demo_geography.blocks.tolist()
 
 
 def test_unknown_level_is_refused_with_the_allowed_ones(demo_geography):
@@ -104,11 +87,6 @@ def test_unknown_level_is_refused_with_the_allowed_ones(demo_geography):
 def test_block_numbers_out_of_range(demo_geography, number):
     with pytest.raises(ValueError, match=r"\[-1, 120\)"):
         demo_geography.unit_of("trct", [number])
-
-
-def test_shapes_are_kept(demo_geography):
-    numbers = np.zeros((2, 0, 3), dtype=np.int32)
-    assert demo_geography.unit_of("trct", numbers).shape == (2, 0, 3)
 
 
 def test_points(demo_geography):

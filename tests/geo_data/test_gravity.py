@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from geo_data import Geography
-from geo_data.distance import distance_km
 from geo_data.gravity import Centres, Decay, centres, fit_decay
 
-from .plain import EARTH_KM, Places, geography, gravity, haversine_km
+from .plain import EARTH_KM, Places, geography, gravity
 
 Float64 = NDArray[np.float64]
 ONE_METRE = 1e-3  # unit vectors lose about 0.1 m to rounding
@@ -37,12 +36,6 @@ def ones(n: int) -> NDArray[np.int64]:
 # --- decay and centres by hand
 
 
-def test_pull_by_hand() -> None:
-    pull = Decay(2.0, 1.0).pull(np.array([[0.0, 1.0], [3.0, 9.0]]))
-    np.testing.assert_allclose(pull, np.array([[1, 0.25], [0.0625, 0.01]]))
-    np.testing.assert_array_equal(Decay().pull(np.array([0.0, 5.0, 1e6])), 1.0)
-
-
 def test_centre_and_spread_by_hand() -> None:
     """Weights 1 and 3 at 0 and 90 degrees east: the centre is at atan(3), the mean vector sqrt(10)/4 long."""
     found = centres(geography([2, 1], [2], [0, 0, 90], [0, 90, 0]), "area", np.array([1, 3, 7]))
@@ -51,32 +44,6 @@ def test_centre_and_spread_by_hand() -> None:
     chords = [2 - 2 / math.sqrt(10), 2 - 6 / math.sqrt(10)]  # squared, from the centre to either block
     assert found.spread[0] == pytest.approx(EARTH_KM * math.sqrt((chords[0] + 3 * chords[1]) / 4), rel=1e-12)
     assert found.spread[1] < ONE_METRE
-
-
-# --- distances
-
-
-@given(st.lists(st.tuples(latitudes, longitudes), min_size=2, max_size=6))
-def test_distances_are_great_circle(points: list[tuple[float, float]]) -> None:
-    places = blocks_at(*map(list, zip(*points, strict=True)))
-    found = centres(places, "area", ones(len(points))).distance_km(np.arange(len(points)))
-    for d, one in enumerate(points):
-        for u, other in enumerate(points):
-            # Near the antipode the chord is flat, and rounding costs more than a metre there.
-            far = haversine_km(one, other) > 19_000
-            assert found[d, u] == pytest.approx(haversine_km(one, other), abs=1 if far else ONE_METRE)
-            geodesic = float(distance_km(one[0], one[1], other[0], other[1]))
-            assert found[d, u] == pytest.approx(geodesic, rel=0.006, abs=ONE_METRE)
-
-
-def test_a_unit_is_as_far_from_itself_as_its_blocks_from_its_centre() -> None:
-    found = centres(geography([2, 1], [2], [0, 0, 0], [0, 2, 4]), "area", ones(3))
-    half = 2 * EARTH_KM * math.sin(math.radians(0.5))  # chord of the degree from the centre to a block
-    distance = found.distance_km(np.array([0, 1]))
-    degree = EARTH_KM * math.pi / 180
-    np.testing.assert_allclose(distance, [[half, 3 * degree], [3 * degree, 0]], atol=ONE_METRE)
-    pull = found.pull(np.array([0]), Decay(1.0, 10.0), np.ones(2))[0]
-    assert pull[0] / pull[1] == pytest.approx((3 * degree + 10) / (half + 10), rel=1e-6)
 
 
 def test_what_has_no_place_is_as_far_as_the_farthest() -> None:
@@ -218,7 +185,7 @@ def a_table(seed: int) -> tuple[Float64, NDArray[np.bool_], Float64, Float64]:
     return flow, inside, weight, distance
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(18))
 def test_the_search_comes_as_low_as_one_of_scipy(seed: int) -> None:
     """Downhill from the same grid; a ten-millionth is what rounding to four digits costs."""
     table = flow, inside, weight, distance = a_table(seed)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import InputError, LodesJobs, MicrodataJobs, microdata
+from geo_data import InputError, LodesJobs, MicrodataJobs, microdata, read_crosswalk
 from geo_data.jobs import Reading, count_repeats
 from synth.policy import Policy
 
@@ -91,13 +91,6 @@ def test_large_files_come_in_parts(frame, read, monkeypatch):
     assert pay.tolist() == whole.attributes["pay"].tolist()
 
 
-def test_without_worker_and_attributes(frame, write, demo_geography):
-    jobs = source(write(frame.to_csv(index=False)), demo_geography)
-    assert jobs.slots().attributes == {}
-    assert repr(jobs.slots()) == "<Slots: 300 jobs; attributes: none>"
-    assert len(jobs.records()) == 300
-
-
 def test_agrees_with_lodes_rows_of_one_job(demo_region, demo_geography, write):
     table = pd.read_csv(demo_region["od"], dtype="str").query("S000 == '1'")
     lodes = LodesJobs(write(table.to_csv(index=False), "single.csv"), demo_geography)
@@ -160,7 +153,7 @@ def test_jobs_find_slots_that_are_spelled_otherwise(frame, write, demo_geography
     categories = {"mode": slots.categories["mode"], "pay": ("1.0", "10.0", "2.0")}
     spelled = frame.assign(works=frame["works"] + "\u00a0", mode=frame["mode"] + pd.Series(["", " "] * 150))
     jobs = source(write(spelled.to_csv(index=False)), demo_geography, attributes=("mode", "pay"))
-    (found,) = jobs.parts(("mode", "pay"), categories, others=True)
+    (found,) = jobs.parts(("mode", "pay"), categories, unmatched=True)
     assert np.array_equal(np.sort(found.work), slots.work)
     for name in ("mode", "pay"):
         assert np.array_equal(np.sort(found.attributes[name]), np.sort(slots.attributes[name]))
@@ -178,7 +171,7 @@ def test_rows_of_workers_are_counted_in_parts():
     assert list(count_repeats([])) == []
 
 
-@pytest.mark.parametrize("column", ["worker", "lives", "works", "mode"])
+@pytest.mark.parametrize("column", ["worker", "lives"])
 def test_missing_values(frame, read, refused, column):
     frame.loc[7:9, column] = ""
     jobs = read(frame)
@@ -237,7 +230,7 @@ def test_planning_finds_a_wrong_name_of_a_column_that_it_does_not_parse(
 
 def test_bad_configuration(frame, read, write, demo_geography, refused):
     path = write(frame.to_csv(index=False))
-    with refused(path, "one column is named for two purposes: lives, lives"):
+    with refused(path, "one column is named for two purposes: lives"):
         source(path, demo_geography, work="lives")
     with refused(path, "records_per_worker is less than 1"):
         source(path, demo_geography, records_per_worker=0)
@@ -274,8 +267,40 @@ def test_small_files_may_be_alike(frame, write, demo_geography):
     assert ["small files" in text for text in jobs.reading.remarks] == [True]
 
 
-def test_no_job_in_any_file_is_refused(frame, write, demo_geography, refused):
-    paths = [write(frame[:0].to_csv(index=False), f"{i}.csv") for i in range(2)]
+@pytest.fixture
+def rows_that_count(write):
+    geography = read_crosswalk(
+        write("zone,lat,lon\nE001,50,0\nE002,51,0\nE003,52,0\n", "zones.csv"),
+        block="zone",
+        levels=(),
+        latitude="lat",
+        longitude="lon",
+    )
+
+    def reader(text, **options):
+        return MicrodataJobs(write(text, "jobs.csv"), geography, "h", "w", count="n", **options)
+
+    return reader
+
+
+def test_rows_may_count_jobs(rows_that_count):
+    jobs = rows_that_count(
+        "h,w,mode,n\nE001,E002,bus,66.0\nE003,E002,foot,0\nE002,E001,bus,2\n", attributes=("mode",)
+    )
+    slots, records = jobs.slots(), jobs.records(("mode",))
+    assert len(records) == slots.work.size == 68
+    assert np.bincount(slots.work).tolist() == [2, 66]
+    assert np.bincount(records.home).tolist() == [66, 2]
+    assert slots.categories == {"mode": ("bus",)}  # nobody walks
+
+
+def test_what_is_no_count_of_jobs_is_refused(rows_that_count, refused):
+    jobs = rows_that_count("h,w,n\nE001,E002,1.5\nE001,E002,-1\nE001,E002,1\n")
+    with refused(jobs.path, "numbers of jobs are negative or not whole", column="n", count=2):
+        jobs.slots()
+    jobs = rows_that_count("h,w,n\nE001,E002,0\n")
     for read in (MicrodataJobs.slots, MicrodataJobs.records):
-        with refused(paths[0], "there is no job"):
-            read(source(paths, demo_geography))
+        with refused(jobs.path, "there is no job", column="n"):
+            read(jobs)
+    with refused(jobs.path, "rows that count jobs cannot name workers"):
+        rows_that_count("h,w,n\n", worker="p")

@@ -100,16 +100,6 @@ def test_small_blocks_of_a_unit_share_an_urn() -> None:
     assert not own.shared.any()
 
 
-def test_small_is_judged_by_all_jobs_of_a_block() -> None:
-    """Two jobs of two strata: two slots in all, so a block of its own below 2 and a shared one below 3."""
-    jobs = [(4, 0, 0, 1), (4, 1, 0, 2), (3, 0, 0, 3)]
-    alone = build_pools(slots_of(jobs), PLACES, Pooling("area", 2, ("age",)))
-    assert (alone.place.tolist(), alone.strata["age"].tolist()) == ([5, 8, 8], [0, 0, 1])
-    together = build_pools(slots_of(jobs), PLACES, Pooling("area", 3, ("age",)))
-    assert (together.place.tolist(), together.strata["age"].tolist()) == ([5, 5], [0, 1])
-    assert together.n.tolist() == [2, 1]
-
-
 # --- against dictionaries
 
 
@@ -154,17 +144,6 @@ def test_records_of_other_slots_are_refused(jobs: list[Job], pooling: Pooling, d
             with pytest.raises(ValueError, match="do not fill the public slots") as caught:
                 group_records(pools, PLACES, records_of(other, pooling.by))
             assert not any(character.isdigit() for character in str(caught.value))
-
-
-def test_order_inside_a_pool_does_not_come_from_the_origins() -> None:
-    """Slots know nothing of homes: permuting the records leaves every public array as it was."""
-    jobs = [(w, a, s, 3 * w + a) for w in range(3) for a in range(2) for s in range(3)]
-    pooling = Pooling("area", 7, ("age",))
-    one, other = (build_pools(slots_of(rows), PLACES, pooling) for rows in (jobs, jobs[::-1]))
-    np.testing.assert_array_equal(one.place, other.place)
-    np.testing.assert_array_equal(one.slots.work, other.slots.work)
-    for name in CATEGORIES:
-        np.testing.assert_array_equal(one.slots.attributes[name], other.slots.attributes[name])
 
 
 # --- errors

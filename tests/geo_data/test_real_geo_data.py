@@ -92,12 +92,6 @@ def test_whole_published_file_comes_back_from_its_three_groups(jobs, geography, 
     )
 
 
-def test_jobs_of_people_from_elsewhere_are_refused(geography, ri, refused):
-    path = ri / "ri_od_aux_JT00_2019.csv.gz"
-    with refused(path, "rows are not in the geography", column="h_geocode", count=69_355):
-        LodesJobs(path, geography).records()
-
-
 def test_auxiliary_tables(geography, ri):
     county = read_flows(
         ri / "ri_acs2011_2015_county_flows.csv",

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import gzip
 import math
+import pickle
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from geo_data import InputError
+from geo_data import InputError, tables
+from geo_data.code_index import in_one_dictionary
 from geo_data.tables import Kind, TableSchema, read_table
 
 NOT_UTF8 = pa.array([b"\xff\xfe", b"a", None], pa.binary()).view(pa.string())
@@ -66,10 +72,6 @@ def test_members_of_a_gzip_are_one_file(tmp_path):
     path = tmp_path / "two.csv.gz"
     path.write_bytes(gzip.compress(b"id\n01\n") + gzip.compress(b"02\n"))
     assert read_table(path, {"id": "code"})["id"].tolist() == ["01", "02"]
-
-
-def test_bytes_that_are_not_read_may_be_in_any_encoding(write):
-    assert read_table(write(b"name,id\nS\xe3o,01\n"), {"id": "code"})["id"].tolist() == ["01"]
 
 
 def test_parquet_labels_may_be_integers_or_dictionaries(tmp_path):
@@ -200,28 +202,12 @@ def test_header_without_rows(write, refused, text):
         read_table(path, COLUMNS)
 
 
-def test_parquet_without_rows(tmp_path, refused):
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"id": pa.array([], pa.string())}), path)
-    with refused(path, "the file is empty"):
-        read_table(path, {"id": "code"})
-
-
-@pytest.mark.parametrize("end", [-1, -8, -9, -2000, 12])
+@pytest.mark.parametrize("end", [-1, -9, 12])
 def test_truncated_gzip(tmp_path, refused, canary, end):
     rng = np.random.default_rng(0)
     whole = gzip.compress(("id\n" + "\n".join(canary + str(n) for n in rng.integers(0, 9**9, 5000))).encode())
     path = tmp_path / "t.csv.gz"
     path.write_bytes(whole[:end])
-    with refused(path, "truncated or corrupt"):
-        read_table(path, {"id": "code"})
-
-
-def test_corrupt_gzip(tmp_path, refused, canary):
-    data = bytearray(gzip.compress(("id\n" + canary + "\n").encode()))
-    data[-6] ^= 1  # the check sum
-    path = tmp_path / "t.csv.gz"
-    path.write_bytes(bytes(data))
     with refused(path, "truncated or corrupt"):
         read_table(path, {"id": "code"})
 
@@ -263,16 +249,19 @@ def test_parquet_text_that_is_not_utf8(tmp_path, refused, kind):
         read_table(path, {"id": kind})
 
 
-def test_more_columns_than_a_table_has(write, refused, tmp_path):
-    names = ["id", *map(str, range(10_000))]
+def test_more_columns_than_a_table_has(write, refused, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_MOST_COLUMNS", 10)
+    names = ["id", *map(str, range(10))]
     row = dict.fromkeys(names, "1")
     pa.parquet.write_table(pa.Table.from_pylist([row]), tmp_path / "t.parquet")
     for path in (tmp_path / "t.parquet", write(",".join(names) + "\n" + ",".join(row.values()) + "\n")):
-        with refused(path, "the file has 10,001 columns"):
+        with refused(path, "the file has 11 columns"):
             read_table(path, {"id": "code"})
 
 
 def test_text_that_is_not_utf8(write, refused):
+    """Of columns that are not read it may be anything."""
+    assert read_table(write(b"name,id\nS\xe3o,01\n"), {"id": "code"})["id"].tolist() == ["01"]
     path = write(b"id\nS\xe3o\n")
     with refused(path, "not UTF-8"):
         read_table(path, {"id": "code"})
@@ -312,27 +301,25 @@ def test_rows_of_another_width(write, refused, canary):
 
 
 @pytest.mark.parametrize("kind", ["code", "label", "count", "number"])
-@pytest.mark.parametrize("blank", ["", '""'])
+@pytest.mark.parametrize("blank", ["", "  "])
 def test_missing_values(write, refused, kind, blank):
     path = write(f"a,b\n1,1\n{blank},2\n{blank},3\n")
     with refused(path, "values are missing or blank", column="a", count=2):
         read_table(path, {"a": kind, "b": "code"})
 
 
-def test_blank_is_missing(write, refused):
-    path = write("a,b\n 1 ,1\n  ,2\n")
-    with refused(path, "values are missing or blank", column="a", count=1):
-        read_table(path, {"a": "code"})
-
-
-@pytest.mark.parametrize("bad", ["-1", "1.5", "66.0", "1e3", "CANARY", "nan", "1,000", "9" * 25, "+1"])
+@pytest.mark.parametrize(
+    "bad", ["-1", "66.0", "1e3", "CANARY", "nan", "1,000", "9" * 17, "+1", "0x1", "1_000", " 1", "1 ", "١"]
+)
 def test_counts_that_are_none(write, refused, bad):
     path = write(f'a,b\n1,1\n"{bad}",2\n2,3\n')
     with refused(path, "values are not whole numbers", column="a", count=1):
         read_table(path, {"a": "count"})
 
 
-@pytest.mark.parametrize("bad", ["CANARY", "1,5", "12,34", "nan", "inf", "1;2"])
+@pytest.mark.parametrize(
+    "bad", ["CANARY", "1,5", "12,34", "nan", "inf", "1;2", "0x1", "1_000", "١", "1e999", "1e1000"]
+)
 def test_numbers_that_are_none(write, refused, bad):
     path = write(f'a,b\n1,1\n"{bad}",2\n')
     with refused(path, "values are not finite numbers", column="a", count=1):
@@ -351,12 +338,6 @@ def test_a_point_that_may_be_one_of_thousands(write, refused, values):
 def test_a_point_of_decimals_says_nothing(write, other):
     path = write(f"a\n1.000\n{other}\n12.345\n")
     assert read_table(path, {"a": "number"})["a"].tolist()[::2] == [1, 12.345]
-
-
-def test_three_decimals_of_parquet_are_decimals(tmp_path):
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"a": [12.345]}), path)
-    assert read_table(path, {"a": "number"})["a"].tolist() == [12.345]
 
 
 @pytest.mark.parametrize(
@@ -423,3 +404,66 @@ def test_parquet_counts_that_are_floats_or_negative(tmp_path, refused):
     pa.parquet.write_table(pa.table({"a": [float("inf")]}), path)
     with refused(path, "values are not finite", column="a", count=1):
         read_table(path, {"a": "number"})
+
+
+some_texts = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "c", "d"])), max_size=6)
+
+
+@given(st.data())
+def test_whatever_dictionaries_chunks_have_they_get_one(data: st.DataObject) -> None:
+    whole = pa.array(["d", "c", "b", "a", "b"])
+    chunks = []
+    for values in data.draw(st.lists(some_texts, max_size=5)):
+        own = pa.array(values, pa.string()).dictionary_encode()
+        if data.draw(st.booleans()):  # a part of the memory that others have, and not the same part
+            part = whole.slice(data.draw(st.integers(0, 1)), 4)
+            numbers = [
+                None if value is None else part.to_pylist().index(value) for value in values if value != "d"
+            ]
+            own = pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), part)
+        chunks.append(own)
+    column = pa.chunked_array(chunks, pa.dictionary(pa.int32(), pa.string()))
+    found = in_one_dictionary(column)
+    assert found.to_pylist() == column.to_pylist()
+    assert all(chunk.dictionary.equals(found.chunk(0).dictionary) for chunk in found.chunks)
+    plain = column.cast(pa.string())
+    assert in_one_dictionary(plain).to_pylist() == plain.to_pylist()
+
+
+def test_a_file_of_row_groups_has_a_chunk_for_each_dictionary(tmp_path: Path) -> None:
+    texts = [f"{i % 7 + 10 * (i // 200_000)}" for i in range(400_000)]
+    pq.write_table(pa.table({"code": texts}), tmp_path / "codes.parquet", row_group_size=200_000)
+    column = pq.read_table(tmp_path / "codes.parquet", read_dictionary=["code"])["code"]
+    assert column.num_chunks > 2, "pyarrow reads a row group in many chunks"
+    found = in_one_dictionary(column)
+    assert found.num_chunks == 2
+    assert len(found.chunk(0).dictionary) == 14
+    assert found.to_pylist() == texts
+
+
+def test_message_reads_as_one_sentence_and_a_cure():
+    error = InputError(
+        "ri_od.csv.gz", "rows are not in the geography", column="h", count=1200, fix="look again"
+    )
+    assert str(error) == "ri_od.csv.gz: column h: 1,200 rows are not in the geography. Fix: look again."
+
+
+def test_one_is_in_the_singular():
+    assert str(InputError("f", "values are missing", count=1)) == "f: 1 value is missing."
+    assert (
+        str(InputError("f", "values are not finite numbers", count=1)) == "f: 1 value is not a finite number."
+    )
+
+
+def test_survives_the_way_back_from_a_worker():
+    error = InputError("f.csv", "rows are bad", column="c", count=3, fix="mend")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is InputError
+    assert str(again) == str(error)
+    assert (again.file, again.rule, again.column, again.count, again.fix) == (
+        "f.csv",
+        "rows are bad",
+        "c",
+        3,
+        "mend",
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from geo_data import Geography, read_acs, read_crosswalk, read_ctpp, read_flows, read_weights
+from geo_data import Geography, read_crosswalk, read_flows
 
 Refused = Callable[..., AbstractContextManager[None]]
 
@@ -79,27 +79,6 @@ class TestOtherVintage:
         path = _flows(tmp_path, codes)
         with refused(path, MATCH, column="h", count=4):
             _read_flows(path, geography, "place")
-
-    def test_weights(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
-        path = tmp_path / "weights.csv"
-        path.write_text("area,people\n" + "".join(f"{REGIONS[t[:5]]}{t[5:]},9\n" for t in TRACTS))
-        with refused(path, MATCH, column="area", count=12):
-            read_weights(path, geography, level="trct", area="area", weight="people")
-
-    def test_ctpp(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
-        path = tmp_path / "ctpp.csv"
-        rows = [f"C4300US{REGIONS[home]}44001,A302100,1,5,1\n" for home in COUNTIES]
-        path.write_text("GEOID,TBLID,LINENO,EST,MOE\n" + "".join(rows))
-        with refused(path, MATCH, column="GEOID", count=3):
-            read_ctpp(path, geography, {"C43": "cty"})
-
-    def test_acs(self, geography: Geography, tmp_path: Path, refused: Refused) -> None:
-        path = tmp_path / "acs.csv"
-        header = "State FIPS,County FIPS,State,County,State FIPS,County FIPS,State,County,"
-        rows = [f"{c[:2]},{c[2:]},a,b,044,001,c,d,5,1\n" for c in REGIONS.values()]
-        path.write_text(f"{header}Workers in Commuting Flow,Margin of Error\n{''.join(rows)}")
-        with refused(path, MATCH, column="County FIPS", count=3):
-            read_acs(path, geography, level="cty")
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def _scaled(comparison: Comparison) -> Comparison:
 def _count(source: JobSource, geography: geo_data.Geography, *, others: bool) -> pd.DataFrame:
     """Count jobs by pair of blocks, a file at a time; without `others`, all must be in the geography."""
     counts = pd.Series(dtype=np.int64)
-    for part in source.parts(others=others):
+    for part in source.parts(unmatched=others):
         inside = part.work >= 0
         pairs, jobs = np.unique(
             # What is secret besides homes is in the copy of the blocks that an origin is in.

@@ -78,7 +78,7 @@ def _read(source: JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_d
     """Return the true jobs of the plan's geography and categories; none where all should be, and are not."""
     categories, others = plan.pools.slots.categories, plan.numeric.target.record_range is not None
     parts = []
-    for part in source.parts(names, categories, others=others):
+    for part in source.parts(names, categories, unmatched=others):
         kept = part.work >= 0
         for name in names:
             kept &= part.attributes[name] < len(categories[name])

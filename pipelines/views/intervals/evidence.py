@@ -124,7 +124,7 @@ class JobDraws:
             if choice[1]:
                 variances[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
             tables.append(_table(groups.table.n, groups.table.domain, own, plan))
-            member.append(groups.find(slots.some(head)))
+            member.append(groups.find(slots.take(head)))
         # A table of whole places, for its cells: homes are told apart by unit.
         part = plan.numeric.domains.part[pairs % (domain.max() + 1)]
         tables.append(_table(np.bincount(place), part, starts_of(self._unit_level), plan))
@@ -193,7 +193,7 @@ class JobDraws:
         except FormError as error:
             raise PublicReleaseError(f"{release.public}: {error}") from error
         tables: list[MeasuredTable] = list(layout.tables)
-        slots = plan.pools.slots.some(head)
+        slots = plan.pools.slots.take(head)
         member = [pool[head], *(groups.find(slots) for groups in plan.secondary)]
         evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
         return [*tables], evidence, member

@@ -172,7 +172,7 @@ def test_a_job_of_another_category_is_in_no_other_pool(
     made = make_plan(config := microdata_protected({"plan.pool_by": ["age"]}))
     finder = PoolFinder(made.pools, made.geography)
     source = pipelines.planning.public_inputs.job_source(config, made.geography)
-    for part in source.parts(("age",), made.pools.slots.categories, others=True):
+    for part in source.parts(("age",), made.pools.slots.categories, unmatched=True):
         old = part.attributes["age"] == len(made.pools.slots.categories["age"])
         assert old.any()
         found = finder.find(part)

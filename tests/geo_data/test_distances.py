@@ -5,9 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from scipy.sparse.csgraph import shortest_path
 
-from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
+from geo_data.distance import EARTH_RADIUS_KM, bearing, distance_km, unit_vectors
 from geo_data.distance_graph import MARGIN, distance_graph
 from pipelines.release.verify import Near, Plan, changed
 from synth.geometric.edges import changed_tables
@@ -101,3 +102,24 @@ def test_all_of_the_earth_and_a_distance_that_is_reached() -> None:
     quarter = Fraction(np.pi * EARTH_RADIUS_KM / 2)
     for km, reach in ((quarter, [3, 3, 2, 3]), (quarter - Fraction(1, 10**6), [0, 1, 2, 3])):
         assert distance_graph(latitude, longitude, km)[0].tolist() == reach
+
+
+def test_known_distances():
+    # A degree of longitude on the equator; the quarter meridian of WGS84.
+    assert distance_km(0, 0, 0, 1) == pytest.approx(111.319491, abs=1e-6)
+    assert distance_km(0, 0, 90, 0) == pytest.approx(10001.965729, abs=1e-6)
+    assert distance_km(12.5, -7, 12.5, -7) == 0
+
+
+def test_directions_of_the_compass():
+    north, east = np.array([1.0, 0, -1, 0]), np.array([0.0, 1, 0, -1])
+    np.testing.assert_allclose(bearing(0, 0, north, east), [0, 90, 180, 270], atol=1e-9)
+    # Great circles: from London to Los Angeles one sets out to the north-west, and comes from the north-east.
+    london, los_angeles = (51.5, -0.1), (34.05, -118.25)
+    assert 310 < bearing(*london, *los_angeles) < 320
+    assert 25 < bearing(*los_angeles, *london) < 40
+
+
+def test_no_place_and_no_way_have_no_direction():
+    got = bearing([10.0, 10.0, np.nan], 20.0, [10.0, 11.0, 10.0], 20.0)
+    assert np.isnan(got).tolist() == [True, False, True]
