@@ -31,7 +31,7 @@ from .running.run import run as run
 from .schedule.due import due as due
 from .views.attackers import attackers as attackers
 from .views.combining import combine as combine
+from .views.folder import PublicReleaseError as PublicReleaseError
 from .views.intervals.reading import PosteriorDraws as PosteriorDraws
-from .views.release import PublicReleaseError as PublicReleaseError
 from .views.release import Release as Release
 from .views.release import open_release as open_release

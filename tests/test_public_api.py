@@ -31,7 +31,7 @@ from pipelines.running.demo import demo_truth
 from pipelines.running.payment import debits_of
 from pipelines.running.run import certify
 from pipelines.running.unfinished import UnfinishedRun, unfinished_runs, wipe_run
-from pipelines.views.travel import add_travel
+from pipelines.views.flows import add_travel
 from synth.auditing import AuditResult
 from synth.dirichlet.attackers import Attackers, Change
 from synth.dirichlet.parameters import DirichletParameters

@@ -29,10 +29,10 @@ def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) 
 def noise_warning(release: Release, home_level: str, work_level: str) -> str:
     """Say which tables of homes and workplaces at these levels the release calls noise; "" where none is."""
     noisy = [
-        f"{one.table} ({one.loss:.0%} of jobs are expected to be counted where they are not, and "
-        f"{one.public_model:.0%} by public data alone)"
-        for one in (release.accuracy.tables if release.accuracy else ())
-        if one.noise and one.home == home_level and one.work in (work_level, None)
+        f"{table.table} ({table.loss:.0%} of jobs are expected to be counted where they are not, and "
+        f"{table.public_model:.0%} by public data alone)"
+        for table in release.expected_tables
+        if table.noise and table.home == home_level and table.work in (work_level, None)
     ]
     if not noisy:
         return ""
@@ -55,8 +55,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}\u00a0%"
 
 
-def table_title(one: ExpectedTable) -> str:
+def table_title(table: ExpectedTable) -> str:
     """Return what pages call a table: with words for its levels."""
-    work = None if one.work is None else singular(one.work)
-    words = table_in_words(singular(one.home), work, one.attributes)
+    work = None if table.work is None else singular(table.work)
+    words = table_in_words(singular(table.home), work, table.attributes)
     return words[:1].upper() + words[1:]

@@ -22,7 +22,7 @@ from pipelines.release.attackers import (
 from pipelines.release.certificate import promise
 from pipelines.release.layout import not_public
 from pipelines.storage.durable import whole_folder
-from pipelines.views.release import PublicReleaseError, check_target
+from pipelines.views.folder import PublicReleaseError, check_target
 
 _FIGURE = "attackers.png"
 
@@ -72,12 +72,12 @@ def attackers(
     report = describe_attackers(plan, promise(plan, plan.certify()), classes)
     if to is not None:
         to.parent.mkdir(parents=True, exist_ok=True)
-        with whole_folder(to, mode=None) as made:
+        with whole_folder(to, mode=None) as new_folder:
             page = report.text()
             if report.attackers:
                 page += f"\n![By size of pool]({_FIGURE})\n"
-                _draw(report, made / _FIGURE)
-            (made / ATTACKERS_FILE).write_text(page, encoding="utf-8")
+                _draw(report, new_folder / _FIGURE)
+            (new_folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
     return report
 
 
@@ -90,18 +90,21 @@ def _draw(report: AttackersReport, path: Path) -> None:
     changes_by_size = report.odds(n == size for size in sizes)
     fig = Figure(figsize=(8, 4.8), layout="constrained")
     axis = fig.subplots()
-    shown = [i for i, one in enumerate(report.attackers) if one.stubbornness is None]
-    last = [i for i, one in enumerate(report.attackers) if one.knowledge == "public tables only"]
-    for number, i in enumerate(dict.fromkeys([*shown, *last])):
-        one = report.attackers[i]
+    sure = [i for i, attacker in enumerate(report.attackers) if attacker.stubbornness is None]
+    public_only = [
+        i for i, attacker in enumerate(report.attackers) if attacker.knowledge == "public tables only"
+    ]
+    for number, i in enumerate(dict.fromkeys([*sure, *public_only])):
+        attacker = report.attackers[i]
+        surety = f", as sure as {surety_in_words(attacker)}" if i else ""
         axis.plot(
             sizes,
             [float(changes[i].odds) for changes in changes_by_size],
-            "o-" if one.stubbornness is None else "--",
+            "o-" if attacker.stubbornness is None else "--",
             color=f"C{number}",
             ms=max(2, 5 - number),  # lines may lie on one another
             lw=1,
-            label=f"knows {KNOWING[one.knowledge]}" + (f", as sure as {surety_in_words(one)}" if i else ""),
+            label=f"knows {KNOWING[attacker.knowledge]}{surety}",
         )
     axis.axhline(
         float(report.factor),

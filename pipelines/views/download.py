@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import pooch  # type: ignore[import-untyped]
 import requests
 
-from pipelines.views.release import PublicReleaseError
+from pipelines.views.folder import PublicReleaseError
 
 _ADDRESS = re.compile(r"(?P<service>https?://.+?)(?:/api/v1)?/releases/(?P<name>[^/]+)/(?P<version>[^/]+)/?")
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -28,8 +28,8 @@ def download(address: str, cache: Path | None = None) -> Path:
         service = match["service"]
         entry = _json(f"{service}/api/v1/releases/{match['name']}/{match['version']}")
         # From here on the version itself, whatever becomes the latest meanwhile.
-        here = f"releases/{quote(str(entry['name']))}/{quote(str(entry['version']))}"
-        files = _json(f"{service}/api/v1/{here}/files")["files"]
+        version_path = f"releases/{quote(str(entry['name']))}/{quote(str(entry['version']))}"
+        files = _json(f"{service}/api/v1/{version_path}/files")["files"]
         names = {str(file["name"]): str(file["sha256"]) for file in files}
         content = str(entry["sha256"])
         if not all(_SHA256.fullmatch(digest) for digest in (content, *names.values())):
@@ -40,11 +40,11 @@ def download(address: str, cache: Path | None = None) -> Path:
             if name.startswith("/") or ".." in parts or "\\" in name:
                 raise PublicReleaseError(f"{address}: {name!r} is no name of a file of a release")
             if name.removesuffix(".csv.gz") + ".parquet" not in names or not name.endswith(".csv.gz"):
-                url, path = f"{service}/{here}/files/{quote(name)}", folder.joinpath(*parts)
+                url, path = f"{service}/{version_path}/files/{quote(name)}", folder.joinpath(*parts)
                 pooch.retrieve(url, f"sha256:{digest}", path.name, path.parent, progressbar=False)
     except requests.RequestException as error:
-        where = urlsplit(address).netloc
-        raise PublicReleaseError(f"{address}: {where} does not answer: {_reason(error)}") from error
+        host = urlsplit(address).netloc
+        raise PublicReleaseError(f"{address}: {host} does not answer: {_reason(error)}") from error
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, PublicReleaseError):
             raise

@@ -1,16 +1,22 @@
-"""Names for readers: of the levels and units of LODES, and of external zones."""
+"""Names for readers, of levels, areas and external zones; and areas as those who ask name them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from heapq import nsmallest
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 import geo_data
 from geo_data.external_zones import STATES
-from pipelines.views.release import Release
+
+if TYPE_CHECKING:
+    from pipelines.views.release import Release
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -35,6 +41,10 @@ _JOB_TYPES = {
 }
 # The end of names of LODES: "(Providence, RI)", "(Tract 118, Providence, RI)".
 _IN_BRACKETS = re.compile(r"(?:\(|, )(?P<county>[^(), ][^(),]*)(?P<state>, [A-Z]{2})\)$")
+_KEPT = 64  # levels of releases whose names are kept
+_LEAST_WORD = 3  # letters
+LIKE = 5
+"""Areas that an error names."""
 
 
 def singular(level: str) -> str:
@@ -69,13 +79,13 @@ def level_words(level: str) -> dict[str, str | list[int]]:
     names = list(_LODES)
     if level in _AREAS:
         return {"one": _AREAS[level][0], "many": _AREAS[level][1], "groups": []}
-    known = "tabblk" if level.startswith("tabblk") else level
-    if known not in _LODES:
+    base = "tabblk" if level.startswith("tabblk") else level
+    if base not in _LODES:
         word = level.replace("_", " ")
         return {"one": word, "many": f"{word} areas", "groups": []}
-    one, many, _ = _LODES[known]
-    groups = [_LODES[name][2] for name in names[: names.index(known) + 1]]
-    return {"one": one, "many": many, "groups": groups}
+    singular_word, plural_word, _ = _LODES[base]
+    groups = [_LODES[name][2] for name in names[: names.index(base) + 1]]
+    return {"one": singular_word, "many": plural_word, "groups": groups}
 
 
 def unit_names(release: Release, level: str, units: NDArray[np.integer] | None = None) -> NDArray[np.object_]:
@@ -146,3 +156,52 @@ def external_zones(release: Release) -> dict[int, ExternalZone]:
         int(block): ExternalZone(names.get(area, area), area)
         for area, block in zip(geography.external_zones, geography.external_blocks, strict=True)
     }
+
+
+@lru_cache(maxsize=_KEPT)
+def _units_by_name(release: Release, level: str) -> dict[str, list[int]]:
+    """Units of each name, without case."""
+    by_name: dict[str, list[int]] = {}
+    for unit, name in enumerate(unit_names(release, level)):
+        if name:
+            by_name.setdefault(name.casefold(), []).append(unit)
+    return by_name
+
+
+def areas_named(release: Release, level: str, text: str) -> list[int]:
+    """Return the units of a level that have a name, in any case."""
+    return _units_by_name(release, level).get(text.strip().casefold(), [])
+
+
+def find_areas(release: Release, level: str, text: str) -> list[int]:
+    """Return the unit of a level that has a code, or else those that have a name."""
+    unit = release.geography.find_unit(level, text)
+    return [unit] if unit >= 0 else areas_named(release, level, text)
+
+
+def names_with(release: Release, level: str, words: str) -> list[int]:
+    """Return the units of a level with some words in their names, in order."""
+    words = words.strip().casefold()
+    return sorted(
+        unit for name, units in _units_by_name(release, level).items() if words in name for unit in units
+    )
+
+
+def areas_like(release: Release, words: str, kinds: Sequence[str]) -> str:
+    """Return, for an error, a few areas of some kinds with these words in their names; "" without any."""
+    words = words.strip().casefold()
+    if len(words) < _LEAST_WORD:
+        return ""
+    matches = [
+        (not name.startswith(words), rank, unit)
+        for rank, level in enumerate(kinds)
+        for name, units in _units_by_name(release, level).items()
+        if words in name
+        for unit in units
+    ]
+    best = []
+    for _, rank, unit in nsmallest(LIKE, matches):
+        level = kinds[rank]
+        (name,) = unit_names(release, level, np.array([unit]))
+        best.append(f"{release.geography.codes(level)[unit]} ({name}; {level})")
+    return ", ".join(best) + (", and others" if len(matches) > LIKE else "")

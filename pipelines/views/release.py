@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 import geopandas as gpd
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from dask.base import compute
-from dask.delayed import delayed
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -26,7 +20,7 @@ import geo_data
 from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
 from pipelines.config.loading import PublicConfig
-from pipelines.plans.accuracy import ExpectedAccuracy
+from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.form import quoted_config, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_geography, load_plan
@@ -46,25 +40,21 @@ from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.verification import VerificationReport, verify
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
-from pipelines.storage.errors import blame, refuse_no_folder, what_is_at
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS
-from synth.errors import ShownError
+from pipelines.views.flows import flow_batches, with_codes
+from pipelines.views.folder import PublicReleaseError, blame_release
+from pipelines.views.labels import areas_like, unit_names
 
 if TYPE_CHECKING:
     from pipelines.views.figures.subject import Side
     from pipelines.views.intervals.reading import PosteriorDraws
     from pipelines.views.maps.backdrop import Backdrop
 
-_AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
 _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
-
-
-class PublicReleaseError(ShownError, ValueError):
-    """The folder is not the public folder of a release, or what was asked of it is not there."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +217,11 @@ class Release:
             return read_accuracy(self.public, self.certificate.plan_sha256)
 
     @property
+    def expected_tables(self) -> tuple[ExpectedTable, ...]:
+        """What is expected of each of its tables; none where that was not forecast."""
+        return () if self.accuracy is None else tuple(self.accuracy.tables)
+
+    @property
     def noisy_levels(self) -> list[str]:
         """Levels between whose units flows are noise, as far as that was forecast."""
         return [] if self.accuracy is None else self.accuracy.noisy_levels
@@ -339,43 +334,7 @@ class Release:
         number of flows: rows of a release are in the order of their work blocks, so the flows to a unit are
         complete when the next one begins.
         """
-        for level in (home_level, work_level):
-            self.check_level(level)
-        for wanted, present, what in ((counts, self.counts, "count"), (kinds, self.rows, "kind of rows")):
-            if unknown := [name for name in wanted if name not in present]:
-                raise PublicReleaseError(
-                    f"there is no {what} {unknown[0]!r}; there are: {', '.join(present)}"
-                )
-        where = self._rows_in(areas)
-        read = delayed(self._flows_of, pure=False, traverse=False)
-        waiting = {kind: self._groups(kind, where) for kind in kinds or self.rows}
-        reached = dict.fromkeys(waiting, -1)  # the work unit in which each kind's rows stopped
-        held = pd.DataFrame(
-            {
-                **dict.fromkeys(["work", "home"], np.array([], np.int32)),
-                **dict.fromkeys(counts, np.array([], np.int64)),
-            }
-        )
-        while waiting:
-            behind = min(waiting, key=reached.__getitem__)
-            groups = list(islice(waiting[behind], _AT_ONCE))
-            tasks = [read(group, home_level, work_level, list(counts), where) for group in groups]
-            tables = [table for table in compute(*tasks, scheduler="threads") if len(table)]
-            for table in tables:
-                if table["work"].iloc[0] < reached[behind]:
-                    raise PublicReleaseError(
-                        f"{behind} rows are not in the order of their work blocks: not as they were released"
-                    )
-                reached[behind] = table["work"].iloc[-1]
-            if not groups:
-                del waiting[behind]
-            held = _add([held, *tables])
-            if waiting:
-                complete = held["work"].searchsorted(min(reached[kind] for kind in waiting))
-                if complete:
-                    yield held[:complete]
-                    held = held[complete:]
-        yield held
+        return flow_batches(self, home_level, work_level, counts, kinds, areas)
 
     def jobs(self) -> pd.DataFrame:
         """Return the synthetic jobs, a row for each.
@@ -479,8 +438,6 @@ class Release:
             name), ``external`` (whether it is an external zone), ``longitude`` and ``latitude`` (degrees,
             WGS84: the mean of its blocks; NaN for external zones).
         """
-        from pipelines.views.labels import unit_names
-
         level = self.check_level(self.usual_level() if level is None else level, self.kinds_of_areas)
         places, geography = self.places(level), self.geography
         # An area that cuts across levels may gather external zones; none has other blocks beside them.
@@ -510,7 +467,7 @@ class Release:
             `areas` with geometry, EPSG:4326: the polygon where the release has polygons of the level or of
             its parts, else the point; None for external zones and areas without a shape.
         """
-        from pipelines.views.dissolving import with_coarser
+        from pipelines.views.maps.shapes import with_coarser
 
         level = self.usual_level() if level is None else level
         areas, polygons = self.areas(level), {}
@@ -564,8 +521,6 @@ class Release:
             unit = self.geography.find_unit(level, code)
             if unit >= 0:
                 return Area(level, unit, code)
-        from pipelines.views.area_names import areas_like
-
         if named := areas_like(self, code, self.levels):
             raise PublicReleaseError(
                 f"{code!r} is not the code of an area. Fix: name it by its code: {named}"
@@ -849,71 +804,6 @@ class Release:
             raise PublicReleaseError(not_public(self.public, path.name))
         return path
 
-    def _rows_in(self, areas: Mapping[str, Area]) -> pc.Expression | None:
-        """Return which rows have their home, and their workplace, in areas."""
-        where = None
-        for side, area in areas.items():
-            blocks = np.flatnonzero(self.geography.units_of_blocks(area.level) == area.unit)
-            inside = ds.field(f"{side[0]}_geocode").isin(list(self.geography.blocks[blocks]))
-            where = inside if where is None else where & inside
-        return where
-
-    def _groups(self, kind: str, where: pc.Expression | None) -> Iterator[ds.Fragment]:
-        """Yield the groups of rows of the files of a kind, in order, that may have rows that are wanted."""
-        for fragment in self.rows[kind].get_fragments():
-            with blame_release(Path(fragment.path)):
-                groups = fragment.split_by_row_group(where)
-            yield from groups
-
-    def _flows_of(
-        self,
-        group: ds.Fragment,
-        home_level: str,
-        work_level: str,
-        counts: list[str],
-        where: pc.Expression | None,
-    ) -> pd.DataFrame:
-        with blame_release(Path(group.path)):
-            table = group.to_table(columns=["w_geocode", "h_geocode", *counts], filter=where).to_pandas(
-                categories=["w_geocode", "h_geocode"]
-            )
-            pairs = {
-                "work": self._units(table["w_geocode"], work_level),
-                "home": self._units(table["h_geocode"], home_level),
-            }
-            frame = pd.DataFrame({**pairs, **{name: table[name] for name in counts}})
-            return frame.groupby(["work", "home"], as_index=False).sum()
-
-    def _units(self, codes: pd.Series, level: str) -> np.ndarray:
-        block = self.geography.number(pd.Series(codes.cat.categories, dtype="str"))
-        if (block < 0).any():
-            raise ValueError("there are blocks that are not in the plan's geography")
-        return self.geography.unit_of(level, block)[codes.cat.codes]
-
-
-def with_codes(
-    flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
-) -> pd.DataFrame:
-    """Return flows between numbered units with the codes of the units, as text."""
-    named = {
-        side: pd.array(geography.codes(level), dtype="str").take(flows[side].to_numpy())
-        for side, level in (("work", work_level), ("home", home_level))
-    }
-    return flows.assign(**named)
-
-
-def with_units(
-    flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
-) -> pd.DataFrame:
-    """Return flows between areas with their numbers in place of codes; numbers stay as they are."""
-    numbered = {}
-    for side, level in (("work", work_level), ("home", home_level)):
-        if not pd.api.types.is_integer_dtype(flows[side]):
-            numbered[side] = geography.unit_number(level, flows[side])
-            if (unknown := numbered[side] < 0).any():
-                raise PublicReleaseError(f"there is no {level} {flows[side][unknown].iloc[0]!r}")
-    return flows.assign(**numbered)
-
 
 def open_release(source: PathLike, implicate: int = 1, *, cache: PathLike | None = None) -> Release:
     """Open a release. It is not verified: `Release.verify` does that.
@@ -969,25 +859,6 @@ def open_release(source: PathLike, implicate: int = 1, *, cache: PathLike | None
     return release
 
 
-def blame_release(path: Path) -> AbstractContextManager[None]:
-    """Say of whatever goes wrong with a file of a release that it is this file (`blame`)."""
-    fix = "Fix: take a whole copy; odsynth verify checks it"
-    return blame(PublicReleaseError, f"{path}: damaged, or not as it was released", fix)
-
-
-def check_target(target: Path, folder: Path, *, new: bool = False) -> None:
-    """Refuse to write into a public folder, whose files are sealed by its checksums."""
-    if target.resolve().is_relative_to(folder.resolve()):
-        raise PublicReleaseError(
-            f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
-        )
-    refuse_no_folder(target.parent, PublicReleaseError)
-    if new and os.path.lexists(target):
-        raise PublicReleaseError(
-            f"{target}: {what_is_at(target)} is there already. Fix: move it away, or choose another folder"
-        )
-
-
 def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
     """Refuse a plan of another release, or whose names could lead out of a folder: it may be unverified."""
     config = quoted_config(document)
@@ -999,7 +870,3 @@ def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
     names = document["geography"]
     for level in (*names["levels"], names["block"]):
         check_level_name(str(level))
-
-
-def _add(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True).groupby(["work", "home"], as_index=False).sum()

@@ -30,7 +30,7 @@ from pipelines.service.public.flow_queries import (
 from pipelines.service.public.formats import Part, Table, Written
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.refusals import invalid, not_found
-from pipelines.views.area_names import find_areas, names_with
+from pipelines.views.labels import find_areas, names_with
 from pipelines.views.release import Release
 
 _WHOLE_BYTES = 500_000  # up to which an answer is sent at once

@@ -38,10 +38,11 @@ from pipelines.service.refusals import not_found, preparing
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.maps.backdrop import Backdrop
-from pipelines.views.release import PublicReleaseError, Release, open_release
+from pipelines.views.release import Release, open_release
 
 _KEPT_SECONDS = 4.0  # a withdrawal is seen that late
 _LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it

@@ -22,9 +22,10 @@ from pipelines.service.parameters import separated
 from pipelines.service.public.flow_tables import FlowTable
 from pipelines.service.refusals import invalid, not_found
 from pipelines.service.store import ServiceError
-from pipelines.views.area_names import LIKE, areas_like, areas_named, find_areas
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
-from pipelines.views.release import PublicReleaseError, Release
+from pipelines.views.labels import LIKE, areas_like, areas_named, find_areas
+from pipelines.views.release import Release
 
 _OPEN = 8  # releases
 _FIRST_ROWS, _MOST_ROWS = 4_000, 250_000  # of the release that are added up at once: more and more

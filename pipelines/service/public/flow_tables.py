@@ -25,7 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.storage.durable import sync_tree
-from pipelines.views.release import PublicReleaseError, Release, open_release
+from pipelines.views.folder import PublicReleaseError
+from pipelines.views.release import Release, open_release
 
 _BATCH_ROWS = 1_000_000
 _WIDTHS = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32}

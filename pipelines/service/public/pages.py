@@ -31,11 +31,12 @@ from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
-from pipelines.views.exports.describing import NO_LICENCE, column_meanings
+from pipelines.views.exports.source import NO_LICENCE, column_meanings
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.key_figures import KeyFigures
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps.page import certificate_words
-from pipelines.views.release import PublicReleaseError, Release
+from pipelines.views.release import Release
 
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
 _MAP_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'"}

@@ -36,11 +36,12 @@ from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.page import PARTS, SiteMap, build_site_map, write_parts
-from pipelines.views.release import PublicReleaseError, Release, open_release
+from pipelines.views.release import Release, open_release
 
 _LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ from pipelines.config.loading import load_config
 from pipelines.planning.public_inputs import job_source, read_auxiliary
 from pipelines.release.certificate import AttributeField
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
-from pipelines.views.evaluation.measures import PAIR, add_distance, side_variation
+from pipelines.views.evaluation.measures import add_distance, side_variation
+from pipelines.views.flows import PAIR
 from pipelines.views.release import Release
 
 _EXTERNAL = (

@@ -42,9 +42,9 @@ def evaluate(release: Release, truth: PathLike, to: PathLike | None = None) -> p
     comparison = compare_with_truth(release, truth)
     lost = workload_losses(release, true_jobs(release, truth))
     measured = {level for _, level, _, _ in lost}
-    for one in release.accuracy.tables if release.accuracy else ():
-        if one.workload and one.table in measured:
-            lost.append(("workload_forecast", one.table, "all", one.loss))
+    for table in release.expected_tables:
+        if table.workload and table.table in measured:
+            lost.append(("workload_forecast", table.table, "all", table.loss))
     return _write(release, [comparison], target, confidential=True, first=measures_table(lost))
 
 
@@ -129,7 +129,7 @@ def _write(
         for comparison in comparisons
     ]
     verdicts = [
-        judge(table, release.accuracy, float(comparison.release["S000"].sum()))
+        judge(table, release.expected_tables, float(comparison.release["S000"].sum()))
         for table, comparison in zip(tables, comparisons, strict=True)
     ]
     page = report_html(release, comparisons, tables, verdicts, confidential=confidential)
@@ -140,14 +140,14 @@ def _write(
     measures = pd.concat(named, ignore_index=True)[["compared_with", "measure", "level", "group", "value"]]
     target.parent.mkdir(mode=0o700 if confidential else 0o777, parents=True, exist_ok=True)
     check = partial(_check_replaceable, target, confidential)  # an earlier one, or a quicker writer's
-    with whole_folder(target, 0o700 if confidential else None, check=check) as made:
-        (made / REPORT_FILE).write_text(page, encoding="utf-8")
+    with whole_folder(target, 0o700 if confidential else None, check=check) as new_folder:
+        (new_folder / REPORT_FILE).write_text(page, encoding="utf-8")
         arrow = pa.Table.from_pandas(measures, preserve_index=False)
         arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"odsynth": _MARK[confidential]})
-        pq.write_table(arrow, made / MEASURES_FILE)
+        pq.write_table(arrow, new_folder / MEASURES_FILE)
         if confidential:
             for name, text in _verdict_texts(release, verdicts[0]).items():
-                (made / name).write_text(text, encoding="utf-8")
-            for file in made.iterdir():
+                (new_folder / name).write_text(text, encoding="utf-8")
+            for file in new_folder.iterdir():
                 file.chmod(0o600)
     return measures

@@ -23,10 +23,7 @@ from scipy.special import expit, rel_entr
 import geo_data
 from geo_data.distance import unit_vectors
 from pipelines.plans.utility import count_variation, mean_km
-from pipelines.views.travel import add_travel
-
-PAIR = ["work", "home"]
-"""Columns that say which flow a row is."""
+from pipelines.views.flows import PAIR, add_travel
 
 SHORT_KM = 16.0
 """Commutes up to about ten miles are short."""

@@ -183,8 +183,8 @@ def compared_levels(comparison: Comparison) -> list[str]:
     """Return the levels at which both sides can be added up and that have several units, coarsest first."""
     geography = comparison.geography
     names = [*geography.levels, geography.block_level]
-    known = min(names.index(comparison.home_level), names.index(comparison.work_level))
-    return [level for level in names[: known + 1] if geography.n_units(level) > 1]
+    finest = min(names.index(comparison.home_level), names.index(comparison.work_level))
+    return [level for level in names[: finest + 1] if geography.n_units(level) > 1]
 
 
 def measure(comparison: Comparison) -> pd.DataFrame:
@@ -263,9 +263,9 @@ def _query_rows(comparison: Comparison) -> Iterator[Row]:
     for rho in RHO:
         yield "query_share", level, f"rho {rho:g}", share_within(errors, jobs, rho)
     yield "query_error", level, _EVERYTHING, float(np.median(errors))
-    found = propensity(comparison.reference, comparison.release, comparison.homes, comparison.works)
-    yield "pmse", level, _EVERYTHING, found.pmse
-    yield "pmse_ratio", level, _EVERYTHING, found.ratio
+    score = propensity(comparison.reference, comparison.release, comparison.homes, comparison.works)
+    yield "pmse", level, _EVERYTHING, score.pmse
+    yield "pmse_ratio", level, _EVERYTHING, score.ratio
 
 
 def _levels(comparison: Comparison) -> str:

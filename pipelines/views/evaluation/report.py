@@ -96,7 +96,7 @@ def _part(comparison: Comparison, measures: pd.DataFrame, verdict: Verdict) -> d
         "levels": f"Homes at level {singular(comparison.home_level)}, workplaces at level "
         f"{singular(comparison.work_level)}; distances are between the points of these.",
         "notes": comparison.notes,
-        "cards": [_card(found) for found in verdict.headlines],
+        "cards": [_card(headline) for headline in verdict.headlines],
         "verdict": verdict.words if verdict.tables else None,
         "workload": _workload(measures, verdict, comparison.geography) if verdict.tables else None,
         "tables": [
@@ -140,11 +140,11 @@ def _workload(measures: pd.DataFrame, verdict: Verdict, geography: geo_data.Geog
     }
     rows = [
         [
-            table_words(one.table, geography),
-            *(number_words(m, values.get((m, one.table), math.nan)) for m in _WORKLOAD),
-            one.words,
+            table_words(table.table, geography),
+            *(number_words(m, values.get((m, table.table), math.nan)) for m in _WORKLOAD),
+            table.words,
         ]
-        for one in verdict.tables
+        for table in verdict.tables
     ]
     return {
         "title": "The tables that the release is for",
@@ -159,17 +159,17 @@ def _workload(measures: pd.DataFrame, verdict: Verdict, geography: geo_data.Geog
 def _by_level(title: str, text: str, measures: pd.DataFrame, jobs: float = 0.0) -> dict[str, Any]:
     levels = list(dict.fromkeys(measures["level"]))
     values = {(m, g, v): x for m, v, g, x in measures.itertuples(index=False)}
-    found = sorted(dict.fromkeys(key[:2] for key in values), key=lambda key: list(MEASURES).index(key[0]))
+    kinds = sorted(dict.fromkeys(key[:2] for key in values), key=lambda key: list(MEASURES).index(key[0]))
     rows = []
-    for name, group in found:
-        about = MEASURES[name]
+    for name, group in kinds:
+        documentation = MEASURES[name]
         cells = [
             number_words(name, values[name, group, i]) if (name, group, i) in values else "" for i in levels
         ]
         within = within_jobs(group, jobs)
-        called = measure_title(name, within, " to ".join(levels))
-        more = "" if group == "all" or within is not None else f", {group}"
-        rows.append([called + more, *cells, about.meaning])
+        title_of_row = measure_title(name, within, " to ".join(levels))
+        suffix = "" if group == "all" or within is not None else f", {group}"
+        rows.append([title_of_row + suffix, *cells, documentation.meaning])
     return {
         "title": title,
         "text": text,

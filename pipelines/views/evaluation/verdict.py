@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
 import geo_data
-from pipelines.plans.accuracy import ExpectedAccuracy
+from pipelines.plans.accuracy import ExpectedTable
 from pipelines.views.evaluation.measures import jobs_within
 from pipelines.views.evaluation.measuring import MEASURES
 from pipelines.views.labels import plural, singular
@@ -83,9 +84,9 @@ class Verdict:
     @property
     def words(self) -> str:
         """The verdict in a sentence."""
-        judged = [one.inside for one in self.tables if one.inside is not None]
-        left = sum(one.error is None for one in self.tables)
-        but = f" Not measured: {_tables(left)}; {_WITHOUT}." if left else ""
+        judged = [table.inside for table in self.tables if table.inside is not None]
+        unmeasured = sum(table.error is None for table in self.tables)
+        but = f" Not measured: {_tables(unmeasured)}; {_WITHOUT}." if unmeasured else ""
         if not judged:
             return (
                 "No table of the workload was both forecast and measured, so there is nothing to hold the "
@@ -101,27 +102,27 @@ class Verdict:
         """Return it as JSON has it."""
         return {
             "verdict": self.words,
-            "tables": [asdict(one) | {"inside": one.inside} for one in self.tables],
+            "tables": [asdict(table) | {"inside": table.inside} for table in self.tables],
             "headlines": [
-                {k: None if v != v else v for k, v in asdict(one).items()} | {"title": one.title}
-                for one in self.headlines
+                {k: None if v != v else v for k, v in asdict(headline).items()} | {"title": headline.title}
+                for headline in self.headlines
             ],
         }
 
     def text(self, geography: geo_data.Geography) -> str:
         """Return it for a terminal or a letter."""
-        titles = {one.table: table_words(one.table, geography) for one in self.tables}
+        titles = {table.table: table_words(table.table, geography) for table in self.tables}
         wide = max(map(len, (*titles.values(), "table")))
         head = ("error", "forecast", "public model alone", "no privacy")
         lines = [self.words, "", "  ".join([f"{'table':{wide}}", *(f"{x:>8}" for x in head), "verdict"])]
-        for one in self.tables:
+        for table in self.tables:
             cells = [
                 f"{'-' if value is None else f'{100 * value:.1f} %':>{max(8, len(title))}}"
                 for title, value in zip(
-                    head, (one.error, one.forecast, one.public_model, one.no_privacy), strict=True
+                    head, (table.error, table.forecast, table.public_model, table.no_privacy), strict=True
                 )
             ]
-            lines.append("  ".join([f"{titles[one.table]:{wide}}", *cells, one.words]))
+            lines.append("  ".join([f"{titles[table.table]:{wide}}", *cells, table.words]))
         lines += ["", EXPLANATION, ""]
         for headline in self.headlines:
             value = number_words(headline.measure, headline.value)
@@ -140,11 +141,11 @@ EXPLANATION = (
 )
 
 
-def judge(measures: pd.DataFrame, expected: ExpectedAccuracy | None, jobs: float) -> Verdict:
+def judge(measures: pd.DataFrame, expected: Sequence[ExpectedTable], jobs: float) -> Verdict:
     """Sum up what was measured."""
     rows = measures[["measure", "level", "group", "value"]].itertuples(index=False)
     values = {(m, level, group): x for m, level, group, x in rows}
-    forecast = {one.table: one.loss for one in (expected.tables if expected else ()) if one.workload}
+    forecast = {table.table: table.loss for table in expected if table.workload}
     tables = tuple(
         TableVerdict(
             name,

@@ -35,11 +35,11 @@ def workload_losses(release: Release, source: JobSource) -> list[Row]:
     plan = release.plan
     slots = plan.pools.slots
     workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, plan.policy.secret)
-    read, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
+    read_truth, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes
     if plan.numeric.target.record_range is None and _has(source, slots, pooled_by):
-        records = read(pooled_by)
+        records = read_truth(pooled_by)
         order = None
         with suppress(ValueError):  # other jobs have no place in the pools
             order = order_records(plan.pools, plan.geography, records)
@@ -53,16 +53,16 @@ def workload_losses(release: Release, source: JobSource) -> list[Row]:
             rows.append(("workload_loss", table.name, "all", math.nan))
             continue
         if not len(true) or not {*table.attributes} <= {*true.attributes}:
-            records = read(public)
+            records = read_truth(public)
             true = counted(records.work, records.home, records.attributes)
         if not len(true):
             rows.append(("workload_loss", table.name, "all", math.nan))
             continue
-        one = Workload((table,), plan.geography, plan.level)
+        alone = Workload((table,), plan.geography, plan.level)
         compared = {"loss": _released(release, table)}
         compared |= {kind: counted(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
         for kind, jobs in compared.items():
-            rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
+            rows.append((f"workload_{kind}", table.name, "all", float(alone.losses(true, jobs)[0])))
     return sorted(rows, key=lambda row: workload.names.index(row[1]))
 
 
@@ -76,15 +76,15 @@ def _has(source: JobSource, slots: geo_data.Slots, names: tuple[str, ...]) -> bo
 
 def _read(source: JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
     """Return the true jobs of the plan's geography and categories; none where all should be, and are not."""
-    categories, others = plan.pools.slots.categories, plan.numeric.target.record_range is not None
+    categories, unmatched = plan.pools.slots.categories, plan.numeric.target.record_range is not None
     parts = []
-    for part in source.parts(names, categories, unmatched=others):
+    for part in source.parts(names, categories, unmatched=unmatched):
         kept = part.work >= 0
         for name in names:
             kept &= part.attributes[name] < len(categories[name])
-        if not (others or kept.all()):
-            none = {name: part.attributes[name][:0] for name in names}
-            return geo_data.JobRecords(part.work[:0], part.home[:0], none)
+        if not (unmatched or kept.all()):
+            nothing = {name: part.attributes[name][:0] for name in names}
+            return geo_data.JobRecords(part.work[:0], part.home[:0], nothing)
         attributes = {name: part.attributes[name][kept] for name in names}
         parts.append(geo_data.JobRecords(part.work[kept], part.home[kept], attributes))
     return join_records(parts, names)

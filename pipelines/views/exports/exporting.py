@@ -24,8 +24,9 @@ from pipelines.views.exports.spatial import (
     write_pmtiles,
 )
 from pipelines.views.exports.tables import write_csv, write_flowmap
+from pipelines.views.folder import check_target
 from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
-from pipelines.views.release import Release, check_target
+from pipelines.views.release import Release
 
 README = "README.txt"
 

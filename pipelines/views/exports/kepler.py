@@ -12,7 +12,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-from pipelines.views.exports.source import ENDS, Source
+from pipelines.views.exports.source import DECIMALS, ENDS, Source, column_type
 
 _INK = [37, 52, 148]
 _COLOR_RANGE = {
@@ -22,12 +22,16 @@ _COLOR_RANGE = {
     "colors": ["#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#2c7fb8", "#253494"],
 }
 _GEOMETRY = "_geojson"
-_DECIMALS = 6  # of degrees: 0.1 m
+_TYPES = {
+    "integer": {"type": "integer", "analyzerType": "INT"},
+    "double": {"type": "real", "analyzerType": "FLOAT"},
+    "string": {"type": "string", "analyzerType": "STRING"},
+}
 
 
 def write_kepler(source: Source, folder: Path) -> list[str]:
     """Write ``kepler.gl.json``: zones coloured by jobs, flows as arcs, no base map."""
-    journeys = (lines.round(dict.fromkeys(ENDS, _DECIMALS)) for lines in source.journeys())
+    journeys = (lines.round(dict.fromkeys(ENDS, DECIMALS)) for lines in source.journeys())
     first = next(journeys)
     datasets, layers = [_dataset("flows", "Flows", first[:0])], [_arcs()]
     corners = []
@@ -64,7 +68,7 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
             "source": "kepler.gl",
             "created_at": source.release.certificate.created,
             **source.about,
-            "columns": source.of(name for one in datasets for name in _names(one)),
+            "columns": source.meanings_of(name for dataset in datasets for name in _names(dataset)),
         },
     }
     # The rows of the flows, the first data set, are put where the text has none, a batch at a time.
@@ -94,12 +98,8 @@ def _dataset(identifier: str, label: str, table: pd.DataFrame) -> dict[str, Any]
     for name, column in table.items():
         if name == _GEOMETRY:
             kind = {"type": "geojson", "analyzerType": "GEOMETRY"}
-        elif pd.api.types.is_integer_dtype(column):
-            kind = {"type": "integer", "analyzerType": "INT"}
-        elif pd.api.types.is_float_dtype(column):
-            kind = {"type": "real", "analyzerType": "FLOAT"}
-        else:  # said, because it would take codes for numbers
-            kind = {"type": "string", "analyzerType": "STRING"}
+        else:  # also of text, because it would take codes for numbers
+            kind = _TYPES[column_type(column)]
         fields.append({"name": name, "format": "", **kind})
     data = {"id": identifier, "label": label, "color": _INK, "allData": _rows(table), "fields": fields}
     return {"version": "v1", "data": data}
@@ -144,20 +144,20 @@ def _arcs() -> dict[str, Any]:
 
 
 def _tooltip(datasets: list[dict[str, Any]]) -> dict[str, Any]:
-    shown = {
-        one["data"]["id"]: [
+    fields = {
+        dataset["data"]["id"]: [
             {"name": field["name"], "format": None}
-            for field in one["data"]["fields"]
+            for field in dataset["data"]["fields"]
             if field["type"] in ("string", "integer")
         ]
-        for one in datasets
+        for dataset in datasets
     }
-    return {"enabled": True, "fieldsToShow": shown}
+    return {"enabled": True, "fieldsToShow": fields}
 
 
 def _rounded(source: Source, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Round coordinates; longitudes go on beyond 180 degrees, as those of the arcs do."""
-    return np.column_stack([source.release.unbroken(points[:, 0]), points[:, 1]]).round(_DECIMALS)
+    return np.column_stack([source.release.unbroken(points[:, 0]), points[:, 1]]).round(DECIMALS)
 
 
 def _view(corners: NDArray[np.float64]) -> dict[str, Any]:
@@ -166,8 +166,8 @@ def _view(corners: NDArray[np.float64]) -> dict[str, Any]:
     east, north = corners.max(axis=0)
     zoom = np.log2(360 / max(east - west, north - south, 0.01))
     return {
-        "latitude": round((south + north) / 2, _DECIMALS),
-        "longitude": round((west + east) / 2, _DECIMALS),
+        "latitude": round((south + north) / 2, DECIMALS),
+        "longitude": round((west + east) / 2, DECIMALS),
         "zoom": round(float(zoom), 2),
         "bearing": 0,
         "pitch": 0,

@@ -12,8 +12,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 
 from geo_data.od_files import LODES_CATEGORIES, write_od_csv
-from pipelines.views.exports.describing import describe_csv
-from pipelines.views.exports.source import Source
+from pipelines.views.exports.source import Source, describe_csv
 from pipelines.views.labels import singular, unit_names
 
 # Columns of the RAC and WAC files that an OD file can fill.
@@ -126,6 +125,6 @@ def _remarks(source: Source, columns: Mapping[str, str]) -> list[str]:
             "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."
         )
     standard = {"S000", *itertools.chain(*LODES_CATEGORIES.values())}
-    if others := [name for name in source.counts if name not in standard]:
-        remarks.append(f"The OD files have counts that LODES does not have: {', '.join(others)}.")
+    if nonstandard := [name for name in source.counts if name not in standard]:
+        remarks.append(f"The OD files have counts that LODES does not have: {', '.join(nonstandard)}.")
     return remarks

@@ -50,7 +50,7 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             data.create_dataset(_name(count), shape, np.int32, chunks=tile, compression="gzip", fillvalue=0)
             for count in source.counts
         ]
-        for matrix, meaning in zip(matrices, source.of(source.counts).values(), strict=True):
+        for matrix, meaning in zip(matrices, source.meanings_of(source.counts).values(), strict=True):
             _describe(matrix, {"description": f"{meaning}; rows are homes, columns are workplaces"})
         flows = source.flows()
         if any((np.diff(units) < 0).any() for units in order.values()):  # not as flows come
@@ -70,8 +70,8 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
                         packer = zlib.compressobj(1, strategy=zlib.Z_RLE)
                         packed = packer.compress(values.data) + packer.flush()
                         matrix.id.write_direct_chunk((row, column), packed)
-        one = source.home_level == source.work_level
-        lookups = {"zone": source.home_level} if one else source.levels
+        square = source.home_level == source.work_level
+        lookups = {"zone": source.home_level} if square else source.levels
         for name, level in lookups.items():
             points = source.points(level).iloc[order[level]]
             lookup = file.create_dataset(f"lookup/{name}", data=source.numbers(level)[order[level]])
@@ -98,7 +98,7 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             "Homes and workplaces have one zone system: row and column i are the same zone. The lookup zone "
             f"has {numbered}; codes and names by number are in the CSV file beside, and in the group "
             "zones of the matrices' own file."
-            if one
+            if square
             else "Homes and workplaces have different zones, so matrices are not square. ActivitySim does "
             "not take them, and AequilibraE takes the zones of homes for all: give one level for both. The "
             f"lookups home and work have {numbered}; codes and names by number are in "
@@ -137,12 +137,12 @@ def _describe(item: h5py.HLObject, words: Mapping[str, str]) -> None:
 
 def _strips(batches: Iterator[pd.DataFrame], width: int) -> Iterator[pd.DataFrame]:
     """Yield the flows of each strip of so many columns that has any."""
-    held: list[pd.DataFrame] = []
+    strip_parts: list[pd.DataFrame] = []
     for flows in batches:
         for strip, part in flows.groupby(flows["work"] // width):
-            if held and held[0]["work"].iloc[0] // width != strip:
-                yield pd.concat(held)
-                held = []
-            held.append(part)
-    if held:
-        yield pd.concat(held)
+            if strip_parts and strip_parts[0]["work"].iloc[0] // width != strip:
+                yield pd.concat(strip_parts)
+                strip_parts = []
+            strip_parts.append(part)
+    if strip_parts:
+        yield pd.concat(strip_parts)

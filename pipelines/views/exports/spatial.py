@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import shapely
 
-from pipelines.views.exports.source import ENDS, Source
+from pipelines.views.exports.source import ENDS, Source, column_type
 
 _CLOSEST_ZOOM = 10  # of vector tiles: one of 40 km in steps of 10 m; viewers enlarge it further
 _LARGEST_TILE = 2_000_000_000  # bytes, beyond all: at a smaller limit GDAL makes tiles coarser
@@ -54,7 +54,7 @@ def write_geoparquet(source: Source, folder: Path) -> list[str]:
 
 
 def _key_values(source: Source, columns: Iterable[str]) -> dict[str, str]:
-    return source.about | {"columns": json.dumps(source.of(columns), ensure_ascii=False)}
+    return source.about | {"columns": json.dumps(source.meanings_of(columns), ensure_ascii=False)}
 
 
 def write_geopackage(source: Source, folder: Path) -> list[str]:
@@ -84,7 +84,7 @@ def write_geojson(source: Source, folder: Path) -> list[str]:
     """Write zones and flow lines as GeoJSON (RFC 7946), with foreign members that say what they are."""
 
     def options(columns: Iterable[str]) -> dict[str, Any]:
-        members = {"type": "FeatureCollection", **source.about, "columns": source.of(columns)}
+        members = {"type": "FeatureCollection", **source.about, "columns": source.meanings_of(columns)}
         native = {"NATIVE_DATA": json.dumps(members), "NATIVE_MEDIA_TYPE": "application/vnd.geo+json"}
         return native | {"RFC7946": "YES"}
 
@@ -126,7 +126,7 @@ def _describe_tiles(source: Source, path: Path, zones: gpd.GeoDataFrame) -> None
         root, old, leaves, tiles = ((numbers[i], numbers[i + 1]) for i in range(0, 8, 2))
         metadata = json.loads(gzip.decompress(_part(file, old)))
         for layer in metadata["vector_layers"]:
-            layer["fields"] |= source.of(zones)
+            layer["fields"] |= source.meanings_of(zones)
         new = gzip.compress(json.dumps(metadata | source.about, ensure_ascii=False).encode(), mtime=0)
         begin = root[0] + root[1]
         after = begin + len(new)
@@ -228,10 +228,10 @@ def _batches(source: Source, tables: Iterator[pd.DataFrame]) -> pa.RecordBatchRe
 def _kind(column: pd.Series) -> pa.DataType:
     if column.name == "geometry":
         return pa.binary()
-    return pa.int64() if pd.api.types.is_integer_dtype(column) else pa.string()
+    return pa.int64() if column_type(column) == "integer" else pa.string()
 
 
 def _field(source: Source, field: pa.Field) -> pa.Field:
     """Return a field with the meaning of its column, under the key from which GDAL takes it."""
-    meaning = source.of([field.name]).get(field.name)
+    meaning = source.meanings_of([field.name]).get(field.name)
     return field if meaning is None else field.with_metadata({"GDAL:OGR:comment": meaning})

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipelines.views.exports.describing import describe_csv
-from pipelines.views.exports.source import Source
-
-_DECIMALS = 6  # of degrees: 0.1 m
+from pipelines.views.exports.source import DECIMALS, Source, describe_csv
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
@@ -31,7 +28,7 @@ def write_csv(source: Source, folder: Path) -> list[str]:
 
 def write_zone_table(source: Source, level: str, folder: Path) -> Path:
     """Write the zones of a level as CSV by number: number, code, name, point, totals; return its path."""
-    points = source.points(level).round({"latitude": _DECIMALS, "longitude": _DECIMALS})
+    points = source.points(level).round({"latitude": DECIMALS, "longitude": DECIMALS})
     totals = source.zones[level].drop(columns=["geometry", *points.columns], errors="ignore")
     table = pd.concat([points, pd.DataFrame(totals)], axis=1)
     table.insert(0, "zone", source.numbers(level))
@@ -58,14 +55,14 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
         locations[level] = pd.DataFrame(
             {"id": ids, "name": names, "lat": points["latitude"], "lon": points["longitude"]}
         )
-    placed = pd.concat(locations.values()).dropna().round({"lat": _DECIMALS, "lon": _DECIMALS})
+    placed = pd.concat(locations.values()).dropna().round({"lat": DECIMALS, "lon": DECIMALS})
     _write(source, placed, folder / "locations.csv")
     words = [(name, source.about[name]) for name in ("title", "description")]
     origin = f"odsynth release, version {source.about['version']}"
     words += [("source.name", f"{origin}; licence: {source.about['licence']}")]
     _write(source, pd.DataFrame(words, columns=["property", "value"]), folder / "properties.csv")
     ends = {"origin": locations[source.home_level], "dest": locations[source.work_level]}
-    missing = 0
+    left_out = 0
     path = folder / "flows.csv"
     with path.open("wb") as file:
         for number, flows in enumerate(source.flows()):
@@ -73,13 +70,13 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
             table = pd.DataFrame(
                 {"origin": homes["id"].array, "dest": works["id"].array, "count": flows["S000"]}
             )
-            shown = homes["lat"].notna().to_numpy() & works["lat"].notna().to_numpy()
-            table[shown].to_csv(file, header=number == 0, index=False, lineterminator="\n")
-            missing += int(table["count"][~shown].sum())
+            placed_ends = homes["lat"].notna().to_numpy() & works["lat"].notna().to_numpy()
+            table[placed_ends].to_csv(file, header=number == 0, index=False, lineterminator="\n")
+            left_out += int(table["count"][~placed_ends].sum())
     describe_csv(path, table, source.about, _FLOWMAP)
     return (
-        [f"{missing:,} workers are left out: they live in external zones, which have no place on a map."]
-        if missing
+        [f"{left_out:,} workers are left out: they live in external zones, which have no place on a map."]
+        if left_out
         else []
     )
 

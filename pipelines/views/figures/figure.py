@@ -14,7 +14,8 @@ from pipelines.views.choices import KINDS
 from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import draw_choropleth, draw_flows
 from pipelines.views.figures.subject import FigureSubject, Side
-from pipelines.views.release import PublicReleaseError, Release, check_target
+from pipelines.views.folder import PublicReleaseError, check_target
+from pipelines.views.release import Release
 
 _PANELS = {
     "choropleth": draw_choropleth,

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from pipelines.views.accuracy import noise_warning
+from pipelines.views.flows import PAIR, add_travel
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.labels import singular, unit_names
-from pipelines.views.release import Area, PublicReleaseError, Release
-from pipelines.views.travel import add_travel
+from pipelines.views.release import Area, Release
 from synth import decimal_up
 
 Side = Literal["workers", "residents"]
@@ -65,10 +66,10 @@ class FigureSubject:
     def pairs(self) -> pd.DataFrame:
         """Flows between units of the level: columns work, home, jobs."""
         unit_of = self.release.geography.unit_of
-        pairs = self.flows[["work", "home", "jobs"]].assign(
+        pairs = self.flows[[*PAIR, "jobs"]].assign(
             work=unit_of(self.level, self.flows["work"]), home=unit_of(self.level, self.flows["home"])
         )
-        return pairs.groupby(["work", "home"], as_index=False).sum()
+        return pairs.groupby(PAIR, as_index=False).sum()
 
     @cached_property
     def jobs(self) -> pd.Series:

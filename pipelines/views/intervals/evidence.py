@@ -28,7 +28,8 @@ from pipelines.plans.workload import resolve_workload
 from pipelines.release.description import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
-from pipelines.views.release import PublicReleaseError, Release, blame_release
+from pipelines.views.folder import PublicReleaseError, blame_release
+from pipelines.views.release import Release
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import Evidence
@@ -109,21 +110,22 @@ class JobDraws:
         variances: dict[int, NDArray[np.float64]] = {}
         # Homes that are no units of a level are sums of units, or parts in which units are alike.
         public = [tuple(name for name in t.attributes if name in names) for t in self.tables]
-        read = [
+        tables_read = [
             (t.work, by, t.home if t.home in geography.levels else plan.level)
             for t, by in zip(self.tables, public, strict=True)
         ]
-        read += [(plan.level, (name,), plan.level) for name in names]  # flows that differ by each attribute
-        for choice in dict.fromkeys(read):
+        # And flows that differ by each attribute
+        tables_read += [(plan.level, (name,), plan.level) for name in names]
+        for choice in dict.fromkeys(tables_read):
             groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography, policy)
-            own = starts_of(choice[2])
+            starts = starts_of(choice[2])
             if choice[0] is not None and set(choice[1]) <= set(plan.pools.pooling.by):
-                own = np.intersect1d(cuts, own)  # sums of what pools say of their cells, which are many
+                starts = np.intersect1d(cuts, starts)  # sums of what pools say of their cells, which are many
             if choice[0] == geography.block_level:
                 variances[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
             if choice[1]:
                 variances[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
-            tables.append(_table(groups.table.n, groups.table.domain, own, plan))
+            tables.append(_table(groups.table.n, groups.table.domain, starts, plan))
             member.append(groups.find(slots.take(head)))
         # A table of whole places, for its cells: homes are told apart by unit.
         part = plan.numeric.domains.part[pairs % (domain.max() + 1)]
@@ -210,19 +212,19 @@ class JobDraws:
         owner = geography.unit_of(level, geography.starts(self.plan.level)[unit])
 
         def of_place(place: int, cuts: Int32) -> NDArray[np.float64]:
-            own = np.flatnonzero((owner == unit_of_place[place]) & (part == part_of_place[place]))
-            shares = [int(jobs[i]) * prior(int(finer[i]), cuts) for i in own]
-            return np.sum(shares, axis=0) / jobs[own].sum()
+            finer_units = np.flatnonzero((owner == unit_of_place[place]) & (part == part_of_place[place]))
+            shares = [int(jobs[i]) * prior(int(finer[i]), cuts) for i in finer_units]
+            return np.sum(shares, axis=0) / jobs[finer_units].sum()
 
         return of_place
 
 
 def evidence_words(plan: ReleasePlan) -> list[str]:
     """Say, in lines for people, what the intervals of a release are made from."""
-    what = "noisy counts of its measured tables" if plan.measures else "draws from its urns"
+    source = "noisy counts of its measured tables" if plan.measures else "draws from its urns"
     runs = plan.implicates.runs
-    several = f", of the first of {runs} independent runs only" if runs > 1 else ""
-    return [f"Made from the {what}{several}, and from the public model in its plan."]
+    runs_words = f", of the first of {runs} independent runs only" if runs > 1 else ""
+    return [f"Made from the {source}{runs_words}, and from the public model in its plan."]
 
 
 def _level_of(geography: Geography, areas: str) -> str:
@@ -267,26 +269,28 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
         raise PublicReleaseError(f"{release.public}: nothing is known of intervals of its mechanism")
     # Cells of all urns may be tens of millions: the smallest type that holds their draws.
     kind = np.min_scalar_type(-1 - int(numeric.pools.m.max()))
-    seen, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)
+    counts, drawn = np.zeros(int(table.offsets[-1]), kind), np.zeros(table.n.size, np.int64)
     for below in plan.implicates.folders[: plan.implicates.of_run]:
         for pool, home, jobs in _released(release, plan, below):
             if pool.size and (pool.min() < 0 or home.min() < 0):
                 raise PublicReleaseError(f"{release.public}: the data have jobs that are not in the plan")
             cell = numeric.domains.locate(table.domain[pool], home)
-            np.add.at(seen, table.offsets[pool] + cell, jobs.astype(kind))
+            np.add.at(counts, table.offsets[pool] + cell, jobs.astype(kind))
             np.add.at(drawn, pool, jobs)  # as they are: the small type holds what a plan draws, and no more
     if not np.array_equal(drawn, numeric.pools.m):
         raise PublicReleaseError(
             f"{release.public}: the data are not those of the plan's jobs. Fix: take a whole copy; "
             "odsynth verify checks it"
         )
-    classes = [np.array(one.prior, np.float64) / parameters.denominator for one in parameters.classes]
+    classes = [np.array(urns.prior, np.float64) / parameters.denominator for urns in parameters.classes]
     strata, retention = len(classes[0]), np.array([float(f) for f in parameters.retention])
-    which = np.empty(seen.size, np.min_scalar_type(strata * len(classes)))
-    for i, (domain, own) in enumerate(zip(table.domain.tolist(), numeric.pool_class.tolist(), strict=True)):
+    classes_of_cells = np.empty(counts.size, np.min_scalar_type(strata * len(classes)))
+    for i, (domain, pool_class) in enumerate(
+        zip(table.domain.tolist(), numeric.pool_class.tolist(), strict=True)
+    ):
         stratum = numeric.domains.stratum[slice(*numeric.domains.offsets[domain : domain + 2])]
-        which[slice(*table.offsets[i : i + 2])] = own * strata + stratum.astype(np.int64)
-    return Evidence.urn(seen, which, np.concatenate(classes), np.tile(retention, len(classes)))
+        classes_of_cells[slice(*table.offsets[i : i + 2])] = pool_class * strata + stratum.astype(np.int64)
+    return Evidence.urn(counts, classes_of_cells, np.concatenate(classes), np.tile(retention, len(classes)))
 
 
 def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
@@ -296,11 +300,11 @@ def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple
     pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
     secret = plan.policy.secret
     if len(by) > 1 or secret:  # told apart by the file of jobs only, whose rows are the slots in their order
-        at = 0
+        begin = 0
         for frame in _frames(release, below + names["jobs_parquet"], ["h_geocode", *secret]):
-            own = pool[at : at + len(frame)]
-            at += len(frame)
-            if own.size < len(frame):
+            pools = pool[begin : begin + len(frame)]
+            begin += len(frame)
+            if pools.size < len(frame):
                 raise PublicReleaseError(f"{release.public}: there are more jobs than the plan has")
             codes = {name: pd.Categorical(frame[name], values).codes for name, values in secret.items()}
             if any((of_jobs < 0).any() for of_jobs in codes.values()):
@@ -308,16 +312,16 @@ def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple
                     f"{release.public}: jobs have categories that the plan does not have"
                 )
             home = plan.policy.origins(geography.number(frame["h_geocode"]), codes, geography.n_blocks)
-            yield own, home, np.ones(own.size, np.int64)
+            yield pools, home, np.ones(pools.size, np.int64)
         return
     columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
-    alike, times = slots.counted()
-    category: Any = alike.attributes[by[0]] if by else 0
+    slots_alike, times = slots.counted()
+    category: Any = slots_alike.attributes[by[0]] if by else 0
 
     def key(category: Any, work: NDArray[Any], part: NDArray[Any]) -> Int64:
         return (work.astype(np.int64) * plan.policy.n_parts + part) * len(columns) + category
 
-    known, first = np.unique(key(category, alike.work, alike.home_part), return_index=True)
+    keys, first = np.unique(key(category, slots_alike.work, slots_alike.home_part), return_index=True)
     pool_of = pool[(np.cumsum(times) - times)[first]]
     for kind in ("od_parquet", "aux_parquet"):
         if kind in names:
@@ -325,10 +329,14 @@ def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple
                 work, home = (geography.number(frame[name]) for name in ("w_geocode", "h_geocode"))
                 for code, name in enumerate(columns):
                     jobs = frame[name].to_numpy().astype(np.int64)
-                    some = np.flatnonzero(jobs > 0)
-                    wanted = key(code, work[some], plan.policy.part(home[some]))
-                    found = np.minimum(np.searchsorted(known, wanted), known.size - 1)
-                    yield np.where(known[found] == wanted, pool_of[found], -1), home[some], jobs[some]
+                    nonzero = np.flatnonzero(jobs > 0)
+                    row_keys = key(code, work[nonzero], plan.policy.part(home[nonzero]))
+                    position = np.minimum(np.searchsorted(keys, row_keys), keys.size - 1)
+                    yield (
+                        np.where(keys[position] == row_keys, pool_of[position], -1),
+                        home[nonzero],
+                        jobs[nonzero],
+                    )
 
 
 def _frames(release: Release, name: str, columns: list[str]) -> Iterator[pd.DataFrame]:

@@ -23,7 +23,9 @@ from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.od_files import count_columns
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import blame
-from pipelines.views.release import PublicReleaseError, Release, with_units
+from pipelines.views.flows import with_units
+from pipelines.views.folder import PublicReleaseError
+from pipelines.views.release import Release
 from synth.posterior.intervals import LEVEL
 from synth.posterior.intervals import intervals as of_draws
 
@@ -81,23 +83,23 @@ class PosteriorDraws:
         self.release, self.path = release, path
         with _blame(path):
             schema = pq.read_schema(path)
-            about = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
-            if about.get("format") != DRAWS_FORMAT:
+            document = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
+            if document.get("format") != DRAWS_FORMAT:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
-        if about["release"] != content_hash(release.public):
+        if document["release"] != content_hash(release.public):
             raise PublicReleaseError(
                 f"{path}: the draws are of another release. Fix: write those of this one with odsynth "
                 "intervals"
             )
-        self.home_level, self.draws = str(about["home_level"]), int(about["draws"])
-        self.attributes = tuple(name for name in release.categories if name in about["attributes"])
-        self.secret = tuple(str(name) for name in about.get("secret", ()))
+        self.home_level, self.draws = str(document["home_level"]), int(document["draws"])
+        self.attributes = tuple(name for name in release.categories if name in document["attributes"])
+        self.secret = tuple(str(name) for name in document.get("secret", ()))
         if self.home_level not in release.levels:
             raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
 
     def __repr__(self) -> str:
-        what = f"{self.draws:,} of homes by {self.home_level}, in {self.path}"
-        return f"<PosteriorDraws: {what}; {self.release!r}>"
+        words = f"{self.draws:,} of homes by {self.home_level}, in {self.path}"
+        return f"<PosteriorDraws: {words}; {self.release!r}>"
 
     def flows(
         self,
@@ -141,10 +143,10 @@ class PosteriorDraws:
         for cells in self.cells(home, work, names):
             low, high = of_draws(cells.counts, level)
             middle = np.partition(cells.counts, self.draws // 2, axis=0)[self.draws // 2]
-            some = high > 0
+            nonzero = high > 0
             parts.append(
                 self._labels(home, work, names, cells)
-                .assign(S000=middle, low=low, high=high)[some]
+                .assign(S000=middle, low=low, high=high)[nonzero]
                 .reset_index(drop=True)
             )
         return pd.concat(parts, ignore_index=True)
@@ -244,13 +246,13 @@ class PosteriorDraws:
             tables.setdefault(() if name is None else (name,), {})[count] = code
         for names, categories in tables.items():
             for cells in self.cells(home, work, names, blocks, pairs["home"].unique()):
-                found = cells.work * wide + cells.home
-                at = order[np.minimum(np.searchsorted(key, found, sorter=order), max(key.size - 1, 0))]
-                same = key[at] == found
+                cell = cells.work * wide + cells.home
+                row = order[np.minimum(np.searchsorted(key, cell, sorter=order), max(key.size - 1, 0))]
+                same = key[row] == cell
                 for count, code in categories.items():
-                    own = same if code is None else same & (cells.categories[0] == code)
+                    of_count = same if code is None else same & (cells.categories[0] == code)
                     low, high = ends[count]
-                    low[at[own]], high[at[own]] = of_draws(cells.counts[:, own])
+                    low[row[of_count]], high[row[of_count]] = of_draws(cells.counts[:, of_count])
         return ends
 
     def cells(
@@ -293,20 +295,20 @@ class PosteriorDraws:
         kinds, wide = int(np.prod(widths, dtype=np.int64)), int(home_area.max(initial=0)) + 1
         last = self._last_groups(work_area, only)
         empty = np.zeros((self.draws, 0), np.int64)
-        held, held_counts = np.zeros(0, np.int64), empty
-        given = False
+        pending, pending_counts = np.zeros(0, np.int64), empty
+        yielded = False
         for number in self._groups_of(work_area, only):
             cell, counts = self._count(number, home_area, work_area, attributes, widths, wide, only)
-            every = np.union1d(held, cell)
-            total = np.zeros((self.draws, every.size), np.int64)
-            total[:, np.searchsorted(every, held)] += held_counts
-            total[:, np.searchsorted(every, cell)] += counts
-            done = last[every // (kinds * wide)] <= number
-            held, held_counts = every[~done], total[:, ~done]
+            joined = np.union1d(pending, cell)
+            total = np.zeros((self.draws, joined.size), np.int64)
+            total[:, np.searchsorted(joined, pending)] += pending_counts
+            total[:, np.searchsorted(joined, cell)] += counts
+            done = last[joined // (kinds * wide)] <= number
+            pending, pending_counts = joined[~done], total[:, ~done]
             if done.any():
-                given = True
-                yield _cells(every[done], total[:, done], widths, wide)
-        if not given:
+                yielded = True
+                yield _cells(joined[done], total[:, done], widths, wide)
+        if not yielded:
             yield _cells(np.zeros(0, np.int64), empty, widths, wide)
 
     def names_of(self, areas: Areas) -> NDArray[np.object_]:
@@ -340,7 +342,7 @@ class PosteriorDraws:
     def _area(self, areas: Areas, finest: str, side: str) -> Int64:
         """Return the number of the area of each unit of the finest level that there is; -1 for none."""
         geography, levels = self.release.geography, self.release.levels
-        known = levels[: levels.index(finest) + 1]
+        nested = levels[: levels.index(finest) + 1]
         starts = geography.starts(finest)
         if isinstance(areas, np.ndarray):
             of_unit = np.asarray(areas, np.int64)[starts]
@@ -348,21 +350,21 @@ class PosteriorDraws:
                 raise PublicReleaseError(f"{side} are known by {finest}, and areas cut some of its units")
             return of_unit
         if isinstance(areas, str):
-            others = [kind for kind in geography.non_nesting_areas if geography.lie_within(finest, kind)]
-            if areas not in (*known, *others):
-                there = ", ".join((*known, *others))
-                raise PublicReleaseError(f"there are no {side} by {areas!r}; there are: {there}")
+            gathered = [kind for kind in geography.non_nesting_areas if geography.lie_within(finest, kind)]
+            if areas not in (*nested, *gathered):
+                present = ", ".join((*nested, *gathered))
+                raise PublicReleaseError(f"there are no {side} by {areas!r}; there are: {present}")
             return geography.unit_of(areas, starts).astype(np.int64)
-        given = pd.Series(areas, dtype="str")
-        index = given.index.astype("str")
-        for level in known:
+        named = pd.Series(areas, dtype="str")
+        index = named.index.astype("str")
+        for level in nested:
             unit = geography.unit_number(level, index)
             if len(unit) and (unit >= 0).all():
                 area = np.full(geography.n_units(level), -1, np.int64)
-                area[unit] = np.searchsorted(self.names_of(given), given.to_numpy(object))
+                area[unit] = np.searchsorted(self.names_of(named), named.to_numpy(object))
                 return area[geography.unit_of(level, starts)]
         raise PublicReleaseError(
-            f"the codes of the areas of {side} are not units of one level; there are: {', '.join(known)}"
+            f"the codes of the areas of {side} are not units of one level; there are: {', '.join(nested)}"
         )
 
     @cached_property
@@ -430,18 +432,18 @@ class PosteriorDraws:
         start = np.append(0, np.cumsum(jobs * self.draws))[:-1]
         draw = (np.arange(homes.size) - start[row]) // jobs[row]
         home = home_area[homes]
-        some = home >= 0
-        inside, span, after = home[some], wide, wide  # the home, and what was drawn with it
+        counted = home >= 0
+        combined, span, after = home[counted], wide, wide  # the home, and what was drawn with it
         for name, width in zip(reversed(attributes), reversed(widths), strict=True):
             if name in codes:
-                inside = inside + codes[name][some].astype(np.int64) * after
+                combined = combined + codes[name][counted].astype(np.int64) * after
                 span = after * width
             after *= width
-        cell = of_row[row[some]] * span + inside
-        position, found = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
-        flat = draw[some] * found.size + position
-        counts = np.bincount(flat, minlength=self.draws * found.size).reshape(self.draws, found.size)
-        return first[found // span] * wide + found % span, counts
+        cell = of_row[row[counted]] * span + combined
+        position, occurring = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
+        flat = draw[counted] * occurring.size + position
+        counts = np.bincount(flat, minlength=self.draws * occurring.size).reshape(self.draws, occurring.size)
+        return first[occurring // span] * wide + occurring % span, counts
 
     def _drawn_categories(
         self, drawn: NDArray[np.integer], units: int
@@ -485,8 +487,8 @@ def _cells(cell: Int64, counts: Int64, widths: Sequence[int], wide: int) -> Cell
 
 def _numbers(release: Release, column: pa.ChunkedArray) -> NDArray[np.int32]:
     codes = column.cast(pa.string())
-    found = pc.index_in(codes, value_set=release.geography.block_codes).fill_null(-1)
-    return found.to_numpy().astype(np.int32)
+    numbers = pc.index_in(codes, value_set=release.geography.block_codes).fill_null(-1)
+    return numbers.to_numpy().astype(np.int32)
 
 
 def _blame(path: Path) -> AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from pipelines.plans.workload import Table
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS, FEWEST
+from pipelines.views.folder import PublicReleaseError, check_target
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
 from pipelines.views.intervals.reading import (
     COVERAGE_WORDS,
@@ -28,7 +29,7 @@ from pipelines.views.intervals.reading import (
     content_hash,
     public_key,
 )
-from pipelines.views.release import PublicReleaseError, Release, check_target
+from pipelines.views.release import Release
 
 _log = logging.getLogger(__name__)
 README = "README.txt"
@@ -52,20 +53,20 @@ def write_intervals(
     done = progress or (lambda _, __: None)
     _log.info("Drawing how far homes may be from the public model ...")
     jobs = JobDraws(release, draws, public_key(folder), done)
-    with whole_folder(to, mode=None) as made:
+    with whole_folder(to, mode=None) as new_folder:
         _log.info("Drawing homes, workplace by workplace ...")
-        _write_draws(release, jobs, draws, made / DRAWS_FILE, done)
+        _write_draws(release, jobs, draws, new_folder / DRAWS_FILE, done)
         _log.info("Writing intervals, table by table ...")
-        opened = PosteriorDraws(release, made / DRAWS_FILE)
+        opened = PosteriorDraws(release, new_folder / DRAWS_FILE)
         tables = {}
         for i, table in enumerate(jobs.tables):
             name = tables[table.name] = file_name(table)
             flows = opened.flows(table.home, table.work, table.attributes)
-            flows.to_csv(made / name, index=False, lineterminator="\n", compression=_GZIP)
+            flows.to_csv(new_folder / name, index=False, lineterminator="\n", compression=_GZIP)
             done(i + 1, len(jobs.tables))
-        (made / README).write_text(_readme(release, jobs, draws, tables), encoding="utf-8")
+        (new_folder / README).write_text(_readme(release, jobs, draws, tables), encoding="utf-8")
     names = {"draws": DRAWS_FILE} | tables | {"read-me": README}
-    return {what: to / name for what, name in names.items()}
+    return {kind: to / name for kind, name in names.items()}
 
 
 _GZIP = {"method": "gzip", "compresslevel": 6, "mtime": 0}
@@ -117,14 +118,14 @@ def _about(release: Release, jobs: JobDraws, draws: int) -> dict[str, object]:
 
 def _gathered(jobs: JobDraws, most: int) -> Iterator[list[PlaceDraws]]:
     """Yield consecutive draws of about so many jobs: parts of large places, and small places together."""
-    held: list[PlaceDraws] = []
+    pending: list[PlaceDraws] = []
     for part in itertools.chain.from_iterable(_cut(place, jobs.jobs, most) for place in jobs.places()):
-        if held and sum(one.homes.shape[1] for one in (*held, part)) > most:
-            yield held
-            held = []
-        held.append(part)
-    if held:
-        yield held
+        if pending and sum(draws.homes.shape[1] for draws in (*pending, part)) > most:
+            yield pending
+            pending = []
+        pending.append(part)
+    if pending:
+        yield pending
 
 
 def _cut(place: PlaceDraws, jobs: NDArray[np.int64], most: int) -> Iterator[PlaceDraws]:
@@ -178,7 +179,7 @@ def _readme(release: Release, jobs: JobDraws, draws: int, tables: dict[str, str]
         "Tables (CSV; codes are text: leading zeros count). S000 is the middle draw, not the released count,",
         "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0",
         "are left out.",
-        *(f"  {name}  {what}" for what, name in tables.items()),
+        *(f"  {name}  {table}" for table, name in tables.items()),
         "",
         f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
         "of any sum of these:",

@@ -39,10 +39,10 @@ def backdrop_shapes(
     ``water`` and ``roads``, as far as there are files: GeoJSON geometries.
     """
     shapes = {}
-    for kind, wanted in _KINDS.items():
+    for kind, kinds_of_shapes in _KINDS.items():
         path = getattr(backdrop, kind)
         if path is not None:
-            shapes[kind] = _shapes(release, path, kind, wanted, bounds)
+            shapes[kind] = _shapes(release, path, kind, kinds_of_shapes, bounds)
     return shapes
 
 
@@ -50,7 +50,7 @@ def _shapes(
     release: Release,
     path: Path,
     kind: str,
-    wanted: tuple[str, ...],
+    kinds_of_shapes: tuple[str, ...],
     bounds: tuple[float, float, float, float],
 ) -> list[Any]:
     west, south, east, north = bounds
@@ -66,11 +66,11 @@ def _shapes(
     kinds = np.array([_SIMPLE.get(part.geom_type, part.geom_type) for part in parts], object)
     size = np.where(kinds == "Polygon", np.sqrt(shapely.area(parts)), shapely.length(parts))
     # What is no larger than a pixel or two is not seen.
-    parts = parts[np.isin(kinds, wanted) & (size > 2 * _DETAIL * side)]
+    parts = parts[np.isin(kinds, kinds_of_shapes) & (size > 2 * _DETAIL * side)]
     if not parts.size:
         raise geo_data.InputError(
             path,
-            f"there are no {' or '.join(name.lower() + 's' for name in wanted)} near the region",
+            f"there are no {' or '.join(name.lower() + 's' for name in kinds_of_shapes)} near the region",
             fix=f"name a file with {kind} of the region",
         )
     if (places := int(shapely.get_num_coordinates(parts).sum())) > _PLACES:

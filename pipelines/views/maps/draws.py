@@ -42,12 +42,12 @@ def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> lis
     covered = [level for level in levels if draws.has(level)]
     attributes = [(), *((name,) for name in draws.attributes)]
     tables: list[DrawTable] = []
-    for flows, wanted in ((False, attributes), (True, attributes[:1]), (True, attributes[1:])):
+    for flows, breakdowns in ((False, attributes), (True, attributes[:1]), (True, attributes[1:])):
         for level in reversed(covered):
-            left = limit - sum(table.size for table in tables)
-            made = list(_within(draws, level, level if flows else None, wanted, left))
-            if len(made) == len(wanted):
-                tables += [table for part in made for table in part]
+            room = limit - sum(table.size for table in tables)
+            tables_by = list(_within(draws, level, level if flows else None, breakdowns, room))
+            if len(tables_by) == len(breakdowns):
+                tables += [table for part in tables_by for table in part]
                 break
     return tables
 
@@ -57,10 +57,10 @@ def _within(
 ) -> Iterator[list[DrawTable]]:
     """Yield the tables by each attribute as long as they have room."""
     for by in attributes:
-        made = _tables(draws, home, work, by, limit)
-        if made is None or (limit := limit - sum(table.size for table in made)) < 0:
+        tables = _tables(draws, home, work, by, limit)
+        if tables is None or (limit := limit - sum(table.size for table in tables)) < 0:
             return
-        yield made
+        yield tables
 
 
 def _tables(

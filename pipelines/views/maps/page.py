@@ -22,10 +22,11 @@ from pipelines.release.promises import odds_in_words, presence_in_words, short_b
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
+from pipelines.views.folder import PublicReleaseError, check_target
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
-from pipelines.views.release import PublicReleaseError, Release, check_target
+from pipelines.views.release import Release
 
 PARTS = "map"
 """The folder beside the page of a site's map, as the page names it."""
@@ -69,9 +70,9 @@ def build_site_map(
         return SiteMap(one_file)
     names = {name: _named(name, content, "bin") for name, content in large.items()}
     content = one_file.encode()
-    whole = _named("one-file", content, "html")
-    page = _page(release, payload, names, (whole, len(content)))
-    return SiteMap(page, {**{names[name]: part for name, part in large.items()}, whole: content})
+    one_file_name = _named("one-file", content, "html")
+    page = _page(release, payload, names, (one_file_name, len(content)))
+    return SiteMap(page, {**{names[name]: part for name, part in large.items()}, one_file_name: content})
 
 
 def write_map(
@@ -85,11 +86,13 @@ def write_map(
     """Write the map of a release into one HTML file, or for a web server (`Release.map`)."""
     target = release.out / "map.html" if target is None else path_of(target, "target")
     check_target(target, release.public)
-    made = build_site_map(release, draws, backdrop) if site else SiteMap(build_map(release, draws, backdrop))
+    site_map = (
+        build_site_map(release, draws, backdrop) if site else SiteMap(build_map(release, draws, backdrop))
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
-    if made.parts:
-        write_parts(made, target.parent / PARTS)
-    write_whole(target, made.page, mode=None)
+    if site_map.parts:
+        write_parts(site_map, target.parent / PARTS)
+    write_whole(target, site_map.page, mode=None)
     return target
 
 
@@ -172,10 +175,10 @@ def _elements(payload: Payload, names: Mapping[str, str], prefix: str = "") -> I
     for name, content in sections.items():
         if not content:
             continue
-        where, text = "", base64.b64encode(content).decode("ascii")
+        address, text = "", base64.b64encode(content).decode("ascii")
         if prefix + name in names:
-            where, text = f' data-address="{PARTS}/{names[prefix + name]}" data-bytes="{len(content)}"', ""
-        yield f'<script type="text/plain" id="{prefix}{name}"{where}>{text}</script>'
+            address, text = f' data-address="{PARTS}/{names[prefix + name]}" data-bytes="{len(content)}"', ""
+        yield f'<script type="text/plain" id="{prefix}{name}"{address}>{text}</script>'
     if payload.whole is not None:
         yield from _elements(payload.whole, names, "whole-")
 

@@ -53,8 +53,8 @@ class Payload:
     @property
     def size(self) -> int:
         """Length in a page that holds all of it, as base64, in bytes."""
-        own = len(self.arrays) + len(self.texts) + len(self.draws) + len(self.backdrop)
-        return own * 4 // 3 + (self.whole.size if self.whole else 0)
+        packed = len(self.arrays) + len(self.texts) + len(self.draws) + len(self.backdrop)
+        return packed * 4 // 3 + (self.whole.size if self.whole else 0)
 
 
 def make_payload(
@@ -64,30 +64,30 @@ def make_payload(
     backdrop: Backdrop | None = None,
 ) -> Payload:
     """Pack a release for a map."""
-    behind = b""
+    backdrop_content = b""
     if backdrop is not None:
-        behind = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
+        backdrop_content = _packed(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
     room = limit if draws is None else round(limit * (1 - _FOR_DRAWS))
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
             continue
-        payload = replace(_in_parts(release, release.levels[:n]), backdrop=behind)
+        payload = replace(_in_parts(release, release.levels[:n]), backdrop=backdrop_content)
         if payload.size <= room:
             break
-    about: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
+    additions: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
     if draws is not None:
         levels = [level["id"] for level in payload.meta["levels"]]
         tables = draw_tables(draws, levels, max(limit - payload.size, 0))
         arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
-        where, packed = _concatenated(arrays)
+        layout, packed = _concatenated(arrays)
         payload = replace(payload, draws=_packed(packed))
         later = len(payload.draws) > _AT_ONCE
-        about["draws"] = {**draws_meta(draws, tables), "arrays": where, "later": later}
+        additions["draws"] = {**draws_meta(draws, tables), "arrays": layout, "later": later}
     for part in (payload, payload.whole):
         if part is not None:
-            part.meta.update(about)
+            part.meta.update(additions)
     return payload
 
 
@@ -134,7 +134,7 @@ def _payload(
     for name, layer in layers.items():
         texts["codes"][name] = layer.codes.tolist()
         if layer.names.any():
-            texts["names"][name] = [found or None for found in layer.names]
+            texts["names"][name] = [name or None for name in layer.names]
     zones = _zones(release, flows, finest, next(iter(shapes_of.values()), None))
     for level in levels:
         places = release.places(level)
@@ -232,11 +232,10 @@ def _zones(
 
 def _noise(release: Release) -> dict[str, dict[str, float]]:
     """Say of each level between whose units flows are noise what is expected of them: shares of jobs."""
-    expected = release.accuracy
     return {
-        one.flows_of: {"loss": one.loss, "public_model": one.public_model}
-        for one in (expected.tables if expected else ())
-        if one.noise and one.flows_of is not None
+        table.flows_of: {"loss": table.loss, "public_model": table.public_model}
+        for table in release.expected_tables
+        if table.noise and table.flows_of is not None
     }
 
 
@@ -274,13 +273,13 @@ def _count_groups(release: Release) -> list[dict[str, Any]]:
 
 def _concatenated(arrays: dict[str, np.ndarray]) -> tuple[dict[str, list[Any]], bytes]:
     """The arrays one after another, and of each: type, first byte, length."""
-    where, pieces, offset = {}, [], 0
+    layout, pieces, offset = {}, [], 0
     for name, values in arrays.items():
         piece = values.astype(values.dtype.newbyteorder("<")).tobytes()
-        where[name] = [values.dtype.name, offset, len(values)]
+        layout[name] = [values.dtype.name, offset, len(values)]
         pieces.append(piece + bytes(-len(piece) % 4))
         offset += len(pieces[-1])
-    return where, b"".join(pieces)
+    return layout, b"".join(pieces)
 
 
 def _json(value: object) -> bytes:

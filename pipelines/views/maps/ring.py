@@ -30,29 +30,31 @@ def ring_places(
         turn = np.radians(bearing(*middle, latitude, longitude))
         ends = centre + 10 * ring.length * np.column_stack([np.sin(turn), np.cos(turn)])
         rays = shapely.linestrings([[centre, end] for end in ends])
-        at = _apart(shapely.line_locate_point(ring, shapely.intersection(rays, ring)), weight, ring.length)
+        position = _apart(
+            shapely.line_locate_point(ring, shapely.intersection(rays, ring)), weight, ring.length
+        )
     else:
-        at = np.arange(latitude.size) * (ring.length / max(1, latitude.size))
-    x, y = shapely.get_coordinates(shapely.line_interpolate_point(ring, at % ring.length)).T
+        position = np.arange(latitude.size) * (ring.length / max(1, latitude.size))
+    x, y = shapely.get_coordinates(shapely.line_interpolate_point(ring, position % ring.length)).T
     return np.column_stack([x / squeeze, y])
 
 
-def _apart(wanted: Float64, weight: Float64, length: float) -> Float64:
+def _apart(direction: Float64, weight: Float64, length: float) -> Float64:
     """Return places on a ring, as near to those wanted as can be, in their order, with room between them."""
     from scipy.optimize import isotonic_regression  # takes its time
 
-    n = wanted.size
-    order = np.argsort(wanted, kind="stable")
-    gaps = np.diff(np.append(wanted[order], wanted[order[:1]] + length))
+    n = direction.size
+    order = np.argsort(direction, kind="stable")
+    gaps = np.diff(np.append(direction[order], direction[order[:1]] + length))
     order = np.roll(order, -1 - int(np.argmax(gaps)))  # the ring is cut open where it is emptiest
-    line = wanted[order] + np.where(wanted[order] < wanted[order[0]], length, 0.0)
+    line = direction[order] + np.where(direction[order] < direction[order[0]], length, 0.0)
     for room in (min(length / _ROOMY, _FULL * length / n), length / n):
         steps = room * np.arange(n)
-        at = isotonic_regression(line - steps, weights=weight[order]).x + steps
-        if at[-1] - at[0] <= length - room * (1 - 1e-9):
+        position = isotonic_regression(line - steps, weights=weight[order]).x + steps
+        if position[-1] - position[0] <= length - room * (1 - 1e-9):
             break
     else:
-        at = steps + np.average(line - steps, weights=weight[order])
+        position = steps + np.average(line - steps, weights=weight[order])
     result = np.empty(n)
-    result[order] = at
+    result[order] = position
     return result

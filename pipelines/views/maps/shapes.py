@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import geopandas as gpd
@@ -10,12 +10,13 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from pipelines.views.dissolving import with_coarser
 from pipelines.views.release import Release
 
 # Detail finer than this part of the region's extent is left out: half a pixel of a large screen.
 _DETAIL = 1 / 5000
 _DECIMALS = 5  # of a degree: about a metre
+# Of a degree, a tenth of a metre: neighbours whose borders differ by less have no gap between them.
+_GRID = 1e-6
 _MOST_CELLS = 50_000  # from which cells are made; they take a second for every 10,000
 _MOST_DRAWN = 3_000  # cells of a level; of more, points show more
 
@@ -62,8 +63,8 @@ def centroid_cells(
         around = shapely.box(*land.bounds)
         diagram = shapely.voronoi_polygons(shapely.multipoints(centroids), extend_to=around, ordered=True)
         cells = shapely.get_parts(diagram)
-    whole = gpd.GeoDataFrame({"unit": places.index.to_numpy()}, geometry=cells)
-    shapes = with_coarser(release, {finest: whole}, drawn)
+    unclipped = gpd.GeoDataFrame({"unit": places.index.to_numpy()}, geometry=cells)
+    shapes = with_coarser(release, {finest: unclipped}, drawn)
 
     def clipped(cells: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
         inside = shapely.intersection(np.asarray(cells.geometry.array), land)
@@ -72,6 +73,29 @@ def centroid_cells(
 
     # Clipped last: only cells that are whole have their borders exactly in common.
     return {level: clipped(cells) for level, cells in shapes.items()}
+
+
+def with_coarser(
+    release: Release, polygons: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
+) -> dict[str, gpd.GeoDataFrame]:
+    """Return the shapes of levels: their own, else put together from the next finer level that has any.
+
+    In the same form, by level, finest first; levels that have no shapes, nor have their parts, are left out.
+    """
+    geography = release.geography
+    dissolved: dict[str, gpd.GeoDataFrame] = {}
+    latest: tuple[str, gpd.GeoDataFrame] | None = None
+    for level in reversed(release.levels):
+        if level in polygons:
+            latest = level, polygons[level]
+        elif latest is not None:
+            finer, shapes = latest
+            unit = geography.unit_of(level, geography.starts(finer)[shapes["unit"]])
+            together = shapes.assign(unit=unit).dissolve("unit", grid_size=_GRID)
+            latest = level, together.reset_index()[["unit", "geometry"]]
+        if latest is not None and level in levels:
+            dissolved[level] = latest[1]
+    return dissolved
 
 
 def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:

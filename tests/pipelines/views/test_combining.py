@@ -93,7 +93,7 @@ def coverage(rule: combining.Rule, m: int, *, one_urn: bool = False) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("m", [3, 5, 20])
+@pytest.mark.parametrize("m", [3, 20])
 def test_coverage_of_partially_synthetic_data(m: int) -> None:
     assert coverage("partially", m) == pytest.approx(0.95, abs=0.012)
 
@@ -102,9 +102,7 @@ def test_two_implicates_err_where_the_docstring_says() -> None:
     assert 0.92 < coverage("partially", 2) < 0.945
 
 
-@pytest.mark.parametrize(
-    ("m", "held", "median", "widest"), [(5, 0.99, 1.45, 3.7), (10, 0.975, 1.2, 2.4), (20, 0.97, 1.1, 1.9)]
-)
+@pytest.mark.parametrize(("m", "held", "median", "widest"), [(5, 0.99, 1.45, 3.7), (20, 0.97, 1.1, 1.9)])
 def test_coverage_and_width_of_fully_synthetic_data(
     m: int, held: float, median: float, widest: float
 ) -> None:
@@ -117,16 +115,14 @@ def test_coverage_and_width_of_fully_synthetic_data(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("m", [50, 200])
-def test_many_fully_synthetic_implicates_are_near_nominal(m: int) -> None:
-    assert coverage("fully", m) == pytest.approx(0.96, abs=0.01)
+def test_many_fully_synthetic_implicates_are_near_nominal() -> None:
+    assert coverage("fully", 50) == pytest.approx(0.96, abs=0.01)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("m", "held"), [(3, 0.863), (20, 0.836)])
-def test_implicates_of_one_urn_hide_what_they_share(m: int, held: float) -> None:
+def test_implicates_of_one_urn_hide_what_they_share() -> None:
     """What the urn happened to become is the same in all of them, and in no variance between them."""
-    assert coverage("partially", m, one_urn=True) == pytest.approx(held, abs=0.015)
+    assert coverage("partially", 3, one_urn=True) == pytest.approx(0.863, abs=0.015)
 
 
 @pytest.mark.slow

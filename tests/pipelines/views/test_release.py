@@ -20,13 +20,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipelines
-import pipelines.views.exports
 import synth
+from geo_data.distance import distance_km
 from helpers import edit_json, with_values
 from pipelines import PublicReleaseError, Release, open_release
 from pipelines.plans.form import PLAN_FORMAT
 from pipelines.release.description import file_names
-from pipelines.views import release as opened
+from pipelines.views import flows as flow_reader
+from pipelines.views.flows import add_travel
 from pipelines.views.labels import unit_names
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "data-users.md"
@@ -78,20 +79,6 @@ def test_flows_are_those_of_the_csv(release: Release) -> None:
         pd.testing.assert_frame_equal(named(release, flows, home_level, work_level), expected)
 
 
-def test_every_count_of_every_job(release: Release) -> None:
-    counts = list(release.counts)
-    flows = release.unit_flows("trct", "cty", counts)
-    pd.testing.assert_frame_equal(
-        named(release, flows, "trct", "cty"), plain(table(release), "trct", "cty", counts)
-    )
-
-
-def test_no_count_asks_for_the_pairs_alone(release: Release) -> None:
-    pairs = release.unit_flows("trct", "trct", [])
-    assert list(pairs.columns) == ["work", "home"]
-    pd.testing.assert_frame_equal(pairs, release.unit_flows("trct", "trct")[["work", "home"]])
-
-
 def test_row_groups_add_up(release: Release, public_copy: Path) -> None:
     path = public_copy / file_names(release.config)["od_parquet"]
     whole = pq.read_table(path)
@@ -130,19 +117,19 @@ def test_batches_of_flows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A work unit is in one batch, and no more is read than what comes next."""
-    monkeypatch.setattr(opened, "_AT_ONCE", 1)
+    monkeypatch.setattr(flow_reader, "_AT_ONCE", 1)
     folder = Path(shutil.copytree(with_aux.public, tmp_path / "public"))
     for kind in ("od", "aux"):
         path = folder / file_names(with_aux.config)[f"{kind}_parquet"]
         pq.write_table(pq.read_table(path), path, row_group_size=rows)
     release = open_release(folder)
-    add, read = Release._flows_of, []
+    add, read = flow_reader._flows_of, []
 
-    def noted(self: Release, *arguments: Any) -> pd.DataFrame:
-        read.append(add(self, *arguments))
+    def noted(*arguments: Any) -> pd.DataFrame:
+        read.append(add(*arguments))
         return read[-1]
 
-    monkeypatch.setattr(Release, "_flows_of", noted)
+    monkeypatch.setattr(flow_reader, "_flows_of", noted)
     batches, waiting = [], []
     for batch in release.flow_batches(*levels):
         batches.append(batch)
@@ -193,15 +180,25 @@ def test_nobody_from_outside(with_aux: Release, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(release.unit_flows("trct", "trct"), main)
 
 
-def test_levels_need_no_prefixes(british: Callable[..., pipelines.ReleaseConfig]) -> None:
-    config = british()
-    made = open_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
+def test_levels_need_no_prefixes(british_release: Release) -> None:
+    made = open_release(british_release.public)
     assert made.levels == ("lad", "msoa", "lsoa", "oa")
-    crosswalk = pd.read_csv(config.geography.file, dtype="str").set_index("oa")
+    crosswalk = pd.read_csv(made.out.parent / "oa.csv", dtype="str").set_index("oa")
     rows = table(made)
     keys = [rows["w_geocode"].map(crosswalk["msoa"]), rows["h_geocode"].map(crosswalk["lad"])]
     expected = rows["S000"].groupby(keys).sum().rename_axis(["work", "home"]).reset_index()
     pd.testing.assert_frame_equal(named(made, made.unit_flows("lad", "msoa"), "lad", "msoa"), expected)
+
+
+def test_distance_and_directions() -> None:
+    places = pd.DataFrame({"latitude": [53.8, 53.9, np.nan], "longitude": [-1.5, -1.5, np.nan]})
+    flows = pd.DataFrame({"work": [0, 1, 0, 0], "home": [1, 0, 0, 2], "jobs": [4, 3, 2, 1]}, dtype="int32")
+    travel = add_travel(flows, places, places)
+    assert travel["jobs"].tolist() == [4, 3, 2, 1]
+    tenth = distance_km(53.8, -1.5, 53.9, -1.5)
+    np.testing.assert_allclose(travel["km"], [tenth, tenth, 0, np.nan])
+    np.testing.assert_allclose(travel["to_home"], [0, 180, np.nan, np.nan])
+    np.testing.assert_allclose(travel["to_work"], [180, 0, np.nan, np.nan])
 
 
 # --- what is known of units and counts

@@ -30,9 +30,10 @@ from pipelines.service.public.flow_queries import (
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.preparation import prepare
 from pipelines.service.store import ServiceError
+from pipelines.views.folder import PublicReleaseError
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import unit_names
-from pipelines.views.release import PublicReleaseError, Release
+from pipelines.views.release import Release
 
 from ..helpers import NAME
 

@@ -185,4 +185,4 @@ def test_a_truth_with_margins_measures_the_other_tables(joint: pipelines.Release
 
 def test_public_comparisons_judge_nothing() -> None:
     measures = pd.DataFrame([], columns=["measure", "level", "group", "value"])
-    assert judge(measures, None, 100.0) == Verdict((), ())
+    assert judge(measures, (), 100.0) == Verdict((), ())

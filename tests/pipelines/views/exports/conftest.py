@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import shapely
 
 from pipelines import Release, open_release
 from pipelines.release.polygons import polygon_file
+from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.exports.source import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
@@ -46,18 +48,32 @@ def rows(public: Path) -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def exported(public: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporter:
-    """Export in one format, once; return its folder and what it was made from."""
+    """Export in all formats, once for a pair of levels; return the folder of one, and its source."""
 
     @cache
+    def export(home_level: str, work_level: str) -> tuple[Path, Source]:
+        folder, release = tmp_path_factory.mktemp("exported"), open_release(public)
+        names = [name for name in FORMATS if name != "lodes" or home_level == work_level]
+        if (home_level, work_level) not in (("trct", "trct"), ("cty", "trct")):
+            names = ["csv", "geoparquet", "flowmap", "kepler"]
+        release.export(names, folder / "exports", home_level=home_level, work_level=work_level)
+        return folder / "exports", Source(release, home_level, work_level, folder)
+
     def run(name: str, home_level: str = "trct", work_level: str = "trct") -> tuple[Path, Source]:
-        folder = tmp_path_factory.mktemp(name)
-        levels = {} if name == "lodes" else {"home_level": home_level, "work_level": work_level}
-        if not levels:
-            home_level = work_level = "tabblk2010"
-        open_release(public).export([name], folder / "exports", **levels)
-        return folder / "exports" / name, Source(open_release(public), home_level, work_level, folder)
+        folder, source = export(home_level, work_level)
+        if name == "lodes":
+            source = replace(source, home_level="tabblk2010", work_level="tabblk2010")
+        return folder / name, source
 
     return run
+
+
+@pytest.fixture(scope="session")
+def british_exports(british_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A British release in all formats: other levels, other codes, no LODES categories, no polygons."""
+    folder = tmp_path_factory.mktemp("british-exports")
+    british_release.export(list(FORMATS), folder, home_level="lsoa", work_level="lad")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,11 @@ import pyogrio
 import pytest
 from pmtiles.reader import MmapSource, Reader
 
-import pipelines
+from helpers import edit_json
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.exports.source import Source
-from pipelines.views.release import PublicReleaseError, open_release
+from pipelines.views.folder import PublicReleaseError
+from pipelines.views.release import open_release
 
 Exporter = Callable[..., tuple[Path, Source]]
 Described = dict[str, tuple[dict[str, str], list[str], dict[str, str]]]
@@ -138,22 +139,21 @@ def test_types_beside_csv_leave_codes_text(exported: Exporter) -> None:
                 assert found[column].tolist() == truth[column].astype(int).tolist(), (path, column)
 
 
-def test_the_licence_of_the_configuration(
-    config_text: Callable[..., str], clean_source: object, tmp_path: Path
-) -> None:
-    config = pipelines.parse_config(config_text({"release.licence": "CC-BY-4.0"}), tmp_path, "release.toml")
-    release = pipelines.run(config)
-    for _ in pipelines.verify(release.public):
-        pass
-    release.export(["csv"], tmp_path / "exports", home_level="cty")
-    assert "\nlicence CC-BY-4.0\n" in (tmp_path / "exports/csv/README.txt").read_text(encoding="utf-8")
-    ((about, _, _),) = described_csv(next((tmp_path / "exports/csv").glob("*flows*.csv"))).values()
-    assert about["licence"] == "CC-BY-4.0"
-
-
 def test_without_checksums_there_is_no_version(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     (copy / "SHA256SUMS").unlink()
     with pytest.raises(PublicReleaseError, match=r"SHA256SUMS: .* there is no such file"):
         open_release(copy).export(["csv"], tmp_path / "exports")
     assert not list((tmp_path / "exports").iterdir())
+
+
+def test_the_licence_of_the_configuration(public: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(public, tmp_path / "public"))
+    edit_json(
+        copy / "plan" / "plan.json",
+        lambda plan: plan["configuration"]["release"].update(licence="CC-BY-4.0"),
+    )
+    open_release(copy).export(["csv"], tmp_path / "exports", home_level="cty")
+    assert "\nlicence CC-BY-4.0\n" in (tmp_path / "exports/csv/README.txt").read_text(encoding="utf-8")
+    ((about, _, _),) = described_csv(next((tmp_path / "exports/csv").glob("*flows*.csv"))).values()
+    assert about["licence"] == "CC-BY-4.0"

@@ -8,21 +8,26 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import geopandas as gpd
+import mapbox_vector_tile
+import openmatrix
 import pandas as pd
 import pyarrow.parquet as pq
 import pyogrio
 import pytest
 from click.testing import CliRunner
+from pmtiles.reader import MmapSource, all_tiles
 
 import pipelines
 from pipelines.cli.main import main
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.polygons import polygon_file
-from pipelines.views import release as opened
+from pipelines.views import flows as flow_reader
 from pipelines.views.exports.exporting import FORMATS, Format
 from pipelines.views.exports.source import ExportError, Source
 from pipelines.views.release import Release, open_release
 
+Exporter = Callable[..., tuple[Path, Source]]
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "exports.md"
 
 
@@ -30,15 +35,13 @@ def all_files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def test_every_format_comes_with_what_must_be_known(public: Path, tmp_path: Path) -> None:
-    before = all_files(public)
-    found = open_release(public).export(list(FORMATS), tmp_path / "exports")
-    assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == sorted(FORMATS)
+def test_every_format_comes_with_what_must_be_known(public: Path, exported: Exporter) -> None:
+    exports = exported("csv")[0].parent
+    assert sorted(path.name for path in exports.iterdir()) == sorted(FORMATS)
     certificate = pipelines.open_release(public).certificate
-    for name, paths in found.items():
-        assert [path.parent.name for path in paths] == [name] * len(paths)
-        assert paths == sorted((tmp_path / "exports" / name).iterdir())
-        readme = (tmp_path / "exports" / name / "README.txt").read_text(encoding="utf-8")
+    for name in FORMATS:
+        paths = sorted((exports / name).iterdir())
+        readme = (exports / name / "README.txt").read_text(encoding="utf-8")
         for words in (
             certificate.release.name,
             "SYNTHETIC",
@@ -51,8 +54,7 @@ def test_every_format_comes_with_what_must_be_known(public: Path, tmp_path: Path
         assert ("are degrees" in readme) == (name != "pmtiles"), name
         assert name != "flowmap" or "S000" not in readme
         assert len(paths) > 1, "a read-me of nothing"
-    assert all_files(public) == before
-    assert not list(tmp_path.rglob("*.arrow")), "the file of flows is still there"
+    assert not list(exports.parent.rglob("*.arrow")), "the file of flows is still there"
 
 
 def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
             FORMATS[name].write(source, to / name)
 
     write(public, tmp_path / "one")
-    monkeypatch.setattr(opened, "_AT_ONCE", 1)
+    monkeypatch.setattr(flow_reader, "_AT_ONCE", 1)
     monkeypatch.setattr(Source, "flows", counted(Source.flows))
     monkeypatch.setattr(Release, "flow_batches", counted(Release.flow_batches))
     write(copy, tmp_path / "many", batch_rows=7)
@@ -202,23 +204,6 @@ def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch:
         pd.testing.assert_frame_equal(*tables)
 
 
-def test_codes_that_are_no_prefixes(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:
-    """A British release: other levels, other codes, no LODES categories, no polygons."""
-    release = pipelines.run(british())
-    found = release.export(list(FORMATS), tmp_path, home_level="lsoa", work_level="lad")
-    assert set(found) == set(FORMATS)
-    rac = tmp_path / "lodes" / "leeds_rac_S000_JT00_2021.csv.gz"
-    assert rac in found["lodes"]
-    zones = tmp_path / "csv" / "leeds_zones_lsoa_JT00_2021.csv"
-    codes = pd.read_csv(zones, dtype={"code": "str"}).set_index("zone")["code"]
-    assert codes.index.tolist() == [*range(1, len(codes) + 1)]
-    assert not codes.is_monotonic_increasing
-    about = zones.with_name(f"{zones.name}-metadata.json").read_text(encoding="utf-8")
-    assert "in the order of the codes" not in about
-    readme = (release.public / "README.md").read_text(encoding="utf-8")
-    assert "other attributes" not in " ".join(readme.split()), "jobs have none"
-
-
 def test_the_docs_have_every_format() -> None:
     """The table is the one that benchmarks/exports.py prints."""
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
@@ -234,3 +219,48 @@ def test_the_command_writes_several_formats(public: Path, tmp_path: Path) -> Non
     assert " kB " in done.output
     assert "0.00" not in done.output
     assert (tmp_path / "out" / "omx" / "demo_flows_cty_to_cty_JT00_2019.omx").is_file()
+
+
+def test_codes_that_are_no_prefixes(british_exports: Path) -> None:
+    assert {path.name for path in british_exports.iterdir()} == set(FORMATS)
+    zones = british_exports / "csv" / "leeds_zones_lsoa_JT00_2021.csv"
+    codes = pd.read_csv(zones, dtype={"code": "str"}).set_index("zone")["code"]
+    assert codes.index.tolist() == [*range(1, len(codes) + 1)]
+    assert not codes.is_monotonic_increasing
+
+
+LEEDS = Path(__file__).resolve().parents[4] / "examples" / "leeds.toml"
+COMMUTES = "geo_code_to_geo_code_JT01_2011"
+
+
+@pytest.mark.slow
+def test_leeds(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
+    release = pipelines.run(pipelines.load_config(LEEDS).with_out(tmp_path / "release"))
+    zones = gpd.read_file(shared_data / "leeds_2011" / "leeds_msoa_zones.geojson")
+    path = release.public / polygon_file("geo_code")
+    path.parent.mkdir(exist_ok=True)
+    zones.rename(columns={"msoa11cd": "geo_code"})[["geo_code", "geometry"]].to_parquet(path)
+    found = release.export(list(FORMATS), tmp_path)
+    assert set(found) == set(FORMATS)
+    truth = pd.read_csv(shared_data / "leeds_2011" / "leeds_msoa_od_2011.csv")
+    jobs = truth.groupby("geo_code2")["all"].sum().astype(int)
+
+    file = tmp_path / "geopackage" / f"leeds_flows_{COMMUTES}.gpkg"
+    layer = pyogrio.read_dataframe(file, layer="zones_geo_code").set_index("code")
+    assert layer["work_S000"].to_dict() == jobs.reindex(layer.index, fill_value=0).to_dict()
+    assert set(layer.geom_type) <= {"Polygon", "MultiPolygon"}
+    given = zones.set_index("msoa11cd").to_crs("EPSG:27700").area.loc[layer.index]
+    pd.testing.assert_series_equal(layer.to_crs("EPSG:27700").area, given, check_names=False, rtol=1e-9)
+
+    tiles: dict[int, set[str]] = {}
+    with (tmp_path / "pmtiles" / "leeds_zones_geo_code_JT01_2011.pmtiles").open("rb") as archive:
+        for (zoom, _, _), content in all_tiles(MmapSource(archive)):
+            features = mapbox_vector_tile.decode(gzip.decompress(content))["zones"]["features"]
+            tiles.setdefault(zoom, set()).update(feature["properties"]["code"] for feature in features)
+    assert all(codes == set(layer.index) for codes in tiles.values())  # also the small ones, also from afar
+
+    with openmatrix.open_file(str(tmp_path / "omx" / f"leeds_flows_{COMMUTES}.omx")) as matrices:
+        assert matrices.list_matrices() == ["S000"]
+        zone = [code.decode() for code in matrices.root.zones.zone.code]
+        columns = pd.Series(matrices["S000"][:].sum(axis=0), index=zone)
+    assert columns[columns > 0].to_dict() == jobs[jobs > 0].to_dict()

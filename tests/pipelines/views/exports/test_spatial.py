@@ -212,7 +212,7 @@ def test_pmtiles_says_what_it_is(exported: Exporter) -> None:
     assert metadata["description"] == source.sentence
     (layer,) = metadata["vector_layers"]
     assert layer["id"] == "zones"
-    assert layer["fields"] == source.of(source.zones["trct"])
+    assert layer["fields"] == source.meanings_of(source.zones["trct"])
     assert set(layer["fields"]) == set(source.zones["trct"].columns) - {"geometry"}
     assert metadata | source.about == metadata
     # Nothing is between or behind the parts that the header names, as `pmtiles verify` demands.

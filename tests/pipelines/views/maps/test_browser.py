@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from pipelines.views.flows import add_travel
 from pipelines.views.release import Release
-from pipelines.views.travel import add_travel
 
 from .map_reader import LAPTOP, PHONE, Reader, by_code, expected, mean_km, median_km
 
@@ -89,12 +89,6 @@ def check_summary(reader: Reader, rows: pd.DataFrame) -> None:
     assert reader.number("median") == pytest.approx(median_km(rows), abs=0.061)
 
 
-def check_top(reader: Reader, partners: pd.Series) -> None:
-    shown = reader.top()
-    assert list(shown.values()) == partners.head(10).tolist()
-    assert all(partners[code] == jobs for code, jobs in shown.items())
-
-
 def test_no_request_leaves(reader: Reader) -> None:
     reader.search("0")
     reader.page.select_option("#level", "tabblk2010")
@@ -123,35 +117,6 @@ def test_the_browser_refuses_requests(reader: Reader, tmp_path: Path) -> None:
         assert refused is not None, element
     assert reader.page.title() != "asked"
     reader.complaints.clear()  # the refusals
-
-
-def test_the_whole_region(reader: Reader, mapped: Release) -> None:
-    rows = expected(mapped)
-    check_summary(reader, rows)
-    check_top(reader, by_code(mapped, rows, "work", reader.page.input_value("#level")))
-    assert "not real people" in reader.text("panel")
-
-
-def test_a_workplace_that_is_searched(reader: Reader, mapped: Release) -> None:
-    reader.page.select_option("#level", "trct")
-    for level in ("cty", "trct", "bgrp", "tabblk2010"):
-        code = busiest(mapped, "work", level)
-        reader.search(code)
-        rows = expected(mapped, work=(level, code))
-        assert code in reader.chosen()
-        check_summary(reader, rows)
-        check_top(reader, by_code(mapped, rows, "home", "trct"))
-
-
-def test_a_residence_that_is_searched(reader: Reader, mapped: Release) -> None:
-    code = busiest(mapped, "home")
-    reader.pick_side("home")
-    reader.page.select_option("#level", "trct")
-    check_top(reader, by_code(mapped, expected(mapped), "home", "trct"))
-    reader.search(code)
-    rows = expected(mapped, home=("trct", code))
-    check_summary(reader, rows)
-    check_top(reader, by_code(mapped, rows, "work", "trct"))
 
 
 def test_a_workplace_that_is_clicked(reader: Reader, mapped: Release) -> None:
@@ -207,31 +172,6 @@ def test_a_filter_is_named_beside_every_number(reader: Reader, mapped: Release) 
     assert [place for place in places if words in reader.page.evaluate(beside, place)] == places
     reader.page.emulate_media(media="screen")
     reader.still()
-
-
-def test_another_level_keeps_the_choice(reader: Reader, mapped: Release) -> None:
-    code = busiest(mapped, "work")
-    rows = expected(mapped, work=("trct", code))
-    reader.search(code)
-    for level, word in (("bgrp", "block group"), ("tabblk2010", "block"), ("cty", "county"), ("st", "state")):
-        reader.page.select_option("#level", level)
-        check_summary(reader, rows)
-        check_top(reader, by_code(mapped, rows, "home", level))
-        assert reader.text("legend-title").endswith(f"by {word}")
-
-
-@pytest.mark.parametrize(
-    "count", ["SE03", *(pytest.param(c, marks=pytest.mark.deep) for c in ("SA01", "SI02"))]
-)
-def test_the_attributes(reader: Reader, mapped: Release, count: str) -> None:
-    reader.page.select_option("#count", count)
-    check_summary(reader, expected(mapped, count=count))
-    code = busiest(mapped, "work")
-    reader.search(code)
-    rows = expected(mapped, work=("trct", code), count=count)
-    check_summary(reader, rows)
-    reader.page.select_option("#level", "trct")
-    check_top(reader, by_code(mapped, rows, "home", "trct"))
 
 
 def test_miles(reader: Reader, mapped: Release) -> None:

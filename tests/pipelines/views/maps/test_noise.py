@@ -8,20 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.views.maps.payload import make_payload
 from pipelines.views.release import Release
 
 from .map_reader import Reader
 
 NOISE = ("bgrp", "tabblk2010")
-
-
-def test_the_data_of_a_map_name_levels_of_noise(noisy: Release, mapped: Release) -> None:
-    levels = {level["id"]: level.get("noise") for level in make_payload(noisy, 10**7).meta["levels"]}
-    assert levels == {
-        level: {"loss": 0.7139, "public_model": 0.8422} if level in NOISE else None for level in noisy.levels
-    }
-    assert not any("noise" in level for level in make_payload(mapped, 10**7).meta["levels"])
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from geo_data.external_zones import STATES, US_STATES
+from pipelines.views.labels import level_words
 from pipelines.views.maps.draws import draw_tables
 from pipelines.views.maps.payload import Payload, make_payload
 from pipelines.views.release import Release
@@ -63,19 +65,6 @@ def test_places_codes_and_ranges(payload: Payload, mapped: Release) -> None:
             degrees = arrays[f"{name}:{level}"] / payload.meta["degree"]
             assert np.abs(degrees - places[name])[inside].max() < 1e-6
         assert (arrays[f"starts:{level}"] == mapped.geography.starts(level)).all()
-
-
-def test_arrays_begin_where_a_browser_can_read_them(payload: Payload) -> None:
-    for kind, offset, _ in payload.meta["arrays"].values():
-        assert offset % np.dtype(kind).itemsize == 0
-
-
-def test_external_zones_have_names(payload: Payload, mapped: Release) -> None:
-    zones = payload.meta["external_zones"]
-    assert [(mapped.geography.blocks[zone["unit"]], zone["name"], zone["code"]) for zone in zones] == [
-        ("099999999999999", "Connecticut", "09"),
-        ("259999999999999", "Massachusetts", "25"),
-    ]
 
 
 def test_areas_of_shapes(payload: Payload, mapped: Release, shapeless: Release) -> None:
@@ -169,3 +158,28 @@ def test_draws_take_the_room_there_is(mapped: Release, tmp_path: Path) -> None:
         assert min(coarser, default=0) >= 0
         assert len(tables) < len(whole) or max(coarser) > 0
     assert "draws" not in make_payload(mapped, LARGE).meta
+
+
+def test_levels_of_lodes() -> None:
+    for level, one, length in (
+        ("st", "state", 2),
+        ("cty", "county", 5),
+        ("trct", "tract", 11),
+        ("bgrp", "block group", 12),
+        ("tabblk2020", "block", 15),
+    ):
+        words = level_words(level)
+        assert words["one"] == one
+        assert sum(words["groups"]) == length
+
+
+def test_every_state_has_a_name() -> None:
+    assert tuple(STATES) == US_STATES
+    assert all(state.name for state in STATES.values())
+
+
+def test_the_data_of_a_map_name_levels_of_noise(noisy: Release, mapped: Release) -> None:
+    levels = {level["id"]: level.get("noise") for level in make_payload(noisy, 10**7).meta["levels"]}
+    noise = {"loss": 0.7139, "public_model": 0.8422}
+    assert levels == {level: noise if level in ("bgrp", "tabblk2010") else None for level in noisy.levels}
+    assert not any("noise" in level for level in make_payload(mapped, 10**7).meta["levels"])
