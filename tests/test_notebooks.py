@@ -23,6 +23,7 @@ from traitlets.config import Config
 
 import pipelines
 from helpers import load
+from pipelines.release.signing import generate_keys
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 TEXTS = sorted(NOTEBOOKS.glob("[0-9]*.py"))
@@ -70,7 +71,7 @@ def office(
     (folder / "jobs.csv").chmod(0o600)
     rows = {"format": "microdata", "file": "jobs.csv", "count": "S000"}
     rows |= {"home": "h_geocode", "work": "w_geocode", "population": "residents"}
-    pipelines.generate_keys(folder / "keys")
+    generate_keys(folder / "keys")
     (folder / "ledger").mkdir()
     ledger = {"file": "ledger/agency.sqlite", "data_set": "jobs", "epsilon": "1000", "delta": "1e-3"}
     config = config_text(

@@ -26,9 +26,10 @@ from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import save_plan
 from pipelines.plans.utility import mean_commute, total_variation
 from pipelines.publishing.publishing import Published
-from pipelines.release.signing import is_signed
+from pipelines.release.signing import generate_keys, is_signed
 from pipelines.running.demo import demo_truth
 from pipelines.running.payment import debits_of
+from pipelines.running.report import PlanReport
 from pipelines.running.run import certify
 from pipelines.running.unfinished import UnfinishedRun, unfinished_runs, wipe_run
 from pipelines.views.flows import add_travel
@@ -66,7 +67,7 @@ def test_a_path_may_be_text_or_stand_for_one(
     assert not is_signed("public")
     plan = pipelines.load_plan("public/plan")
     assert save_plan(plan, "plan") == plan_hash("plan") == release.certificate.plan_sha256
-    assert [path.parent for path in pipelines.generate_keys("keys")] == [Path("keys")] * 2
+    assert [path.parent for path in generate_keys("keys")] == [Path("keys")] * 2
     assert unfinished_runs(".") == []
     made = pipelines.open_release("public").export("csv", "exports")["csv"]
     assert {path.parent for path in made} == {Path("exports/csv")}
@@ -189,7 +190,7 @@ def test_what_is_printed_of_an_object_is_short(
     presence = synth.Presence(THIRD, THIRD, THIRD, THIRD)
     release = pipelines.open_release(small_release.public)
     numeric = plan.numeric
-    report = pipelines.PlanReport(plan, guarantee, utility, 1, 1, small_release.out, "0" * 64, {})
+    report = PlanReport(plan, guarantee, utility, 1, 1, small_release.out, "0" * 64, {})
     shown: list[object] = [
         *(
             config,

@@ -28,9 +28,9 @@ def demo(out: Path | None) -> None:
     looked at; an earlier demo is replaced. Ends with a map of the release.
     """
     from pipelines.cli.summary import comparison, release_summary
-    from pipelines.running.demo import demo_truth
+    from pipelines.running.demo import demo, demo_truth
 
-    release = pipelines.demo(out, progress=counter())
+    release = demo(out, progress=counter())
     click.echo(release_summary(release))
     click.echo(comparison(release.plan, release.public, demo_truth(release)))
     try:
@@ -248,7 +248,9 @@ def keygen(folder: Path) -> None:
     operator can read it, and publish the public key where readers can find it without the release. Where the
     private key is already and the public one is not, the public one is derived from it.
     """
-    private, public = pipelines.generate_keys(folder)
+    from pipelines.release.signing import generate_keys
+
+    private, public = generate_keys(folder)
     click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 

@@ -160,9 +160,15 @@ class Release:
     @property
     def version(self) -> str:
         """What `publish` calls this content, unless its publisher gives it another name."""
-        with blame_release(self.public / CHECKSUMS):
+        return version_name(self.certificate.release, self.content_sha256)
+
+    @property
+    def content_sha256(self) -> str:
+        """The hash of all its content: that of its file of checksums, hexadecimal."""
+        path = self.public / CHECKSUMS
+        with blame_release(path):
             try:
-                return version_name(self.certificate.release, sha256_of(self.public / CHECKSUMS))
+                return sha256_of(path)
             except FileNotFoundError as error:
                 raise ValueError("there is no such file") from error
 

@@ -339,7 +339,7 @@ _SIDES = {"home": "live", "work": "work"}
 
 
 def describe_csv(
-    path: Path, head: pd.DataFrame, about: Mapping[str, str], meanings: Mapping[str, str], *more: str
+    path: Path, head: pd.DataFrame, about: Mapping[str, str], meanings: Mapping[str, str], *notes: str
 ) -> None:
     """Write beside a CSV file what it is: CSV on the Web, and GDAL's types.
 
@@ -355,7 +355,7 @@ def describe_csv(
         "dc:title": about["title"],
         "dc:description": about["description"],
         "dc:rights": about["licence"],
-        "notes": [dict(about), *more],
+        "notes": [dict(about), *notes],
         "tableSchema": {"columns": columns},
     }
     text = json.dumps(document, indent=1, ensure_ascii=False)

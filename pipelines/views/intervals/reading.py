@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 import synth
 from geo_data.arguments import PathLike, check_type, path_of
 from geo_data.od_files import count_columns
-from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import blame
 from pipelines.views.flows import with_units
 from pipelines.views.folder import PublicReleaseError
@@ -86,7 +85,7 @@ class PosteriorDraws:
             document = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
             if document.get("format") != DRAWS_FORMAT:
                 raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
-        if document["release"] != content_hash(release.public):
+        if document["release"] != release.content_sha256:
             raise PublicReleaseError(
                 f"{path}: the draws are of another release. Fix: write those of this one with odsynth "
                 "intervals"
@@ -458,21 +457,13 @@ class PosteriorDraws:
         return codes, homes
 
 
-def content_hash(folder: Path) -> str:
-    """Return the hash of all content of a public folder: that of its SHA256SUMS, hexadecimal."""
-    try:
-        return hashlib.sha256((folder / CHECKSUMS).read_bytes()).hexdigest()
-    except OSError as error:
-        raise PublicReleaseError(f"{folder}: {CHECKSUMS} is not there, or cannot be read") from error
-
-
-def public_key(folder: Path) -> synth.RunKey:
+def public_key(release: Release) -> synth.RunKey:
     """Return the key of the draws of a release, which everybody can compute.
 
     Draws are post-processing of public files, so nothing has to be secret: with the same key all readers get
     the same intervals.
     """
-    text = f"{DRAWS_FORMAT} {content_hash(folder)}"
+    text = f"{DRAWS_FORMAT} {release.content_sha256}"
     return synth.RunKey(hashlib.sha256(text.encode()).digest(), secure=False)
 
 

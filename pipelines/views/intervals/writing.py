@@ -26,7 +26,6 @@ from pipelines.views.intervals.reading import (
     DRAWS_FILE,
     DRAWS_FORMAT,
     PosteriorDraws,
-    content_hash,
     public_key,
 )
 from pipelines.views.release import Release
@@ -44,15 +43,14 @@ def write_intervals(
     progress: Progress | None = None,
 ) -> dict[str, Path]:
     """Write posterior draws of a release, and the intervals of its tables (`Release.write_intervals`)."""
-    folder = release.public
     to = release.out / "intervals" if to is None else path_of(to, "to")
     if draws < FEWEST:
         raise PublicReleaseError(f"{draws} draws are too few. Fix: an interval of 90 % needs {FEWEST}")
-    check_target(to, folder, new=True)
+    check_target(to, release.public, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
     done = progress or (lambda _, __: None)
     _log.info("Drawing how far homes may be from the public model ...")
-    jobs = JobDraws(release, draws, public_key(folder), done)
+    jobs = JobDraws(release, draws, public_key(release), done)
     with whole_folder(to, mode=None) as new_folder:
         _log.info("Drawing homes, workplace by workplace ...")
         _write_draws(release, jobs, draws, new_folder / DRAWS_FILE, done)
@@ -106,7 +104,7 @@ def _write_draws(release: Release, jobs: JobDraws, draws: int, path: Path, done:
 def _about(release: Release, jobs: JobDraws, draws: int) -> dict[str, object]:
     return {
         "format": DRAWS_FORMAT,
-        "release": content_hash(release.public),
+        "release": release.content_sha256,
         "plan_sha256": release.certificate.plan_sha256,
         "draws": draws,
         "home_level": jobs.home_level,

@@ -18,8 +18,7 @@ from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
-from pipelines.views.maps.ring import ring_places
-from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
+from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes, ring_places
 from pipelines.views.release import Release
 
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long

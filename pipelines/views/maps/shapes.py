@@ -1,4 +1,4 @@
-"""Shapes of the areas of a map: simplified together, so that neighbours still fit, and written as GeoJSON."""
+"""Where a map draws areas, simplified together so that neighbours still fit, and zones, on a ring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from geo_data.distance import bearing
 from pipelines.views.release import Release
+
+Float64 = NDArray[np.float64]
+
+_MARGIN = 0.12  # of the ring around the region, as a part of its larger side
+_FULL = 0.6  # of the ring that many zones may fill; the rest lets them be nearer to their directions
+_ROOMY = 16  # so many zones and fewer are never closer than this part of the ring
 
 # Detail finer than this part of the region's extent is left out: half a pixel of a large screen.
 _DETAIL = 1 / 5000
@@ -98,6 +105,51 @@ def with_coarser(
     return dissolved
 
 
+def ring_places(
+    latitude: Float64, longitude: Float64, weight: Float64, bounds: tuple[float, float, float, float]
+) -> Float64:
+    """Place external zones around a region."""
+    west, south, east, north = bounds
+    middle = ((south + north) / 2, (west + east) / 2)
+    squeeze = np.cos(np.radians(middle[0]))  # of a degree of longitude
+    box = shapely.box(west * squeeze, south, east * squeeze, north)
+    margin = max(_MARGIN * max((east - west) * squeeze, north - south), 0.01)
+    ring = shapely.LineString(box.buffer(margin).exterior.coords)
+    if np.isfinite(latitude).all():
+        centre = np.array([middle[1] * squeeze, middle[0]])
+        turn = np.radians(bearing(*middle, latitude, longitude))
+        ends = centre + 10 * ring.length * np.column_stack([np.sin(turn), np.cos(turn)])
+        rays = shapely.linestrings([[centre, end] for end in ends])
+        position = _apart(
+            shapely.line_locate_point(ring, shapely.intersection(rays, ring)), weight, ring.length
+        )
+    else:
+        position = np.arange(latitude.size) * (ring.length / max(1, latitude.size))
+    x, y = shapely.get_coordinates(shapely.line_interpolate_point(ring, position % ring.length)).T
+    return np.column_stack([x / squeeze, y])
+
+
+def _apart(direction: Float64, weight: Float64, length: float) -> Float64:
+    """Return places on a ring, as near to those wanted as can be, in their order, with room between them."""
+    from scipy.optimize import isotonic_regression  # takes its time
+
+    n = direction.size
+    order = np.argsort(direction, kind="stable")
+    gaps = np.diff(np.append(direction[order], direction[order[:1]] + length))
+    order = np.roll(order, -1 - int(np.argmax(gaps)))  # the ring is cut open where it is emptiest
+    line = direction[order] + np.where(direction[order] < direction[order[0]], length, 0.0)
+    for room in (min(length / _ROOMY, _FULL * length / n), length / n):
+        steps = room * np.arange(n)
+        position = isotonic_regression(line - steps, weights=weight[order]).x + steps
+        if position[-1] - position[0] <= length - room * (1 - 1e-9):
+            break
+    else:
+        position = steps + np.average(line - steps, weights=weight[order])
+    result = np.empty(n)
+    result[order] = position
+    return result
+
+
 def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
     """Return the shapes of a level as a GeoJSON FeatureCollection, rounded to about a metre.
 
@@ -121,7 +173,7 @@ def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
 
 
 def _unbroken(release: Release, shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
-    def moved(xy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def moved(xy: Float64) -> Float64:
         return np.column_stack([release.unbroken(xy[:, 0]), xy[:, 1]])
 
     return shapes.set_geometry(shapes.geometry.transform(moved))

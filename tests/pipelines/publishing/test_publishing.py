@@ -25,12 +25,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 import pipelines
 import synth
 from helpers import forge
-from pipelines import VerificationError, VerificationReport, verify
+from pipelines import VerificationError, verify
 from pipelines.publishing import destination as places
 from pipelines.publishing import publishing
 from pipelines.publishing.destination import PublishError
 from pipelines.publishing.publishing import Published, erratum, publish, published, withdraw
 from pipelines.release.signing import generate_keys, read_private_key, sign, write_public_key
+from pipelines.release.verification import VerificationReport
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 
 pytestmark = pytest.mark.quick

@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from helpers import KILLED, LOADED, NOW, SCHEDULE, Said
-from pipelines import Ledger, generate_keys, published
+from pipelines import Ledger, published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
-from pipelines.release.signing import UNSIGNED
+from pipelines.release.signing import UNSIGNED, generate_keys
 from pipelines.running import run as runs
 from pipelines.running.folder import RunFolder
 from pipelines.schedule import due as due_module

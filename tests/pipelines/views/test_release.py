@@ -68,7 +68,7 @@ def named(release: Release, flows: pd.DataFrame, home_level: str, work_level: st
 
 def test_flows_are_those_of_the_csv(release: Release) -> None:
     counts, rows = ["S000", "SE03"], table(release)
-    for home_level, work_level in itertools.product(LEVELS, repeat=2):
+    for home_level, work_level in itertools.product(("st", "trct", "tabblk2010"), repeat=2):
         flows = release.unit_flows(home_level, work_level, counts)
         assert list(flows.columns) == ["work", "home", *counts]
         assert flows[["work", "home"]].dtypes.eq(np.int32).all()
@@ -82,7 +82,7 @@ def test_flows_are_those_of_the_csv(release: Release) -> None:
 def test_row_groups_add_up(release: Release, public_copy: Path) -> None:
     path = public_copy / file_names(release.config)["od_parquet"]
     whole = pq.read_table(path)
-    for table, rows in ((whole[:30], 1), (whole, 7), (whole, 100)):
+    for table, rows in ((whole[:30], 1), (whole, 20)):
         pq.write_table(table, path, row_group_size=len(table))
         at_once = release if table is whole else open_release(public_copy)
         expected = {

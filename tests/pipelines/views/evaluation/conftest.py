@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import pipelines
+from pipelines.views.evaluation import report
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -21,6 +22,12 @@ def contents(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     } | {f"{path.relative_to(folder)}/": "" for path in folder.rglob("*") if path.is_dir()}
+
+
+@pytest.fixture(autouse=True)
+def _no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate without charts, which take longer than all else; those made once for all tests have them."""
+    monkeypatch.setattr(report, "draw", lambda *_: None)
 
 
 @dataclass

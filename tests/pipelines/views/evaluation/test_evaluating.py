@@ -153,7 +153,7 @@ def test_writers_of_one_report_do_not_disturb_each_other(tmp_path: Path) -> None
             (made / "report.html").write_text("whole", encoding="utf-8")
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(200)))
+        list(pool.map(write, range(50)))
     assert [path.name for path in tmp_path.iterdir()] == ["evaluation"]
     assert (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8") == "whole"
 

@@ -51,16 +51,15 @@ def exported(public: Path, tmp_path_factory: pytest.TempPathFactory) -> Exporter
     """Export in all formats, once for a pair of levels; return the folder of one, and its source."""
 
     @cache
-    def export(home_level: str, work_level: str) -> tuple[Path, Source]:
+    def export(home_level: str, work_level: str, *names: str) -> tuple[Path, Source]:
         folder, release = tmp_path_factory.mktemp("exported"), open_release(public)
-        names = [name for name in FORMATS if name != "lodes" or home_level == work_level]
-        if (home_level, work_level) not in (("trct", "trct"), ("cty", "trct")):
-            names = ["csv", "geoparquet", "flowmap", "kepler"]
+        names = names or tuple(name for name in FORMATS if name != "lodes" or home_level == work_level)
         release.export(names, folder / "exports", home_level=home_level, work_level=work_level)
         return folder / "exports", Source(release, home_level, work_level, folder)
 
     def run(name: str, home_level: str = "trct", work_level: str = "trct") -> tuple[Path, Source]:
-        folder, source = export(home_level, work_level)
+        in_all = (home_level, work_level) in (("trct", "trct"), ("cty", "trct"))
+        folder, source = export(home_level, work_level, *(() if in_all else (name,)))
         if name == "lodes":
             source = replace(source, home_level="tabblk2010", work_level="tabblk2010")
         return folder / name, source

@@ -1,8 +1,4 @@
-"""The kepler.gl map.
-
-kepler.gl publishes no JSON Schema (its issue 885 asks for one). The schema here states what its loader
-requires of a saved map of version 1: the types SavedMap and SavedDatasetV1, and the layers' own limits.
-"""
+"""The kepler.gl map: what is in it, and where. test_kepler_gl.py opens it with its own loader."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import geopandas as gpd
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,114 +16,6 @@ import shapely
 from pipelines.views.exports.source import Source
 
 Exporter = Callable[..., tuple[Path, Source]]
-
-
-def record(**properties: object) -> dict[str, object]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-TEXT, NUMBER, FLAG = {"type": "string", "minLength": 1}, {"type": "number"}, {"type": "boolean"}
-SHARE = {"type": "number", "minimum": 0, "maximum": 1}
-COLOR = {
-    "type": "array",
-    "items": {"type": "integer", "minimum": 0, "maximum": 255},
-    "minItems": 3,
-    "maxItems": 4,
-}
-FIELD = record(
-    name=TEXT,
-    type={"enum": ["boolean", "date", "geojson", "integer", "real", "string", "timestamp", "point"]},
-    format={"type": "string"},
-    analyzerType={"enum": ["STRING", "INT", "FLOAT", "GEOMETRY"]},
-)
-DATASET = record(
-    version={"const": "v1"},
-    data=record(
-        id=TEXT,
-        label=TEXT,
-        color=COLOR,
-        allData={"type": "array", "items": {"type": "array"}},
-        fields={"type": "array", "items": FIELD, "minItems": 1},
-    ),
-)
-CHANNEL = record(name=TEXT, type={"enum": ["string", "real", "timestamp", "integer", "boolean", "date"]})
-IDENTIFIER = {"type": "string", "pattern": r"^\S+$"}
-COMMON = {"dataId": TEXT, "label": TEXT, "color": COLOR, "isVisible": FLAG}
-GEOJSON_LAYER = record(
-    id=IDENTIFIER,
-    type={"const": "geojson"},
-    config=record(
-        **COMMON,
-        columnMode={"const": "geojson"},
-        columns=record(geojson=TEXT),
-        visConfig=record(
-            opacity=SHARE,
-            filled=FLAG,
-            stroked=FLAG,
-            colorRange=record(
-                name=TEXT,
-                type={"enum": ["sequential", "qualitative", "diverging", "cyclical", "custom"]},
-                category=TEXT,
-                colors={"type": "array", "items": {"type": "string", "pattern": "^#[0-9a-f]{6}$"}},
-            ),
-        ),
-    ),
-    visualChannels=record(
-        colorField=CHANNEL, colorScale={"enum": ["ordinal", "quantize", "quantile", "custom"]}
-    ),
-)
-ARC_LAYER = record(
-    id=IDENTIFIER,
-    type={"const": "arc"},
-    config=record(
-        **COMMON,
-        columnMode={"const": "points"},
-        columns=record(lat0=TEXT, lng0=TEXT, lat1=TEXT, lng1=TEXT),
-        visConfig=record(
-            opacity=SHARE,
-            thickness={"type": "number", "minimum": 0, "maximum": 100},
-            sizeRange={"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 200}},
-        ),
-    ),
-    visualChannels=record(sizeField=CHANNEL, sizeScale={"enum": ["point", "linear", "sqrt", "log"]}),
-)
-SAVED_MAP = record(
-    datasets={"type": "array", "items": DATASET, "minItems": 1},
-    config=record(
-        version={"const": "v1"},
-        config=record(
-            visState=record(
-                filters={"type": "array"},
-                layers={"type": "array", "items": {"anyOf": [GEOJSON_LAYER, ARC_LAYER]}, "minItems": 1},
-                interactionConfig=record(
-                    tooltip=record(
-                        enabled=FLAG,
-                        fieldsToShow={
-                            "type": "object",
-                            "additionalProperties": {
-                                "type": "array",
-                                "items": {"required": ["name", "format"]},
-                            },
-                        },
-                    )
-                ),
-                layerBlending={"enum": ["normal", "additive", "subtractive"]},
-                splitMaps={"type": "array"},
-            ),
-            mapState=record(
-                latitude={"type": "number", "minimum": -90, "maximum": 90},
-                longitude={"type": "number", "minimum": -180, "maximum": 180},
-                zoom={"type": "number", "minimum": 0, "maximum": 24},
-                bearing=NUMBER,
-                pitch={"type": "number", "minimum": 0, "exclusiveMaximum": 90},
-                dragRotate=FLAG,
-                isSplit=FLAG,
-            ),
-            mapStyle=record(styleType=TEXT),
-        ),
-    ),
-    info=record(app={"const": "kepler.gl"}, created_at=TEXT, title=TEXT, description=TEXT),
-)
 
 
 def saved_map(folder: Path) -> dict[str, Any]:
@@ -142,15 +29,6 @@ def tables(document: dict[str, Any]) -> dict[str, pd.DataFrame]:
         )
         for dataset in document["datasets"]
     }
-
-
-def test_it_is_a_saved_map(exported: Exporter) -> None:
-    jsonschema.Draft202012Validator.check_schema(SAVED_MAP)
-    for levels in ("trct", "trct"), ("cty", "trct"), ("cty", "cty"), ("st", "st"):
-        folder, source = exported("kepler", *levels)
-        document = saved_map(folder)
-        jsonschema.validate(document, SAVED_MAP, jsonschema.Draft202012Validator)
-        assert document["info"]["description"] == source.sentence
 
 
 @pytest.mark.parametrize("home", ["trct", "cty"])

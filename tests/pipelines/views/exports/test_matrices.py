@@ -120,7 +120,7 @@ def source_of(zones: list[str], flows: pd.DataFrame) -> Any:
         counts=[name for name in flows if name not in ("work", "home")],
         about={},
         meanings=defaultdict(str),
-        of=lambda names: dict.fromkeys(names, ""),
+        meanings_of=lambda names: dict.fromkeys(names, ""),
         numbers=lambda level: Source.numbers(source, level),
         points=lambda _: pd.DataFrame({"code": codes}),
         flows=lambda: iter([flows[:30], flows[30:]]),

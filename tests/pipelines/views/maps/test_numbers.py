@@ -155,7 +155,8 @@ def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
             reader.pick_side(side)
             if chosen:
                 reader.search(chosen[1])
-            for count, level in [*(("S000", level) for level in DIGITS), ("SE03", "trct")]:
+            levels = DIGITS if chosen is None or chosen[0] == "trct" else ("cty", "bgrp")
+            for count, level in [*(("S000", level) for level in levels), ("SE03", "trct")]:
                 reader.page.select_option("#count", count)
                 reader.page.select_option("#level", level)
                 check_state(reader, jobs, side, level, chosen, count)

@@ -146,9 +146,8 @@ def test_several_areas(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame)
     page.fill("#search", chosen[2])
     page.click("#search-add")
     assert reader.text("chosen") == "3 areas"
-    for count in ("S000", "SE03"):
-        page.select_option("#count", count)
-        check_selection(reader, jobs, blocks.index[blocks.index.str[:11].isin(chosen)])
+    page.select_option("#count", "SE03")
+    check_selection(reader, jobs, blocks.index[blocks.index.str[:11].isin(chosen)])
     page.select_option("#count", "S000")
     page.locator("#chips button").nth(1).focus()
     page.keyboard.press("Enter")
@@ -234,7 +233,6 @@ def test_areas_that_cut_across_the_levels(reader: Reader, jobs: pd.DataFrame, bl
         assert reader.text("chosen") == name
         assert counted(reader) == len(inside)
         assert len(reader.features("dots")) == len(inside)
-        check_selection(reader, jobs, inside)
     assert reader.type("99999") == []  # which stands for none
     reader.page.fill("#search", "warwick")
     reader.page.press("#search", "Shift+Enter")

@@ -13,8 +13,7 @@ import shapely
 
 from geo_data.distance import bearing
 from geo_data.external_zones import STATES
-from pipelines.views.maps.ring import ring_places
-from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
+from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes, ring_places
 from pipelines.views.release import Release
 
 
