@@ -12,22 +12,228 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from string import Formatter
+from typing import Annotated, Any, Literal, TypeVar
+from zoneinfo import ZoneInfo
 
-from cronsim import CronSim
+from cronsim import CronSim, CronSimError
+from pydantic import Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic_core import ErrorDetails
 
+from pipelines.config.fields import InputPath, absolute, shown
 from pipelines.config.loading import ReleaseConfig, check_config
+from pipelines.config.problems import describe
+from pipelines.config.sections import Section
 from pipelines.config.toml import ConfigError, read_toml
-from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
 from pipelines.schedule.notify import Notify
-from pipelines.schedule.periods import NEEDED, Period, filled, put
 from synth.composition import record_share
 from synth.rationals import decimal_down, exact
+
+# --- periods
+
+_PARTS = {"year": 1, "quarter": 4, "month": 12}  # of a year
+_LABELS = {"year": "{year}", "quarter": "{year}Q{quarter}", "month": "{year}-{month}"}
+NEEDED = {"year": ("year",), "quarter": ("year", "quarter"), "month": ("year", "month")}
+
+
+@dataclass(frozen=True)
+class Period:
+    """A year, a quarter or a month."""
+
+    kind: str
+    number: int  # counted from the year 0
+
+    @classmethod
+    def of(cls, kind: str, day: date) -> Period:
+        """Return the period that a day is in."""
+        parts = _PARTS[kind]
+        return cls(kind, day.year * parts + (day.month - 1) * parts // 12)
+
+    def earlier(self, by: int) -> Period:
+        """Return the period that many before this one."""
+        return Period(self.kind, self.number - by)
+
+    @property
+    def first_day(self) -> date:
+        """The day on which it begins."""
+        year, part = divmod(self.number, _PARTS[self.kind])
+        return date(year, part * 12 // _PARTS[self.kind] + 1, 1)
+
+    @property
+    def label(self) -> str:
+        """``2025``, ``2025Q4`` or ``2025-12``."""
+        return _LABELS[self.kind].format(**self._names())
+
+    def _names(self) -> dict[str, str]:
+        day = self.first_day
+        names = {"year": f"{day.year}", "quarter": f"{(day.month + 2) // 3}", "month": f"{day.month:02}"}
+        return dict(list(names.items())[: 1 + list(_PARTS).index(self.kind)])
+
+    def names(self) -> dict[str, str]:
+        """Return what stands for what in a template; ``previous_`` names the period before."""
+        return self._names() | {f"previous_{n}": text for n, text in self.earlier(1)._names().items()}
+
+
+def filled(value: Any, names: Mapping[str, str]) -> Any:
+    """Put the period into a text, or into those of a list."""
+    if isinstance(value, list):
+        return [filled(part, names) for part in value]
+    if not isinstance(value, str):
+        return value
+    try:
+        fields = [part[1:] for part in Formatter().parse(value) if part[1] is not None]
+    except ValueError:
+        fields = [("", "", None)]
+    for name, form, conversion in fields:
+        if name not in names or form or conversion:
+            known = ", ".join(f"{{{known}}}" for known in names)
+            raise ValueError(f"{shown(value)}: what stands in braces must be one of {known}")
+    return value.format(**names)
+
+
+def put(data: dict[str, Any], key: str, value: Any) -> None:
+    """Replace one value of a configuration; members of a list are counted from 1."""
+    *tables, last = key.split(".")
+    inside: Any = data
+    for part in tables:
+        if isinstance(inside, list) and part.isdecimal() and 1 <= int(part) <= len(inside):
+            inside = inside[int(part) - 1]
+        elif isinstance(inside, dict):
+            inside = inside.setdefault(part, {})
+        else:
+            raise ValueError(f'the base has no table "{part}" there')
+    if not isinstance(inside, dict):
+        raise ValueError("the base has no table there")
+    whole = key == "release.year" or type(inside.get(last)) is int
+    inside[last] = int(value) if whole and isinstance(value, str) and value.isdecimal() else value
+
+
+# --- files
+
+
+def _cron(value: object) -> str:
+    try:
+        if isinstance(value, str) and next(CronSim(value, datetime(2000, 1, 1)), None) is not None:
+            return value
+        reason = "it never happens"
+    except CronSimError as error:
+        reason = str(error)
+    raise ValueError(f'{shown(value)} is not a cron expression ({reason}); write for example "0 6 1 2 *"')
+
+
+def _zone(value: object) -> ZoneInfo:
+    try:
+        return ZoneInfo(value if isinstance(value, str) else "")
+    except (LookupError, ValueError, OSError):
+        raise ValueError(f'{shown(value)} is not a time zone; write for example "America/New_York"') from None
+
+
+def _day(value: object) -> datetime:
+    """Return a date or a time of the file; without an offset, it is in the schedule's time zone."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime) or not 1990 <= value.year <= 2900:
+        raise ValueError(f"{shown(value)} is not a date; write it without quotes: 2026-02-01")
+    return value
+
+
+def _days(value: object) -> tuple[datetime, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{shown(value)} is not a list of dates; write [2026-02-01, 2027-02-01]")
+    return tuple(_day(day) for day in value)
+
+
+def _place(value: object, info: ValidationInfo) -> str:
+    if not isinstance(value, str) or not value.strip() or value.startswith("~"):
+        raise ValueError(f"{shown(value)} is not a destination; write a folder or a URL")
+    return value if "://" in value else str(absolute((info.context or {})["folder"], value))
+
+
+def _overrides(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not a table; write [set] above its keys")
+    return dict(_flat("", value))
+
+
+def _flat(above: str, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        yield from _flat(f"{above}{key}.", value) if isinstance(value, dict) else [(above + key, value)]
+
+
+class ScheduleFile(Section):
+    """A schedule as it stands in its file."""
+
+    base: InputPath  # the configuration to begin with
+    period: Literal["year", "quarter", "month"]  # what is released once
+    lag: Annotated[int, Field(ge=0, le=1200)] = 1  # how many periods before that of its time is released
+    cron: Annotated[str | None, PlainValidator(_cron)] = None  # when; this or `dates`
+    # When, in the time zone where they have no offset.
+    dates: Annotated[tuple[datetime, ...], PlainValidator(_days)] = ()
+    start: Annotated[datetime | None, PlainValidator(_day)] = None  # the first that counts
+    timezone: Annotated[ZoneInfo, PlainValidator(_zone)] = ZoneInfo("UTC")
+    # Over how many periods, from the first, the budget of all periods is shared equally.
+    shares: Annotated[int | None, Field(ge=1, le=10_000)] = None
+    # How many days after its time an input may be missing before somebody is told.
+    wait_days: Annotated[int, Field(ge=0, le=36_500)] = 30
+    publish: Annotated[str | None, PlainValidator(_place)] = None  # folder or URL to publish to
+    # What the period changes: values by the keys of the configuration, joined by dots.
+    set: Annotated[dict[str, Any], PlainValidator(_overrides)]
+
+
+class _Settings(Section):
+    records: InputPath | None = None
+    attempts: Annotated[int, Field(ge=1, le=1000)] = 3
+    scheduler: Annotated[str, Field(min_length=1)] | None = None
+    signer: InputPath | None = None
+
+
+class SettingsFile(Section):
+    """What a calendar says about itself."""
+
+    # Folder of the records, how often a release is tried, the Dask cluster that draws, and the public
+    # key of the one signer whose releases are published.
+    calendar: _Settings = _Settings()
+    notify: Notify = Notify()  # who is told
+
+
+_Model = TypeVar("_Model", bound=Section)
+_TABLES: dict[type[Section], dict[tuple[str, ...], tuple[str, ...]]] = {
+    ScheduleFile: {(): tuple(ScheduleFile.model_fields)},
+    SettingsFile: {
+        (): tuple(SettingsFile.model_fields),
+        ("calendar",): tuple(_Settings.model_fields),
+        ("notify",): tuple(Notify.model_fields),
+    },
+}
+
+
+def read_model(path: Path, model: type[_Model]) -> _Model:
+    """Read and check a file of a calendar; raises `ConfigError` with one line per problem."""
+    data = read_toml(path)
+    if {"release", "privacy"} <= data.keys():
+        fix = "move it to another folder and name it as base"
+        raise ConfigError(f"{path.name}: this is the configuration of a release; {fix}")
+    try:
+        return model.model_validate(data, context={"folder": path.parent})
+    except ValidationError as errors:
+        found = errors.errors(include_url=False)
+        lines = (line for error in found for line in _described(error, _TABLES[model]))
+        raise ConfigError(f"{path.name}: {line}" for line in lines) from None
+
+
+def _described(error: ErrorDetails, keys: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[str]:
+    if error["type"] == "missing" and error["loc"] != ("set",):
+        return [f"{error['loc'][0]}: missing; add a line {error['loc'][0]} = ..."]
+    return describe(error, keys)
+
+
+# --- schedules
+
 
 SETTINGS = "calendar.toml"
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,114 +30,12 @@ from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.due import due, look
 from pipelines.schedule.records import Records
 from pipelines.schedule.summary import EXIT_FAILED, Result, Summary
-from synth.rationals import decimal_up, exact
+from synth.rationals import exact
+
+from .conftest import COMMAND
+from .helpers import FIT, Office, release, statuses
 
 BY_YEAR = '"ledger.period" = "{year}"\n'
-FIT = SimpleNamespace(certificate=SimpleNamespace(for_release=True))
-COMMAND = '[notify]\ncommand = ["sh", "-c", "cat >> told; echo >> told"]\n'
-
-
-class Office:
-    """A calendar whose base asks for epsilon 8 and delta 1e-5, and for budgets that a test names."""
-
-    def __init__(self, folder: Path, tables: dict[str, Any], **ledger: str) -> None:
-        self.folder, self.calendar, self.out = folder, folder / "calendar", folder / "out"
-        self.state = self.calendar / "state"
-        self.book = Ledger(folder / "ledger.sqlite")
-        for each in (self.calendar, folder / "jobs"):
-            each.mkdir(parents=True)
-        table = {"file": "ledger.sqlite", "data_set": "jobs", "epsilon": "8", "delta": "1e-5"} | ledger
-        changed = with_values(tables, {"privacy": {"epsilon": "8", "delta": "1e-5"}, "ledger": table})
-        (folder / "base.toml").write_text(tomlkit.dumps(changed))
-        self.write(ri=SCHEDULE, calendar=COMMAND)
-        self.deliver(2021, 2022, 2023)
-
-    def write(self, **files: str) -> None:
-        for name, text in files.items():
-            (self.calendar / f"{name}.toml").write_text(text)
-
-    def budget(self, **ledger: str) -> None:
-        """Change keys of [ledger]."""
-        path = self.folder / "base.toml"
-        tables = tomlkit.parse(path.read_text()).unwrap()
-        tables["ledger"] |= ledger
-        path.write_text(tomlkit.dumps(tables))
-
-    def deliver(self, *periods: object) -> None:
-        for period in periods:
-            path = self.folder / "jobs" / f"{period}.csv.gz"
-            path.write_bytes(b"confidential")
-            path.chmod(0o600)
-
-    def told(self) -> list[dict[str, Any]]:
-        path = self.calendar / "told"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def record(self, name: str) -> dict[str, Any]:
-        return dict(json.loads((self.state / f"{name}.json").read_text()))
-
-    def tree(self) -> dict[str, bytes]:
-        return {str(path): path.read_bytes() if path.is_file() else b"" for path in self.folder.rglob("*")}
-
-    def debits(self) -> list[str]:
-        """Names of the releases that were paid."""
-        if not self.book.path.exists():
-            return []
-        paid = (entry.release for entry in self.book.entries() if entry.kind == "debit")
-        return [(name or "").partition(",")[0] for name in paid]
-
-
-def release(
-    config: ReleaseConfig, *, plan: Path, moment: Callable[[str], None] = lambda _: None, **_: object
-) -> None:
-    """Pay for a release as a run does, and make its folder; a second call goes on where the first stopped."""
-    out, settings = config.release.out, config.ledger
-    staging = out.parent / f".{out.name}.unfinished"
-    state = staging / "confidential" / "state.json"
-    if (out / "confidential" / "run.json").exists():
-        return
-    assert settings is not None
-    state.parent.mkdir(parents=True, exist_ok=True)
-    state.touch()
-    moment("before the debit")
-    name, book = f"{config.release.name}, run {'0' * 16}", Ledger(settings.file)
-    if not (settings.file.exists() and any(entry.release == name for entry in book.entries())):
-        total = settings.total_epsilon and Budget(settings.total_epsilon, settings.total_delta or Fraction(0))
-        try:
-            book.debit(
-                data_set=settings.data_set,
-                period=settings.period,
-                budget=Budget(settings.epsilon, settings.delta, settings.period),
-                total=total,
-                epsilon=exact(decimal_up(config.privacy.epsilon)),
-                delta=exact(decimal_up(config.privacy.delta)),
-                plan_sha256="0" * 64,
-                release=name,
-            )
-        except LedgerError:
-            shutil.rmtree(staging)
-            raise
-    moment("after the debit")
-    state.with_name("run.json").touch()
-    state.unlink()
-    staging.rename(out)
-    moment("after the release")
-
-
-@pytest.fixture
-def office(
-    config_tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Office]:
-    """Return an office; runs are replaced by their debit."""
-    monkeypatch.setattr(due_module, "make_release", release)
-    monkeypatch.setattr(due_module, "plan", lambda *_, **__: None)
-    monkeypatch.setattr(due_module.RunFolder, "load", lambda _: FIT)
-    return lambda **ledger: Office(tmp_path / "office", config_tables, **ledger)
-
-
-def statuses(summary: Summary) -> dict[str, str]:
-    return {result.name: result.status for result in summary.results}
-
 
 # --- the budget over all periods
 
@@ -197,7 +94,7 @@ def test_a_total_is_both_numbers_and_needs_a_period(small_config: Callable[..., 
 def test_a_period_that_cannot_be_paid_is_set_aside_and_told_once(office: Callable[..., Office]) -> None:
     """2022 is over a budget of its own; 2023 goes on. Before, 2023 was held back for ever."""
     world = office(epsilon="8", period="2021")
-    world.write(ri=SCHEDULE + '"ledger.period" = "{year}"\n', calendar=COMMAND)
+    world.write(ri=SCHEDULE + BY_YEAR)
     world.book.debit(  # somebody has spent from 2022
         data_set="jobs",
         budget=Budget(Fraction(8), Fraction("1e-5"), "2022"),

@@ -19,9 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.config.toml import ConfigError
-from pipelines.schedule.calendar import Schedule, read_calendar
-from pipelines.schedule.files import ScheduleFile
-from pipelines.schedule.periods import Period, filled, put
+from pipelines.schedule.calendar import Period, Schedule, ScheduleFile, filled, put, read_calendar
 
 pytestmark = pytest.mark.quick
 
