@@ -375,6 +375,12 @@ FORMER = "partition st:1"
         ([Terms(FORMER), Terms("full", ANYWHERE)], r"privacy\.policy: one is under"),
         ([Terms("parts st:1/cty:2"), Terms("parts st:1/cty:3/trct:1")], "geography: the units of 'cty'"),
         ([Terms("parts st:1/cty:2"), Terms("parts st:1/ward:2")], r"privacy\.policy: one is under"),
+        ([Terms("parts st:1/cty:2"), Terms("parts st:1/cty:2/trct:3")], Terms("parts st:1/cty:2/trct:3")),
+        ([Terms("attribute age:1/pay:2"), Terms("attribute age:1")], Terms("attribute age:1")),
+        (
+            [Terms("attribute age:1"), Terms("full"), Terms("parts st:1"), Terms("attribute age:1/pay:2")],
+            Terms("parts st:1"),
+        ),
         ([Terms("distance 4:a"), Terms("distance 4:b")], "geography: the blocks"),
         ([Terms("distance 4:a"), Terms("parts st:1")], r"privacy\.policy: one is under"),
         (
@@ -393,8 +399,9 @@ def test_costs_are_added_up_only_where_they_are_a_guarantee(
         assert Terms.of(pay(ledger, policy=str(terms)).policy) == terms
     if isinstance(total, str):
         before = ledger.entries()
-        with pytest.raises(PolicyError, match=rf"does not add up\. {total}.*Fix: "):
-            pay(ledger, policy=str(paid[-1]))
+        for rehearse in (True, False):
+            with pytest.raises(PolicyError, match=rf"does not add up\. {total}.*Fix: "):
+                pay(ledger, policy=str(paid[-1]), rehearse=rehearse)
         assert ledger.entries() == before
         return
     (account,) = ledger.accounts()

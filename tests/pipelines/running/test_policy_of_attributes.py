@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,6 @@ import pytest
 import geo_data
 import pipelines
 from pipelines import ConfigError, PublicReleaseError, Release, plan, run
-from pipelines.ledger.budgets import Budget, PolicyError
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.terms import Terms
 from pipelines.release.description import file_names
 from pipelines.service.public.preparation import Prepared, prepare
 from pipelines.service.queue.comparisons import Variation, varied
@@ -180,27 +175,3 @@ def test_what_tune_tries_and_recommends_has_the_same_secret_attributes(released:
         pipelines.Sweep(pool_by=("age",)).configurations(config)
     row = {"number": 0, "epsilon": "2"}
     assert varied(config, Variation(epsilon=("2",)), row).privacy.policy == config.privacy.policy
-
-
-def test_a_ledger_adds_up_what_composes_and_nothing_else(released: Released, tmp_path: Path) -> None:
-    """After full and counties, secret attributes add up: as homes by county. Other attributes do not."""
-    book, age = Ledger(tmp_path / "ledger.sqlite"), released("secret by noise").plan.policy.name
-    both, county = released("all secret").plan.policy.name, "parts st:0/cty:0"
-    given: dict[str, Any] = {
-        "data_set": "jobs",
-        "budget": Budget(Fraction(20), Fraction("1e-4")),
-        "plan_sha256": "0" * 64,
-        "release": "r",
-        "epsilon": Fraction(1),
-        "delta": Fraction(0),
-    }
-    for policy, sum_of in ((both, both), (age, age), ("full", "full"), (county, county), (both, county)):
-        book.debit(**given, policy=policy)
-        (account,) = book.accounts()
-        assert account.terms == Terms(sum_of)
-    book = Ledger(tmp_path / "other.sqlite")
-    book.debit(**given, policy=age)
-    for pay in (book.debit, partial(book.debit, rehearse=True)):
-        with pytest.raises(PolicyError, match="neither protects all that the other does"):
-            pay(**given, policy=both.split("/")[1].join(["attribute ", ""]))
-    assert len(book.entries()) == len(Ledger(tmp_path / "other.sqlite").entries())
