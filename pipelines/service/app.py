@@ -9,6 +9,7 @@ import resource
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -50,6 +51,32 @@ and needs a token, `Authorization: Bearer ...`.
 """
 
 
+_ABOUT: dict[str, Any] = {"title": "odsynth", "version": version("odsynth"), "description": _DESCRIPTION}
+_ROUTERS = (
+    public_api.router,
+    geo.router,
+    downloads.router,
+    monitoring.router,
+    operator_api.router,
+    operator_pages.router,
+)
+
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """Return the document of the API."""
+        return _document()
+
+
+@cache
+def _document() -> dict[str, Any]:
+    """The document of the API, which depends on no setting; a second of work."""
+    documented = FastAPI(**_ABOUT)
+    for router in _ROUTERS:
+        documented.include_router(router)
+    return documented.openapi()
+
+
 def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) -> FastAPI:
     """Make the application.
 
@@ -72,13 +99,11 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
         If the database cannot be used.
     """
     settings.make_folders()
-    app = FastAPI(
-        title="odsynth",
-        version=version("odsynth"),
-        description=_DESCRIPTION,
+    app = _Application(
         lifespan=_lifespan,
         openapi_url=None,  # ours has an ETag; the usual pages load scripts from elsewhere, /api is ours
         redirect_slashes=False,
+        **_ABOUT,
     )
     app.state.settings = settings
     app.state.store = Store.open(settings.database)
@@ -91,15 +116,7 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
     add_error_handlers(app)
     strict = [Depends(known_parameters)]
     app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False, dependencies=strict)
-    routers = (
-        public_api.router,
-        geo.router,
-        downloads.router,
-        monitoring.router,
-        operator_api.router,
-        operator_pages.router,
-    )
-    for router in routers:
+    for router in _ROUTERS:
         app.include_router(router)
     if settings.oidc is not None:
         app.include_router(operator_pages.oidc_router)

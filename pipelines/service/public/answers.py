@@ -112,17 +112,22 @@ def area_part(
     return Part(table, table.column("code").to_pylist, lambda: shapes.shapes[units])
 
 
+@dataclass(frozen=True)
+class AreaQuestion:
+    """Which areas, and what is counted of them."""
+
+    level: str
+    within: str | None = None  # Only those wholly in this one, of another level: its code or name
+    name: str | None = None  # Only those with these words in their names
+    counts: tuple[str, ...] = ("S000",)
+
+
 def area_table(
-    version: OpenVersion,
-    level: str,
-    within: str | None,
-    paging: Paging,
-    box: Polygon | None = None,
-    name: str | None = None,
-    counts: tuple[str, ...] = ("S000",),
+    version: OpenVersion, question: AreaQuestion, paging: Paging, box: Polygon | None = None
 ) -> Table:
     """Return the areas of a level."""
-    release, areas, shapes = version.release, version.areas(level), version.shapes(level)
+    release, level, counts = version.release, question.level, question.counts
+    areas, shapes = version.areas(level), version.shapes(level)
     units = np.arange(len(areas.codes)) if box is None else shapes.within(box)
     if any(count not in release.counts for count in counts):
         raise no_attribute(release)
@@ -131,10 +136,10 @@ def area_table(
         jobs = {}
         for count in counts:
             jobs[f"home_{count}"], jobs[f"work_{count}"] = version.jobs(level, count)
-    if name is not None:
-        units = units[np.isin(units, names_with(release, level, name))]
-    if within is not None:
-        units = units[np.isin(units, _units_in(release, level, within))]
+    if question.name is not None:
+        units = units[np.isin(units, names_with(release, level, question.name))]
+    if question.within is not None:
+        units = units[np.isin(units, _units_in(release, level, question.within))]
     matched, further = len(units), None
     if (after := paging.units(len(areas.codes))) is not None:
         units = units[units > after[0]]

@@ -18,8 +18,8 @@ from pipelines.service.parameters import (
     latest_version,
     separated,
 )
-from pipelines.service.public.answers import Paging, answered, area_table, flow_table
-from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.answers import AreaQuestion, Paging, answered, area_table, flow_table
+from pipelines.service.public.catalog import Catalog, Version, opened_version
 from pipelines.service.public.describing import ATOM, atom
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Format, Written
@@ -136,8 +136,7 @@ def list_files(request: Request, name: Name, version: VersionName) -> Response:
 )
 def get_contents(request: Request, name: Name, version: VersionName) -> Response:
     """What can be asked of a version: levels of areas, and counts of jobs, with what they are called."""
-    catalog: Catalog = request.app.state.catalog
-    opened = catalog.open(name, version)
+    opened = opened_version(request, name, version)
     release, draws = opened.release, opened.draws
     of_attributes = {
         count: {"variable": variable, "category": category}
@@ -173,13 +172,12 @@ def get_contents(request: Request, name: Name, version: VersionName) -> Response
     return answer(request, contents)
 
 
-@router.get(
-    "/{name}/{version}/areas", response_model=AreaList, responses=_IN_FORMATS, summary="Areas of a level"
-)
-async def get_areas(
-    request: Request,
-    name: Name,
-    version: VersionName,
+async def page_of(request: Request, limit: _Limit = None, after: _After = None) -> Paging:
+    """Return which rows are asked for."""
+    return Paging(request, limit, after)
+
+
+async def area_question(
     level: Annotated[str, Query(min_length=1, max_length=100, description="As in contents, such as trct.")],
     within: Annotated[
         str | None,
@@ -201,26 +199,35 @@ async def get_areas(
     attribute: Annotated[
         Codes, Query(description="Which jobs are counted, separated by commas, as for flows.")
     ] = ["S000"],  # noqa: B006
+) -> AreaQuestion:
+    """Return the query of `get_areas` as a question."""
+    return AreaQuestion(level, within, words, separated(attribute) or ("S000",))
+
+
+@router.get(
+    "/{name}/{version}/areas", response_model=AreaList, responses=_IN_FORMATS, summary="Areas of a level"
+)
+async def get_areas(
+    request: Request,
+    name: Name,
+    version: VersionName,
+    ask: Annotated[AreaQuestion, Depends(area_question)],
+    paging: Annotated[Paging, Depends(page_of)],
     form: Annotated[_Format, Query(alias="format")] = "json",
-    limit: _Limit = None,
-    after: _After = None,
 ) -> Response:
     """Codes, names, coordinates, and how many live and work there; as GeoJSON with their shapes.
 
     Columns are home_ and work_ with each attribute, such as home_S000: who lives, and who works there.
     External zones, where the homes of commuters from outside are, have neither coordinates nor a shape.
     """
-    counts = separated(attribute) or ("S000",)
 
     def written() -> Written | Response:
-        catalog: Catalog = request.app.state.catalog
-        opened = catalog.open(name, version)
-        if level not in opened.release.kinds_of_areas:
+        opened = opened_version(request, name, version)
+        if ask.level not in opened.release.kinds_of_areas:
             raise no_level(opened.release, "level")
-        paging = Paging(request, limit, after)
-        table = area_table(opened, level, within, paging, name=words, counts=counts)
-        parts = request.app.version, opened.sha256, level, within, words, counts, form, limit, after
-        headers = {"ETag": tag(*parts), "Cache-Control": CONTENT}
+        table = area_table(opened, ask, paging)
+        parts = request.app.version, opened.sha256, ask.level, ask.within, ask.name, ask.counts
+        headers = {"ETag": tag(*parts, form, paging.limit, paging.after), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return table.written(form, headers)
@@ -289,6 +296,7 @@ async def get_flows(
     request: Request,
     name: Name,
     version: VersionName,
+    paging: Annotated[Paging, Depends(page_of)],
     ask: Annotated[FlowQuestion, Depends(flow_question)],
     top: Annotated[
         int | None,
@@ -301,8 +309,6 @@ async def get_flows(
     ] = None,
     form: Annotated[_Format, Query(alias="format")] = "json",
     places: Annotated[bool, Query(description="With names and coordinates of both ends.")] = False,
-    limit: _Limit = None,
-    after: _After = None,
 ) -> Response:
     """Where the workers of work areas live, where the residents of home areas work, or all of it.
 
@@ -315,14 +321,13 @@ async def get_flows(
     """
 
     def written() -> Written | Response:
-        catalog: Catalog = request.app.state.catalog
-        opened = catalog.open(name, version)
+        opened = opened_version(request, name, version)
         selection = select(opened.release, ask)
-        parts = request.app.version, opened.sha256, ask, top, form, places, limit, after
+        parts = request.app.version, opened.sha256, ask, top, form, places, paging.limit, paging.after
         headers = {"ETag": tag(*parts, opened.draws_mark), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
-        table = flow_table(opened, selection, Paging(request, limit, after), top=top, places=places)
+        table = flow_table(opened, selection, paging, top=top, places=places)
         return table.written(form, headers)
 
     # A few threads of their own: more would only wait for each other, and others not wait for them.

@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate, parse_certificate
@@ -342,6 +343,12 @@ class Catalog:
         self._marks = _marks(watched)
         self._newest = max((mark[0] for mark in self._marks.values() if mark is not None), default=0)
         self._versions, self._made, self._read_at = versions, {}, begun
+
+
+def opened_version(request: Request, name: str, version: str) -> OpenVersion:
+    """Return a version whose data may be given out to who asks, opened."""
+    catalog: Catalog = request.app.state.catalog
+    return catalog.open(name, version)
 
 
 def _marks(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:

@@ -8,6 +8,7 @@ they are: no external zones, and no flows that begin and end in one area.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName, known_parameters, latest_version
 from pipelines.service.public.answers import (
+    AreaQuestion,
     Paging,
     answered,
     area_part,
@@ -32,7 +34,7 @@ from pipelines.service.public.answers import (
     flow_ends,
     flow_table,
 )
-from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.catalog import opened_version
 from pipelines.service.public.flow_queries import (
     SIDES,
     FlowQuestion,
@@ -147,8 +149,7 @@ class _Service:
     """The service of a version: what its links begin with, and what it has."""
 
     def __init__(self, request: Request, name: str, version: str) -> None:
-        catalog: Catalog = request.app.state.catalog
-        self.version = catalog.open(name, version)
+        self.version = opened_version(request, name, version)
         self.release = self.version.release
         self.title = self.release.certificate.release.name
         self.here = f"/api/v1{self.version.page}"
@@ -233,18 +234,17 @@ def collection(request: Request, name: Name, version: VersionName, collection: C
     return answer(request, _plain(_Service(request, name, version).collection(collection)))
 
 
-@router.get(
-    "/ogc/collections/{collection}/items",
-    response_model=Features,
-    responses={200: {"content": {_GEOJSON: {"schema": {"$ref": "#/components/schemas/Features"}}}}},
-    summary="OGC API Features: features",
-)
-async def items(
-    request: Request,
-    name: Name,
-    version: VersionName,
-    collection: CollectionName,
-    limit: Annotated[int, Query(ge=1, le=MOST_FEATURES, description="Features of a page.")] = MOST_FEATURES,
+@dataclass(frozen=True)
+class FeatureQuestion:
+    """Which features of a collection."""
+
+    bbox: str | None
+    time: str | None
+    work: str | None
+    home: str | None
+
+
+async def feature_question(
     bbox: Annotated[
         str | None,
         Query(max_length=200, description="West, south, east and north, in degrees: what is in it."),
@@ -263,6 +263,24 @@ async def items(
     home: Annotated[
         str | None, Query(max_length=20_000, description="Home areas, as for flows; of flows only.")
     ] = None,
+) -> FeatureQuestion:
+    """Return the query of `items` as a question."""
+    return FeatureQuestion(bbox, time, work, home)
+
+
+@router.get(
+    "/ogc/collections/{collection}/items",
+    response_model=Features,
+    responses={200: {"content": {_GEOJSON: {"schema": {"$ref": "#/components/schemas/Features"}}}}},
+    summary="OGC API Features: features",
+)
+async def items(
+    request: Request,
+    name: Name,
+    version: VersionName,
+    collection: CollectionName,
+    ask: Annotated[FeatureQuestion, Depends(feature_question)],
+    limit: Annotated[int, Query(ge=1, le=MOST_FEATURES, description="Features of a page.")] = MOST_FEATURES,
     after: Annotated[str | None, Query(max_length=300, description="As a next link has it.")] = None,
 ) -> Response:
     """A page of areas or flows, as GeoJSON; flows have all counts."""
@@ -270,16 +288,25 @@ async def items(
     def written() -> Written | Response:
         service = _Service(request, name, version)
         what, level = service.parts(collection)
-        if what == "areas" and (work is not None or home is not None):
+        if what == "areas" and (ask.work is not None or ask.home is not None):
             raise invalid(
-                f"{'home' if work is None else 'work'}: areas have no such parameter. Leave it out."
+                f"{'home' if ask.work is None else 'work'}: areas have no such parameter. Leave it out."
             )
-        box = _box(bbox)
-        _check_time(time)
-        ends = [() if areas is None else (areas,) for areas in (work, home)]
+        box = _box(ask.bbox)
+        _check_time(ask.time)
+        ends = [() if areas is None else (areas,) for areas in (ask.work, ask.home)]
         question = FlowQuestion(ends[0], ends[1], level, level, tuple(service.release.counts))
         selection = select(service.release, question)
-        parts = service.version.sha256, collection, limit, bbox, work, home, after, service.address
+        parts = (
+            service.version.sha256,
+            collection,
+            limit,
+            ask.bbox,
+            ask.work,
+            ask.home,
+            after,
+            service.address,
+        )
         headers = {
             "ETag": tag(request.app.version, *parts, service.version.draws_mark),
             "Cache-Control": CONTENT,
@@ -288,11 +315,11 @@ async def items(
             return Response(status_code=304, headers=headers)
         paging = Paging(request, limit, after)
         table = (
-            area_table(service.version, level, None, paging, box)
+            area_table(service.version, AreaQuestion(level), paging, box)
             if what == "areas"
             else flow_table(service.version, selection, paging, places=True, box=box)
         )
-        if what == "flows" and (bbox, work, home) == (None,) * 3:
+        if what == "flows" and (ask.bbox, ask.work, ask.home) == (None,) * 3:
             table.tail["matched"] = service.version.number_of_lines(level)
         return _features(service, collection, table, request).written("geojson", headers)
 

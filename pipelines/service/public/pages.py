@@ -20,7 +20,7 @@ from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
-from pipelines.service.public.catalog import Catalog, File, OpenVersion, Version
+from pipelines.service.public.catalog import Catalog, File, OpenVersion, Version, opened_version
 from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
@@ -216,8 +216,7 @@ def columns(request: Request, name: Name, version: VersionName) -> Response:
 @_router.get("/releases/{name}/{version}/picture.svg")
 def picture(request: Request, name: Name, version: VersionName) -> Response:
     """The map at a glance."""
-    catalog: Catalog = request.app.state.catalog
-    path = catalog.open(name, version).prepared.picture
+    path = opened_version(request, name, version).prepared.picture
     if not path.is_file():
         raise preparing("The picture")
     return answer(request, path.read_bytes(), CONTENT, "image/svg+xml")
@@ -226,8 +225,7 @@ def picture(request: Request, name: Name, version: VersionName) -> Response:
 @_router.get("/releases/{name}/{version}/map")
 def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The page of the map."""
-    catalog: Catalog = request.app.state.catalog
-    opened = catalog.open(name, version)
+    opened = opened_version(request, name, version)
     prepared = opened.prepared
     if not prepared.map.is_file():
         raise preparing("The map")
@@ -240,8 +238,7 @@ def map_part(
     request: Request, name: Name, version: VersionName, part: Annotated[str, Path(max_length=100)]
 ) -> Response:
     """What the page of the map fetches when it is opened, or the map in one file."""
-    catalog: Catalog = request.app.state.catalog
-    prepared = catalog.open(name, version).prepared
+    prepared = opened_version(request, name, version).prepared
     headers = {"ETag": f'"{part}"', "Cache-Control": CONTENT, **_MAP_HEADERS}  # its name is of its content
     return downloads.map_part(request, prepared, part, headers)
 

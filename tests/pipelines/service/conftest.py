@@ -22,7 +22,7 @@ import pipelines
 from pipelines.service import Store, create_app
 from pipelines.service.public.preparation import Prepared, prepare
 
-from .helpers import CLEAN_WORKER, LEDGER, World, client_of, copy_state, settings_of
+from .helpers import CLEAN_WORKER, LEDGER, NAME, World, client_of, copy_state, settings_of
 
 
 @pytest.fixture(scope="session")
@@ -71,13 +71,19 @@ def client(service_state: Path) -> Iterator[TestClient]:
 @pytest.fixture(scope="session")
 def base() -> str:
     """Where the API has the version."""
-    return "/api/v1/releases/demo-region-2019-all-jobs/v1"
+    return f"/api/v1/releases/{NAME}/v1"
 
 
 @pytest.fixture(scope="session")
 def page() -> str:
     """Where people and downloads have it."""
-    return "/releases/demo-region-2019-all-jobs/v1"
+    return f"/releases/{NAME}/v1"
+
+
+@pytest.fixture(scope="session")
+def published(service_state: Path) -> pipelines.Release:
+    """The small release, as the service has published it."""
+    return pipelines.open_release(service_state / "published" / NAME / "v1")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,8 @@ from pipelines.service.settings import Limits
 
 @pytest.fixture
 def small_app(make_app: Callable[..., FastAPI], tmp_path: Path) -> FastAPI:
-    """A service with nothing published, with a route that fails and one that reads what is sent."""
+    """A service with nothing published, with a route that reads what is sent."""
     app = make_app(tmp_path / "state", LIMITS__BODY="1000")
-
-    @app.get("/api/fail")
-    def fail() -> None:
-        raise RuntimeError("CANARY")
 
     @app.post("/api/read")
     async def read(request: Request) -> int:
@@ -36,52 +32,12 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_requests_have_numbers_of_their_own(client: TestClient) -> None:
-    sent = {"X-Request-ID": "mine"}
-    assert (
-        len({client.get("/health", headers=sent).headers["X-Request-ID"] for _ in range(3)} - {"mine"}) == 3
-    )
-
-
-def test_browsers_stay_with_https(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
-    client = TestClient(make_app(tmp_path / "state", PUBLIC_URL="https://data.example.org"))
-    assert client.get("/").headers["Strict-Transport-Security"] == "max-age=31536000"
-
-
-def test_what_was_not_foreseen_says_nothing(small_app: FastAPI, tmp_path: Path) -> None:
-    response = TestClient(small_app).get("/api/fail")
-    assert response.status_code == 500
-    assert response.json()["error"] == "unforeseen"
-    assert response.headers["X-Frame-Options"] == "DENY"
-    written = (tmp_path / "service.log").read_text()
-    assert "CANARY" not in response.text + written
-    error = next(line for line in lines(tmp_path / "service.log") if line["event"] == "error")
-    assert error["id"] == response.headers["X-Request-ID"]
-    assert error["id"] in response.json()["detail"]
-    assert str(error["error"]).startswith("RuntimeError at test_security.py:")
-
-
 @pytest.mark.parametrize(("size", "status"), [(1000, 200), (1001, 413), (1_000_000, 413)])
 def test_the_body_has_a_limit(small_app: FastAPI, size: int, status: int) -> None:
     response = TestClient(small_app).post("/api/read", content=b"x" * size)
     assert response.status_code == status
     if status == 413:
         assert response.json().keys() == {"error", "detail"}
-
-
-@pytest.mark.parametrize(("pieces", "status"), [(10, 200), (11, 413), (1000, 413)])
-def test_also_a_body_whose_length_is_not_announced(small_app: FastAPI, pieces: int, status: int) -> None:
-    taken = 0
-
-    def body() -> Iterator[bytes]:
-        nonlocal taken
-        for _ in range(pieces):
-            taken += 1
-            yield b"x" * 100
-
-    response = TestClient(small_app).post("/api/read", content=body())
-    assert response.status_code == status
-    assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "abc", "0x10", "99999999999999999999", "1 000", "²"])
@@ -214,4 +170,6 @@ def test_what_a_page_of_another_site_sends_changes_nothing(
             answer = client.post(path, headers={name: value}, follow_redirects=False)
             assert (answer.status_code == 403) == refused, (path, name, value)
             assert ("by a page of another site" in answer.text) == refused
-    assert client.get("/", headers={"Origin": "https://evil.example"}).status_code == 200
+    answer = client.get("/", headers={"Origin": "https://evil.example"})
+    assert answer.status_code == 200
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"

@@ -8,8 +8,9 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from fastapi import FastAPI
@@ -44,14 +45,31 @@ class Visitor:
         assert all(each.startswith(("/", "#", "data:,")) for each in read.addresses)
         return answer.text
 
+    @cached_property
+    def csrf(self) -> str:
+        """The text of the pages of the session."""
+        found = re.search('name="csrf" value="([^"]+)"', self.see("/releases"))
+        assert found
+        return found[1]
+
     def send(self, path: str, **fields: Any) -> Any:
         """What comes of a form, with the text of the page."""
-        csrf = re.search('name="csrf" value="([^"]+)"', self.see(""))
-        assert csrf
-        return self.client.post(f"/operator{path}", data={"csrf": csrf[1], **fields})
+        return self.client.post(f"/operator{path}", data={"csrf": self.csrf, **fields})
 
 
-Visitors = dict[str, Visitor]
+class Visitors(dict[str, Visitor]):
+    """A viewer, two operators and an approver, who sign in when they are first asked for."""
+
+    roles: ClassVar = {"vic": "viewer", "ann": "operator", "oz": "operator", "bob": "approver"}
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__()
+        self._app = app
+
+    def __missing__(self, name: str) -> Visitor:
+        return self.setdefault(name, signed_in(self._app, name, self.roles[name]))
+
+
 Release = Callable[[], str]  # puts one in its place
 
 
@@ -65,9 +83,7 @@ def signed_in(app: FastAPI, name: str, role: str) -> Visitor:
 
 @pytest.fixture
 def visitors(app: FastAPI) -> Visitors:
-    """A viewer, two operators and an approver."""
-    roles = {"vic": "viewer", "ann": "operator", "oz": "operator", "bob": "approver"}
-    return {name: signed_in(app, name, role) for name, role in roles.items()}
+    return Visitors(app)
 
 
 @pytest.fixture
@@ -345,6 +361,9 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     assert "<form" not in bob.see(f"{address}/approval").split("<h1>")[1]
     form = {"content_sha256": content, "seen": "yes"}
     assert bob.send(f"{address}/reject", **form).status_code == 409
+    note = {"published_name": "demo", "published_version": "v1", "message": "NOT COMPARED in 2 files"}
+    assert finish(app.state.store, claimed(app.state.store), **note)
+    assert "Verified, but for this: NOT COMPARED in 2 files." in ann.see(address)
 
 
 def test_an_approver_sees_what_is_expected_of_it_and_what_differs_from_before(

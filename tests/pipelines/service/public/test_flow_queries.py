@@ -120,17 +120,6 @@ def test_every_pair_of_levels_has_the_flows_of_the_release(
                 assert all_rows(release, folder, question) == mine, (work, home, sides)
 
 
-def test_areas_of_a_coarser_level_stand_for_those_in_them(release: Release, folder: Path) -> None:
-    geography = release.geography
-    for finer in release.levels[1:]:
-        of = geography.unit_of("cty", geography.starts(finer))
-        for side in ("work", "home"):
-            levels = {"work_level": finer, "home_level": finer}
-            question = FlowQuestion(**levels, **{side: (geography.codes("cty")[1],)})
-            mine = [r for r in expected(release, finer, finer, "S000") if of[r[side == "home"]] == 1]
-            assert sorted(all_rows(release, folder, question)) == mine
-
-
 def test_areas_that_cut_across_levels(
     crossed: Release, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,17 +253,6 @@ def test_the_largest_flows(release: Release, folder: Path) -> None:
         assert (said.jobs.tolist(), said.number) == ([sum(r[2] for r in mine)], len(mine))
 
 
-def test_what_comes_after_a_flow(release: Release, folder: Path) -> None:
-    for question in (
-        FlowQuestion(work_level="cty", home_level="trct"),
-        FlowQuestion(home=tuple(release.geography.codes("trct")[:4]), work_level="cty"),
-    ):
-        rows, own = all_rows(release, folder, question), select(release, question).major == "home"
-        for k, row in enumerate(rows):
-            after = (row[own], row[not own])
-            assert all_rows(release, folder, question, after=after) == rows[k + 1 :]
-
-
 def test_levels_have_defaults(release: Release) -> None:
     codes = release.geography.codes
     for question, levels in (
@@ -286,25 +264,6 @@ def test_levels_have_defaults(release: Release) -> None:
     ):
         found = select(release, question).levels
         assert (found["work"], found["home"]) == levels
-
-
-def test_what_the_release_does_not_have(release: Release) -> None:
-    state, tract = release.geography.codes("st")[0], release.geography.codes("trct")[0]
-    for question, status, message in (
-        ({"work": ("no such code",)}, 404, "work: there is no area"),
-        ({"work": (state, "1'; DROP TABLE flows; --")}, 404, "work: there is no area"),
-        ({"home": ("99",), "home_level": "cty"}, 404, "home: there is no area"),
-        ({"work": (tract,), "work_level": "cty"}, 422, "work: an area of the level trct"),
-        ({"work_level": "w0"}, 404, "work_level: there is no such level; there are: st, cty"),
-        ({"home_level": "h0 FROM flows; --"}, 404, "home_level: there is no such level"),
-        ({"attributes": ("S000", "c0")}, 404, "attribute: there is no such attribute; there are: S000, SA01"),
-        ({"implicate": 2}, 404, "implicate: there is no such implicate; there are 1"),
-        ({"implicate": 0}, 404, "implicate: there is no such implicate"),
-    ):
-        with pytest.raises(ServiceError) as error:
-            select(release, FlowQuestion(**question))  # type: ignore[arg-type]
-        assert error.value.status == status
-        assert error.value.detail.startswith(message)
 
 
 def test_implicates_are_kept_apart(small_config: Configs, tmp_path: Path) -> None:

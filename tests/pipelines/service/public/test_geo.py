@@ -70,11 +70,6 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def release(service_state: Path) -> Release:
-    return pipelines.open_release(service_state / "published" / NAME / "v1")
-
-
-@pytest.fixture(scope="module")
 def address(service_state: Path, base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The latest version on a server of its own: GDAL holds this process while it waits for an answer."""
     folder = copy_state(service_state, tmp_path_factory.mktemp("served"))
@@ -108,17 +103,17 @@ def first_tile(client: TestClient, base: str, level: str) -> tuple[int, int, int
     return zoom, int(x * 2**zoom), int(y * 2**zoom)
 
 
-def test_gdal_reads_features(address: str, release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gdal_reads_features(address: str, published: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     source = f"OAPIF:{address}/ogc"
-    layers = [f"{what}_{level}" for what in ("areas", "flows") for level in release.levels]
+    layers = [f"{what}_{level}" for what in ("areas", "flows") for level in published.levels]
     assert pyogrio.list_layers(source)[:, 0].tolist() == layers
-    for level in release.levels[:-1]:
-        codes, places = release.geography.codes(level), release.places(level)
+    for level in published.levels[:-1]:
+        codes, places = published.geography.codes(level), published.places(level)
         areas = pyogrio.read_dataframe(source, layer=f"areas_{level}")
         assert pyogrio.read_info(source, layer=f"areas_{level}")["features"] == len(areas)
         assert set(areas.geom_type) <= {"Point", "MultiPolygon"}
         assert areas["code"].tolist() == list(codes[places["latitude"].notna()])
-        expected, point = release.unit_flows(level, level), places[["longitude", "latitude"]].to_numpy()
+        expected, point = published.unit_flows(level, level), places[["longitude", "latitude"]].to_numpy()
         ends = point[expected["home"]], point[expected["work"]]
         drawn = np.isfinite(np.hstack(ends)).all(axis=1) & (ends[0] != ends[1]).any(axis=1)
         if not drawn.any():
@@ -132,13 +127,13 @@ def test_gdal_reads_features(address: str, release: Release, monkeypatch: pytest
     box = areas.geometry.iloc[0].buffer(1e-4).envelope
     inside = areas[areas.intersects(box)]
     assert 0 < len(inside) < len(areas)
-    found = pyogrio.read_dataframe(source, layer=f"areas_{release.levels[-2]}", bbox=box.bounds)
+    found = pyogrio.read_dataframe(source, layer=f"areas_{published.levels[-2]}", bbox=box.bounds)
     assert found["code"].tolist() == inside["code"].tolist()
-    found = pyogrio.read_dataframe(source, layer=f"flows_{release.levels[-2]}", bbox=box.bounds)
+    found = pyogrio.read_dataframe(source, layer=f"flows_{published.levels[-2]}", bbox=box.bounds)
     assert sorted(found["id"]) == sorted(flows[flows.intersects(box)]["id"])
 
 
-def test_pages_of_features_are_followed(client: TestClient, base: str, release: Release) -> None:
+def test_pages_of_features_are_followed(client: TestClient, base: str, published: Release) -> None:
     for name in ("areas_trct", "flows_trct"):
         items = f"{base}/ogc/collections/{name}/items"
         whole = client.get(items).json()["features"]
@@ -159,7 +154,7 @@ def test_pages_of_features_are_followed(client: TestClient, base: str, release: 
             assert {link["rel"] for link in alone.pop("links")} == {"self", "collection"}
             assert alone == feature
         assert client.get(f"{items}/nothing").status_code == 404
-    county = release.geography.codes("cty")[1]
+    county = published.geography.codes("cty")[1]
     tracts = {each["code"] for each in client.get(f"{base}/areas?level=trct&within={county}").json()["areas"]}
     items = f"{base}/ogc/collections/flows_trct/items"
     whole = client.get(items).json()["features"]
@@ -203,9 +198,9 @@ def test_what_the_standard_wants(client: TestClient, base: str) -> None:
         assert client.get(f"{base}/ogc/collections/{end}").status_code == 404
 
 
-def test_tiles_hold_the_areas(client: TestClient, base: str, release: Release, tmp_path: Path) -> None:
+def test_tiles_hold_the_areas(client: TestClient, base: str, published: Release, tmp_path: Path) -> None:
     """Read by a decoder that is not ours, and by GDAL's driver."""
-    for level in release.levels:
+    for level in published.levels:
         described = client.get(f"{base}/tiles/{level}").json()
         template = described["tiles"][0].partition("/api")[2]
         zoom, x, y = first_tile(client, base, level)
@@ -244,9 +239,9 @@ def test_a_level_without_tiles_says_so(
     assert (answer.status_code, "have no tiles" in answer.json()["detail"]) == (404, True)
 
 
-def test_a_release_is_read_from_its_address(address: str, release: Release, tmp_path: Path) -> None:
+def test_a_release_is_read_from_its_address(address: str, published: Release, tmp_path: Path) -> None:
     """The same tables as from its folder; files that are here already are not asked for again."""
-    own = pipelines.open_release(release.public)
+    own = pipelines.open_release(published.public)
     for source in (address, address.replace("/api/v1", "") + "/"):
         data = pipelines.open_release(source, cache=tmp_path)
         assert data.jobs().equals(own.jobs())
@@ -255,19 +250,21 @@ def test_a_release_is_read_from_its_address(address: str, release: Release, tmp_
     folder = data.public
     kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     there = {
-        path.relative_to(release.public).as_posix() for path in release.public.rglob("*") if path.is_file()
+        path.relative_to(published.public).as_posix()
+        for path in published.public.rglob("*")
+        if path.is_file()
     }
     assert there - kept == {name for name in there if name.endswith(".csv.gz")}
     (folder / "README.md").write_text("changed")
     assert pipelines.open_release(address, cache=tmp_path).public == folder
-    assert (folder / "README.md").read_bytes() == (release.public / "README.md").read_bytes()
+    assert (folder / "README.md").read_bytes() == (published.public / "README.md").read_bytes()
     with pytest.raises(pipelines.PublicReleaseError, match="No version of this name"):
         pipelines.open_release(address.replace(NAME, "nothing"), cache=tmp_path)
 
 
 @pytest.mark.slow
 def test_qgis_reads_features_and_tiles(
-    address: str, client: TestClient, base: str, release: Release, tmp_path: Path
+    address: str, client: TestClient, base: str, published: Release, tmp_path: Path
 ) -> None:
     if (
         shutil.which(PYTHON_OF_QGIS) is None

@@ -15,7 +15,7 @@ from sqlalchemy import update
 import pipelines
 from helpers import NOW, SCHEDULE
 from pipelines.service.queue import runs as life
-from pipelines.service.queue.claims import claim, finish
+from pipelines.service.queue.claims import finish
 from pipelines.service.queue.schedules import read_agenda, submit_due
 from pipelines.service.queue.workers import Workers
 from pipelines.service.settings import ServiceSettings
@@ -94,17 +94,6 @@ def test_inputs_that_are_missing_are_waited_for(
     assert life.get_run(store, later).input == "ri-2022"
     path.write_bytes(content)
     assert len(submit_due(store, planned, NOW)) == 1
-
-
-def test_a_release_of_the_calendar_is_published_after_approval(
-    store: Store, planned: ServiceSettings
-) -> None:
-    (run,) = submit_due(store, planned, NOW)
-    done(store, run)
-    assert claim(store, 60) is None
-    life.decide(store, BOB, run, "approved", "c" * 64)
-    work = claimed(store)
-    assert work.task == "publish"
 
 
 def test_a_calendar_that_would_publish_is_refused(

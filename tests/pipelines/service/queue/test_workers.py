@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -23,14 +23,16 @@ from fastapi import Response
 from sqlalchemy import select
 
 import pipelines
+from pipelines.plans.form import plan_hash
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import debits_of
 from pipelines.service.operators import api
 from pipelines.service.operators.models import ComparisonAsked, RowAsked
+from pipelines.service.queue import progress, worker_process
 from pipelines.service.queue import runs as life
-from pipelines.service.queue import worker_process
 from pipelines.service.queue.comparisons import VariedTable
-from pipelines.service.queue.worker_process import without_paths
+from pipelines.service.queue.progress import Progress
+from pipelines.service.queue.worker_process import check_plan, keep_plan, without_paths
 from pipelines.service.queue.workers import COMMAND
 from pipelines.service.store import Store, runs
 
@@ -354,3 +356,100 @@ def test_messages_name_files_without_their_folders() -> None:
         ("epsilon/delta, 1/2, https://example.org/a/b", "epsilon/delta, 1/2, https://example.org/a/b"),
     ):
         assert without_paths(text, ["/srv/conf/jobs 2019/od.csv"]) == said
+
+
+def test_what_changed_since_the_review_is_refused_by_its_name(
+    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """Every public file by itself: changed, or gone. The confidential file is another matter."""
+    text = config_text()
+    for path in small_region.values():
+        text = text.replace(str(path), str(shutil.copy(path, tmp_path)))
+    config, folder = pipelines.parse_config(text, tmp_path, "small.toml"), tmp_path / "plan"
+    reviewed = json.loads(json.dumps(keep_plan(config, folder)))
+    assert reviewed["plan_sha256"] == plan_hash(folder / "plan")
+    assert reviewed["report"] in (folder / "plan.txt").read_text()
+    keys = {
+        "geography.file": "crosswalk",
+        "geography.polygons #1.file": "tracts",
+        "auxiliary #1.file": "county_flows",
+        "auxiliary #2.file": "tract_flows",
+        "weights.file": "population",
+    }
+    names = {f"{key} {small_region[kind].name}": kind for key, kind in keys.items()}
+    assert reviewed["inputs"].keys() == names.keys()
+    assert {"od", "aux", *names.values()} == small_region.keys()
+    check_plan(config, folder, reviewed)
+    for name, kind in names.items():
+        path = tmp_path / small_region[kind].name
+        content = path.read_bytes()
+        for change in (lambda path=path: path.write_bytes(path.read_bytes() + b"\n"), path.unlink):
+            change()
+            with pytest.raises(pipelines.ConfigError) as refused:
+                check_plan(config, folder, reviewed)
+            assert str(refused.value).startswith(f"{name}: changed since the plan was made. Submit"), name
+            path.write_bytes(content)
+    check_plan(config, folder, reviewed)
+
+    # Another plan in the place of the reviewed one, also where its own numbers agree with it.
+    numbers, plan = folder / "forecast.json", folder / "plan" / "plan.json"
+    for path, old, new in (
+        (numbers, reviewed["plan_sha256"], "0" * 64),
+        (numbers, '"epsilon": "', '"epsilon": "0'),
+        (numbers, "{", ""),
+        (plan, "{", "{ "),
+    ):
+        content = path.read_text()
+        path.write_text(content.replace(old, new, 1))
+        with pytest.raises(pipelines.ConfigError, match="this is not the plan that was reviewed"):
+            check_plan(config, folder, reviewed)
+        path.write_text(content)
+    check_plan(config, folder, reviewed)
+    shutil.rmtree(folder)
+    with pytest.raises(pipelines.ConfigError, match="this is not the plan that was reviewed"):
+        check_plan(config, folder, reviewed)
+
+
+def test_all_parts_of_a_shapefile_count(
+    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    import geopandas as gpd
+
+    gpd.read_file(small_region["tracts"]).to_file(tmp_path / "tracts.shp")
+    text = config_text({"geography.polygons.0.file": tmp_path / "tracts.shp"})
+    config, folder = pipelines.parse_config(text, tmp_path, "small.toml"), tmp_path / "plan"
+    reviewed = keep_plan(config, folder)
+    path = tmp_path / "tracts.dbf"
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(pipelines.ConfigError, match=r"^geography.polygons #1.file tracts.dbf: changed"):
+        check_plan(config, folder, reviewed)
+
+
+def at(second: int) -> str:
+    return f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z"
+
+
+COUNTED = Progress(
+    step="Drawing", number=4, of=6, done=10, total=20, first=5, since=at(0), at=at(50)
+)  # ten seconds each
+
+
+def test_a_time_is_left_only_where_it_was_measured() -> None:
+    assert COUNTED.percent == 50
+    assert COUNTED.seconds_left(at(50)) == 100
+    assert COUNTED.seconds_left(at(70)) == 80
+    for changes, now in (
+        ({"done": 8}, 50),  # three parts say little
+        ({"done": 20}, 50),
+        ({"total": 0}, 50),  # of a step without parts
+        ({}, 150),  # the next one takes longer than all that were measured let expect
+    ):
+        assert COUNTED.model_copy(update=changes).seconds_left(at(now)) is None
+
+
+def test_the_rate_is_that_of_the_worker_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on after an interruption begins with parts that others have done."""
+    times = iter((at(0), at(8)))
+    monkeypatch.setattr(progress, "utc_now", lambda: next(times))
+    counted = Progress(step="Drawing", number=1, of=3).counted(12, 20).counted(16, 20)
+    assert (counted.percent, counted.seconds_left(at(8))) == (80, 8)

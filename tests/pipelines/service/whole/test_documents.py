@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
 import shutil
@@ -105,7 +104,7 @@ def test_every_state_and_every_role_is_explained() -> None:
 
 
 def test_every_metric_is_there(whole: Any) -> None:
-    whole.ask("GET", "/")
+    assert whole.ask("GET", "/operator", token="viewer").status == 200
     text = whole.ask("GET", "/metrics").text
     for names, labels, _ in rows(SERVICE, "metric"):
         for name in re.findall(r"`(\w+)`", names):
@@ -113,13 +112,6 @@ def test_every_metric_is_there(whole: Any) -> None:
             for label in re.findall(r"`(\w+)`", labels):
                 assert f'{label}="' in line, name
     assert 'odsynth_runs{state="failed"} 1.0' in text
-
-
-def test_addresses_in_the_documents_are_there(whole: Any) -> None:
-    for address in ("/", "/api", "/api/v1/openapi.json", "/health", "/ready", "/metrics", "/api/v1/releases"):
-        assert f"`{address}`" in SERVICE
-        assert whole.ask("GET", address).status == 200
-    assert whole.ask("GET", "/operator", token="viewer").status == 200
 
 
 @pytest.fixture
@@ -159,22 +151,6 @@ def test_the_commands_of_the_document_work(served: tuple[str, dict[str, str]], t
     assert "'epsilon': ['4', '8.6'], 'delta': [], 'mechanism': ['geometric']" in done.stdout
     assert (tmp_path / "here" / "part").stat().st_size == 100
     assert (tmp_path / "here" / "README.md").stat().st_size > 100
-
-
-def unit() -> configparser.ConfigParser:
-    read = configparser.ConfigParser(interpolation=None, strict=False)
-    read.optionxform = str  # type: ignore[assignment,method-assign]
-    read.read_string((DEPLOY / "odsynth.service").read_text())
-    return read
-
-
-def test_the_unit_says_what_it_should() -> None:
-    service = unit()["Service"]
-    assert service["ExecStart"] == "/opt/odsynth/bin/odsynth serve /srv/odsynth/service.toml"
-    assert service["ReadWritePaths"] == "/srv/odsynth"
-    assert service["KillMode"] == "mixed"
-    assert service["UMask"] == "0077"
-    assert f"NUMBA_CACHE_DIR=/var/cache/{service['CacheDirectory']}/" in service["Environment"]
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

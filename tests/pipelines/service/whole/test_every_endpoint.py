@@ -286,9 +286,10 @@ def test_forms_of_other_sites_change_nothing(whole: Any, every: list[Route]) -> 
 
 @pytest.mark.slow
 def test_no_address_leads_out(whole: Any, every: list[Route]) -> None:
-    for route in every:
+    """All ways where files are named; else all of them on every fourth route."""
+    for number, route in enumerate(every):
         for parameter in route.parameters:
-            for path in PATHS:
+            for path in PATHS if parameter in ("path", "part") else PATHS[number % 4 :: 4]:
                 answer = soundly(whole, route, route.filled(**{parameter: path}), token=entitled(route))
                 assert answer.status in (204, 400, 404, 405, 409, 422), (route, path, answer.status)
 
@@ -316,11 +317,11 @@ def test_parameters_of_a_query_may_be_anything(whole: Any, every: list[Route]) -
 
 @pytest.mark.slow
 def test_bodies_may_be_anything(whole: Any, every: list[Route]) -> None:
-    for route in every:
-        if route.method == "GET":
-            continue
+    """All of them on every third route."""
+    for number, route in enumerate(route for route in every if route.method != "GET"):
         usual = JSON if route.path.startswith(API) else FORM
-        for body, kind in [(body, usual) for body in BODIES] + [(b, k) for b in BODIES[5::6] for k in TYPES]:
+        bodies = [(body, usual) for body in BODIES] + [(b, k) for b in BODIES[5::6] for k in TYPES]
+        for body, kind in bodies[number % 3 :: 3]:
             headers = [("content-type", kind)] if kind else []
             answer = soundly(whole, route, token=entitled(route), headers=headers, body=body)
             if route.path == "/operator/logout":
@@ -366,20 +367,7 @@ def test_other_methods_do_nothing(whole: Any, every: list[Route]) -> None:
     for route in every:
         there.setdefault(route.path, set()).add(route.method)
     for path, methods in there.items():
-        for method in [
-            "POST",
-            "PUT",
-            "PATCH",
-            "DELETE",
-            "OPTIONS",
-            "TRACE",
-            "CONNECT",
-            "PROPFIND",
-            "get",
-            "GËT",
-        ]:
-            if method in methods:
-                continue
+        for method in set(METHODS) - methods:
             answer = soundly(whole, Route(method, path), token="approver")
             assert answer.status == 405, (method, path, answer.status)
             assert not path.startswith("/api/") or '"method_not_allowed"' in answer.text
