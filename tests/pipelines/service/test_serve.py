@@ -205,8 +205,8 @@ def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[
 
 def is_healthy(address: str) -> bool:
     try:
-        return requests.get(f"{address}/health", timeout=10).ok
-    except requests.ConnectionError:
+        return requests.get(f"{address}/health", timeout=60).ok
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 

@@ -88,8 +88,8 @@ def address(service_state: Path, base: str, tmp_path_factory: pytest.TempPathFac
 
 def answers(address: str) -> bool:
     try:
-        return requests.get(address, timeout=10).ok
-    except requests.ConnectionError:
+        return requests.get(address, timeout=60).ok
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 
