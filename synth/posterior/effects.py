@@ -51,17 +51,12 @@ _INDEPENDENT_STEPS = 2  # factors that are tried in each turn as if nothing were
 _HALF = 1e-7, 6e4  # what a float of 16 bits holds
 
 
-class _Owners(NamedTuple):
-    """Of sums: where those of each owner begin, and the end; their jobs; the concentration of counts."""
+class _Estimates(NamedTuple):
+    """Of sums (`Sums`): where those of each owner begin, and the end; its jobs; what is known of each sum."""
 
     start: Int64
     n: Float64
     concentration: float
-
-
-class _Estimates(NamedTuple):
-    """Of counts of sums: values, and the variances of these (`Sums`)."""
-
     value: Float32
     variance: Float32
     slope: Float32
@@ -87,20 +82,19 @@ class Likelihood(NamedTuple):
     about: Any
 
 
-class _Labels(NamedTuple):
-    """By what variances of labels are larger; their classes; chances of kinds by class, added up."""
+class _Factors(NamedTuple):
+    """Factors of the labels of a family, and what they are drawn from.
+
+    Of each label by what its variance is larger, its class, its factor, and kind and variance of that. By
+    class the chances of kinds, added up, and how many labels have which.
+    """
 
     wider: Float32
     size: NDArray[np.uint8]
-    up_to: Float64
-
-
-class _Draw(NamedTuple):
-    """The factor of each label, its kind and the variance of that; and how many of each class have which."""
-
     value: Float64
     kind: NDArray[np.uint8]
     variance: Float32
+    up_to: Float64
     tally: Float64
 
 
@@ -304,16 +298,15 @@ def draw_effects(
     """
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
     first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))
-    owners = _Owners(np.append(first, sums.owner.size), sums.n[first], concentration)
     numbers = (np.asarray(values, np.float32) for values in (sums.value, sums.variance, sums.slope))
-    estimates = _Estimates(*numbers)
+    estimates = _Estimates(np.append(first, sums.owner.size), sums.n[first], concentration, *numbers)
     factor = np.empty((draws, sums.n.size), np.float16)
     now = sums.times(np.ones(sums.n.size))
     for turn in range(-_BURN, draws):
         for mixture in shared:
             # Factors of single sums are drawn afterwards: here they are a part of what sums vary by.
-            mixture.draw(owners, estimates, now, single.variance, random)
-        single.draw_sums(owners, estimates, now, random)
+            mixture.draw(estimates, now, single.variance, random)
+        single.draw_sums(estimates, now, random)
         if turn >= 0:
             factor[turn] = np.clip(now / sums.expected * single.value, *_HALF)
             for mixture in drawn:
@@ -338,15 +331,15 @@ def _wider(jobs: Float64) -> Float64:
 
 
 @_compiled
-def _rescale(owners, now, label, ratio):  # type: ignore[no-untyped-def]
+def _rescale(estimates, now, label, ratio):  # type: ignore[no-untyped-def]
     """Multiply what is expected by a number for each label; owners have n jobs again."""
-    for o in range(owners.n.size):
+    for o in range(estimates.n.size):
         total = 0.0
-        for i in range(owners.start[o], owners.start[o + 1]):
+        for i in range(estimates.start[o], estimates.start[o + 1]):
             now[i] *= ratio[label[i]]
             total += now[i]
-        whole = owners.n[o] / total
-        for i in range(owners.start[o], owners.start[o + 1]):
+        whole = estimates.n[o] / total
+        for i in range(estimates.start[o], estimates.start[o + 1]):
             now[i] *= whole
 
 
@@ -371,16 +364,16 @@ def _about(precision, weighted):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _add_up(owners, estimates, alone, label, now, over, likelihood):  # type: ignore[no-untyped-def]
+def _add_up(estimates, alone, label, now, over, likelihood):  # type: ignore[no-untyped-def]
     """Add up, by label, what sums tell of factors that are about so large; `over` is 1 over the last ones."""
     precision, weighted, noise, about = likelihood
     precision[:] = 0.0
     weighted[:] = 0.0
     noise[:] = 0.0
-    for o in range(owners.n.size):
-        n, concentration = owners.n[o], owners.concentration
+    for o in range(estimates.n.size):
+        n, concentration = estimates.n[o], estimates.concentration
         inverse_n, wide = 1.0 / n, (n + concentration) / (1.0 + concentration)
-        for i in range(owners.start[o], owners.start[o + 1]):
+        for i in range(estimates.start[o], estimates.start[o + 1]):
             j = label[i]
             base = now[i] * over[j]
             variance, slope = estimates.variance[i], estimates.slope[i]
@@ -494,43 +487,43 @@ def _draw_next(likelihood, wider, up_to, likely, random, kind, value):  # type: 
 
 
 @_compiled
-def _draw_label(i, likelihood, labels, likely, random, draw):  # type: ignore[no-untyped-def]
+def _draw_label(i, likelihood, factors, likely, random):  # type: ignore[no-untyped-def]
     """Draw the variance of a label, and its factor."""
-    size, wider = labels.size[i], labels.wider[i]
-    j, draw.value[i] = _draw_next(
-        likelihood, wider, labels.up_to[size], likely, random, draw.kind[i], draw.value[i]
+    size, wider = factors.size[i], factors.wider[i]
+    j, factors.value[i] = _draw_next(
+        likelihood, wider, factors.up_to[size], likely, random, factors.kind[i], factors.value[i]
     )
-    draw.kind[i] = j
-    draw.tally[size, j] += 1.0
-    draw.variance[i] = _variance(j, wider)
+    factors.kind[i] = j
+    factors.tally[size, j] += 1.0
+    factors.variance[i] = _variance(j, wider)
 
 
 @_compiled
-def _draw_labels(likelihood, labels, random, draw):  # type: ignore[no-untyped-def]
+def _draw_labels(likelihood, factors, random):  # type: ignore[no-untyped-def]
     """Draw for each label one of its variances, and its factor."""
     likely = np.empty(_SCALES.size)
     precision, weighted, noise, about = likelihood
     for i in range(precision.size):
-        told = Likelihood(precision[i], weighted[i], noise[i], about[i])
-        _draw_label(i, told, labels, likely, random, draw)
+        of_label = Likelihood(precision[i], weighted[i], noise[i], about[i])
+        _draw_label(i, of_label, factors, likely, random)
 
 
 @_compiled
-def _draw_sums(owners, estimates, now, counted, labels, random, draw):  # type: ignore[no-untyped-def]
+def _draw_sums(estimates, now, counted, factors, random):  # type: ignore[no-untyped-def]
     """Draw the same for every single sum; noise of those that are `counted` counts as jobs."""
     likely = np.empty(_SCALES.size)
-    for o in range(owners.n.size):
-        n, concentration = owners.n[o], owners.concentration
+    for o in range(estimates.n.size):
+        n, concentration = estimates.n[o], estimates.concentration
         inverse_n, wide = 1.0 / n, (n + concentration) / (1.0 + concentration)
-        for i in range(owners.start[o], owners.start[o + 1]):
-            about, last, weight, precision, weighted = draw.value[i], 0.0, 0.0, 0.0, 0.0
+        for i in range(estimates.start[o], estimates.start[o + 1]):
+            about, last, weight, precision, weighted = factors.value[i], 0.0, 0.0, 0.0, 0.0
             variance, slope = estimates.variance[i], estimates.slope[i]
             for _ in range(2):
                 weight = now[i] * _weigh(now[i] * about, n, inverse_n, wide, variance, slope, 0.0)
                 precision, weighted, last = now[i] * weight, estimates.value[i] * weight, about
                 about = _about(precision, weighted)
             noise = 0.0 if counted[i] else weight * weight * variance
-            _draw_label(i, Likelihood(precision, weighted, noise, last), labels, likely, random, draw)
+            _draw_label(i, Likelihood(precision, weighted, noise, last), factors, likely, random)
 
 
 @_compiled
@@ -574,14 +567,7 @@ class _Mixture:
         self.value = np.ones(self._jobs.size)
         self._noted = np.zeros(_STRATA)
 
-    def draw(
-        self,
-        owners: _Owners,
-        estimates: _Estimates,
-        now: Float64,
-        alone: Float32,
-        random: np.random.Generator,
-    ) -> None:
+    def draw(self, estimates: _Estimates, now: Float64, alone: Float32, random: np.random.Generator) -> None:
         """Draw the factors, given sums of which `now` is expected; change that with them.
 
         `alone` is the relative variance of each sum by itself.
@@ -589,26 +575,25 @@ class _Mixture:
         before = self.value.copy()
         precision, weighted, noise = np.empty((3, before.size))
         likelihood = Likelihood(precision, weighted, noise, before.copy())
-        _add_up(owners, estimates, alone, self.label, now, 1 / before, likelihood)
+        _add_up(estimates, alone, self.label, now, 1 / before, likelihood)
         _set_about(likelihood)
-        _add_up(owners, estimates, alone, self.label, now, 1 / before, likelihood)
+        _add_up(estimates, alone, self.label, now, 1 / before, likelihood)
         noise[self._counted] = 0.0
-        labels, draw = self._next()
-        _draw_labels(likelihood, labels, random, draw)
-        _rescale(owners, now, self.label, self.value / before)
-        self._draw_chances(draw.tally, random)
+        factors = self._factors()
+        _draw_labels(likelihood, factors, random)
+        _rescale(estimates, now, self.label, self.value / before)
+        self._draw_chances(factors.tally, random)
 
-    def draw_sums(
-        self, owners: _Owners, estimates: _Estimates, now: Float64, random: np.random.Generator
-    ) -> None:
+    def draw_sums(self, estimates: _Estimates, now: Float64, random: np.random.Generator) -> None:
         """Draw the factors of single sums; of what is expected, `now`, they are no part."""
-        labels, draw = self._next()
-        _draw_sums(owners, estimates, now, self._counted, labels, random, draw)
-        self._draw_chances(draw.tally, random)
+        factors = self._factors()
+        _draw_sums(estimates, now, self._counted, factors, random)
+        self._draw_chances(factors.tally, random)
 
-    def _next(self) -> tuple[_Labels, _Draw]:
-        labels = _Labels(self._wider, self._size, np.cumsum(self._chances, axis=1))
-        return labels, _Draw(self.value, self._kind, self.variance, np.zeros(self._chances.shape))
+    def _factors(self) -> _Factors:
+        up_to = np.cumsum(self._chances, axis=1)
+        tally = np.zeros(self._chances.shape)
+        return _Factors(self._wider, self._size, self.value, self._kind, self.variance, up_to, tally)
 
     def _draw_chances(self, tally: Float64, random: np.random.Generator) -> None:
         """Draw the chances of the variances, given how many labels of each size have which."""

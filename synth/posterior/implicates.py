@@ -22,10 +22,9 @@ from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.geometric.measured import JobGroups, layouts
 from synth.plan import Domains, Table
-from synth.posterior.conditional import NOISE, group_evidence
 from synth.posterior.effects import Effects, Family, Sums, draw_effects, product, spread_of
 from synth.posterior.estimation import Prior
-from synth.posterior.evidence import Evidence
+from synth.posterior.evidence import NOISE, Evidence, group_evidence
 from synth.posterior.inside import Homes, Inside, Together, strata
 from synth.posterior.placing import (
     GROUP,
@@ -34,8 +33,8 @@ from synth.posterior.placing import (
     Concentrations,
     Crossing,
     Parts,
-    Place,
     draw_place,
+    place_of,
 )
 from synth.posterior.ties import SHAPES, Ties, ties_of
 from synth.randomness import WordStream
@@ -80,27 +79,11 @@ class Published:
         Of the first tables; after the first of all, noisy counts.
     groups : JobGroups
         Of all tables.
-
-    Raises
-    ------
-    ValueError
-        If tables or evidence are not as above.
     """
 
     tables: Sequence[Table]
     evidence: Sequence[Evidence]
     groups: JobGroups
-
-    def __post_init__(self) -> None:
-        tables, evidence = self.tables, self.evidence
-        if not evidence or any(other.kind != NOISE for other in evidence[1:]) or len(evidence) > len(tables):
-            raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
-        self.groups.check(tables)
-        members = self.members()
-        if sum(member.size for member in members) != tables[0].n.size:
-            raise ValueError("every group of the first table lies in one place")
-        if any(np.unique(tables[0].domain[member]).size > 1 for member in members):
-            raise ValueError("the groups of a place have one domain in the first table")
 
     def members(self) -> list[Int32]:
         """Return the groups of the first table in each place, rising."""
@@ -273,11 +256,10 @@ class Implicates:
             guess = np.rint(seen * size[:, np.newaxis]).astype(np.int64)
         cell = self._cell[position]
         _, area = self._place_sums.cells(position) if self._several else (0, cell.astype(np.int64))
-        place = Place(
-            self._evidence.kind, seen, parameter, retention, guess, self._table.n[members], cell, layout.cuts,
-            self._fine.units(position), area[cell], groups.n[rows],
-            np.searchsorted(members, member[0]).astype(np.int64),
-        )  # fmt: skip
+        fine = cell, layout.cuts, self._fine.units(position), area[cell]
+        row_group = np.searchsorted(members, member[0]).astype(np.int64)
+        evidence = seen, parameter, retention, guess
+        place = place_of(self._evidence.kind, evidence, fine, groups.n[rows], row_group)
         concentrations = Concentrations(
             # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
             self.k_place if self.k_place < _GRID[-1] else np.inf,

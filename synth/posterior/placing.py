@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
 from synth.posterior._gamma import gamma as _gamma
 from synth.posterior._gamma import log_rising as _log_rising
-from synth.posterior.conditional import NOISE, Counts, draw_counts, scratch_for
+from synth.posterior.evidence import NOISE, Counts, draw_counts, scratch_for
 from synth.posterior.ties import draw_factors
 
 Float32 = NDArray[np.float32]
@@ -36,17 +37,22 @@ _FIRM = 2
 
 
 class Place(NamedTuple):
-    """A place: the evidence of its groups, its cells, and its rows.
+    """A place: the evidence of its groups, its fine cells, and its jobs.
 
     Attributes
     ----------
     kind : int
-    seen, parameter, retention : ndarray, shape (n_groups, n_cells)
-        As `synth.posterior.evidence.Evidence` has them.
-    guess : ndarray of int64, shape (n_groups, n_cells)
+    size : ndarray of int64, shape (n_groups,)
+        Of how many cells of each group there is evidence: of noisy counts all, of urns those drawn from.
+    observed : ndarray of int64, shape (n_groups, n_observed)
+        These cells, rising.
+    seen, parameter, retention : ndarray, shape (n_groups, n_observed)
+        Evidence of these (`synth.posterior.evidence.Evidence`). The other cells are one after them: nothing
+        was drawn of them, whatever their counts are.
+    guess : ndarray of int64, shape (n_groups, n_observed)
         About what the counts are.
-    n : ndarray of int64, shape (n_groups,)
-        Jobs.
+    n, rows : ndarray of int64, shape (n_groups,)
+        Jobs, and rows that these are of.
     cell : ndarray of int32, shape (n_fine,)
         The groups' cell that each of the place's fine cells is part of.
     block : ndarray of int32, shape (n_fine,)
@@ -55,22 +61,57 @@ class Place(NamedTuple):
         Its home unit, rising.
     area : ndarray of int64, shape (n_fine,)
         Its home area, rising from 0: groups are as far from the place as their homes by area are.
-    row_n, row_group : ndarray of int64, shape (n_rows,)
-        Jobs of the rows, and the group of each.
+    first : ndarray of int64, shape (n_groups + 1,)
+        Where the jobs of each group begin, and the end.
+    slot, row : ndarray of int64, shape (n_jobs,)
+        Of each job: its number among those of all rows, and its row.
     """
 
     kind: int
+    size: Int64
+    observed: Int64
     seen: Int64
     parameter: Float64
     retention: Float64
     guess: Int64
     n: Int64
+    rows: Int64
     cell: Int32
     block: Int32
     unit: Int64
     area: Int64
-    row_n: Int64
-    row_group: Int64
+    first: Int64
+    slot: Int64
+    row: Int64
+
+
+def place_of(
+    kind: int,
+    evidence: tuple[Int64, Float64, Float64, Int64],
+    fine: tuple[Int32, Int32, Int64, Int64],
+    row_n: Int64,
+    row_group: Int64,
+) -> Place:
+    """Return a place, given evidence by group and cell, `cell` to `area`, and jobs and group of each row."""
+    n = np.bincount(row_group, row_n).astype(np.int64)
+    shown = (evidence[0] > 0) | (kind == NOISE)
+    size = shown.sum(axis=1)
+    kept = np.arange(size.max() + 1) < size[:, np.newaxis]
+
+    def observed(values: Any, other: float) -> Any:
+        result = np.full(kept.shape, other, values.dtype)
+        result[kept] = values[shown]
+        return result
+
+    cells = np.broadcast_to(np.arange(shown.shape[1]), shown.shape)
+    seen, parameter, retention, guess = map(observed, evidence, (0, 1, 1, 0))
+    row = np.repeat(np.arange(row_n.size), row_n)
+    slot = np.argsort(row_group[row], kind="stable")
+    rows = np.bincount(row_group).astype(np.int64)
+    return Place(
+        kind, size, observed(cells, 0), seen, parameter, retention, guess, n, rows, *fine,
+        offsets_of(n), slot, row[slot],
+    )  # fmt: skip
 
 
 class Concentrations(NamedTuple):
@@ -144,50 +185,30 @@ class Crossing(NamedTuple):
     use: Int64
 
 
-class _Slots(NamedTuple):
-    """Where the jobs of each group stand among those of the place, and the row of each."""
+class _Profile(NamedTuple):
+    """The homes of a place in one draw, and what its fine cells weigh for a group.
 
-    first: Int64  # of each group, and the end
-    slot: Int64
-    row: Int64
-    rows: Int64  # how many each group has
-
-
-class _Observed(NamedTuple):
-    """The evidence of each group's cells that something was drawn of, and after them that of one more.
-
-    Cells that nothing was drawn of are one: their evidence is the same whatever their counts are.
+    That is their share times factors, which are the same inside a run of fine cells.
     """
 
-    size: Int64
-    cell: Int64
-    seen: Int64
-    parameter: Float64
-    retention: Float64
-    guess: Int64
-
-
-class _Weights(NamedTuple):
-    """What fine cells of a place weigh for a group: their profile times factors, the same inside a run."""
-
-    below: Float64  # sums of the profile
+    share: Float64
+    jobs: Float64  # of each fine cell, that came from the profile
+    exposure: Float64  # of these, by run
+    below: Float64  # sums of the shares
     run: Int64  # of each fine cell, and the last one
     first: Int64  # fine cell of each run, and the end
-    factor: Float64
+    factor: Float64  # of each run
     before: Float64  # what all runs before one weigh
 
 
-class _Odds(NamedTuple):
-    """Of the homes of rows: profiles of their parts, and factors and targets of tables that cross places."""
+class _Room(NamedTuple):
+    """Where cells begin, and room for what is drawn of those of a group."""
 
-    member: Int64
-    profile: Float64
-    start: Int64
-    which: Int32
-    cell: Int32
-    factor: Float32
-    expected: Float64
-    use: Int64
+    begins: Int64  # among fine cells, and the end
+    shape: Float64
+    counts: Int64
+    gaps: Int64  # begin and stop of the fine cells between those that were seen
+    gap_weight: Float64
 
 
 @_compiled
@@ -232,49 +253,8 @@ def _lognormal(variance, key, home, draw):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _slots_of(place):  # type: ignore[no-untyped-def]
-    rows, groups, jobs = place.row_n.size, place.n.size, place.n.sum()
-    first_of_row = np.zeros(rows + 1, np.int64)
-    for r in range(rows):
-        first_of_row[r + 1] = first_of_row[r] + place.row_n[r]
-    slot, row = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    first, several = np.zeros(groups + 1, np.int64), np.zeros(groups, np.int64)
-    end = 0
-    for g in range(groups):
-        for r in range(rows):
-            if place.row_group[r] == g:
-                several[g] += 1
-                for i in range(first_of_row[r], first_of_row[r + 1]):
-                    slot[end] = i
-                    row[end] = r
-                    end += 1
-        first[g + 1] = end
-    return _Slots(first, slot, row, several)
-
-
-@_compiled
-def _observed_in(place):  # type: ignore[no-untyped-def]
-    groups, wide = place.seen.shape
-    size, cell = np.zeros(groups, np.int64), np.empty((groups, wide), np.int64)
-    for g in range(groups):
-        for c in range(wide):
-            if place.kind == NOISE or place.seen[g, c] > 0:
-                cell[g, size[g]] = c
-                size[g] += 1
-    most = size.max() + 1
-    seen, guess = np.zeros((groups, most), np.int64), np.zeros((groups, most), np.int64)
-    parameter, retention = np.ones((groups, most)), np.ones((groups, most))
-    for g in range(groups):
-        for i in range(size[g]):
-            c = cell[g, i]
-            seen[g, i], guess[g, i] = place.seen[g, c], place.guess[g, c]
-            parameter[g, i], retention[g, i] = place.parameter[g, c], place.retention[g, c]
-    return _Observed(size, cell, seen, parameter, retention, guess)
-
-
-@_compiled
-def _weights_of(place, crossing, tied):  # type: ignore[no-untyped-def]
-    """Return weights of the runs of fine cells that no factors of groups tell apart."""
+def _profile_of(place, crossing, tied):  # type: ignore[no-untyped-def]
+    """Return room for a profile, and the runs of fine cells that no factors of groups tell apart."""
     fine = place.area.size
     breaks = np.zeros(fine + 1, np.bool_)
     breaks[0] = breaks[fine] = True
@@ -295,7 +275,10 @@ def _weights_of(place, crossing, tied):  # type: ignore[no-untyped-def]
     for r in range(runs):
         run[first[r] : first[r + 1]] = r
     run[fine] = runs - 1
-    return _Weights(np.zeros(fine + 1), run, first, np.ones(runs), np.zeros(runs))
+    return _Profile(
+        np.empty(fine), np.zeros(fine), np.zeros(runs), np.zeros(fine + 1), run, first, np.ones(runs),
+        np.zeros(runs),
+    )  # fmt: skip
 
 
 @_compiled
@@ -310,9 +293,9 @@ def _group_factor(crossing, draw, row, f):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _set_factors(weights, crossing, ties, area, group, row, draw):  # type: ignore[no-untyped-def]
+def _set_factors(profile, crossing, ties, area, group, row, draw):  # type: ignore[no-untyped-def]
     """Set the factors of runs for a group; return what all fine cells weigh together."""
-    below, _, first, factor, before = weights
+    below, first, factor = profile.below, profile.first, profile.factor
     total = 0.0
     for r in range(factor.size):
         f = first[r]
@@ -322,25 +305,25 @@ def _set_factors(weights, crossing, ties, area, group, row, draw):  # type: igno
             for j in range(ties.member.shape[0]):
                 if ties.member[j, group] >= 0:
                     value *= ties.factor[ties.member[j, group], area[f]]
-        factor[r], before[r] = value, total
+        factor[r], profile.before[r] = value, total
         total += value * (below[first[r + 1]] - below[f])
     return total
 
 
 @_compiled
-def _weight_below(f, weights):  # type: ignore[no-untyped-def]
+def _weight_below(f, profile):  # type: ignore[no-untyped-def]
     """Return what the fine cells below f weigh for a group."""
-    r = weights.run[f]
-    return weights.before[r] + weights.factor[r] * (weights.below[f] - weights.below[weights.first[r]])
+    r = profile.run[f]
+    return profile.before[r] + profile.factor[r] * (profile.below[f] - profile.below[profile.first[r]])
 
 
 @_compiled
-def _cell_at(weight, begin, stop, weights):  # type: ignore[no-untyped-def]
+def _cell_at(weight, begin, stop, profile):  # type: ignore[no-untyped-def]
     """Return that of the fine cells from begin on, below stop, that this weight falls into."""
     low, high = begin, stop - 1
     while low < high:
         middle = (low + high) // 2
-        if _weight_below(middle + 1, weights) <= weight:
+        if _weight_below(middle + 1, profile) <= weight:
             low = middle + 1
         else:
             high = middle
@@ -348,7 +331,7 @@ def _cell_at(weight, begin, stop, weights):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _draw_urn(gaps, gap_weight, scale, weights, random, jobs):  # type: ignore[no-untyped-def]
+def _draw_urn(gaps, gap_weight, scale, profile, random, jobs):  # type: ignore[no-untyped-def]
     """Give jobs to the fine cells of some gaps, by a Polya urn; write the fine cell of each.
 
     Gaps begin and stop at fine cells; each has its part of the weights, which times `scale` are masses.
@@ -367,7 +350,7 @@ def _draw_urn(gaps, gap_weight, scale, weights, random, jobs):  # type: ignore[n
                     break
                 u -= gap_weight[j]
         begin, stop = gaps[chosen]
-        jobs[i] = _cell_at(_weight_below(begin, weights) + u, begin, stop, weights)
+        jobs[i] = _cell_at(_weight_below(begin, profile) + u, begin, stop, profile)
 
 
 @_compiled
@@ -400,33 +383,35 @@ def _draw_concentration(count, share, n, concentrations, random):  # type: ignor
 
 
 @_compiled
-def _odds_of(odds, row, f):  # type: ignore[no-untyped-def]
+def _odds_of(parts, profiles, crossing, draw, row, f):  # type: ignore[no-untyped-def]
     """Return the odds of a fine cell for a row."""
     value = 1.0
-    for q in range(odds.member.shape[0]):
-        value *= odds.profile[odds.member[q, row], f]
-    for k in range(odds.start.shape[0]):
-        i = odds.start[k, row] + odds.cell[odds.which[k, row], f]
-        if odds.use[k] == STEERED:
-            lacking = min(20.0, max(0.05, (odds.factor[i] + 0.05) / (odds.expected[i] + 0.05)))
-            value *= lacking**_FIRM
-        else:
-            value *= odds.factor[i]
+    for q in range(parts.member.shape[0]):
+        value *= profiles[parts.member[q, row], f]
+    for k in range(crossing.use.size):
+        if crossing.use[k] != GROUP:
+            i = crossing.start[k, row] + crossing.cell[crossing.which[k, row], f]
+            factor = crossing.factor[draw, i]
+            if crossing.use[k] == STEERED:
+                lacking = min(20.0, max(0.05, (factor + 0.05) / (crossing.expected[i] + 0.05)))
+                value *= lacking**_FIRM
+            else:
+                value *= factor
     return value
 
 
 @_compiled
-def _exchange(homes, rows, odds, random):  # type: ignore[no-untyped-def]
+def _exchange(homes, rows, parts, profiles, crossing, draw, random):  # type: ignore[no-untyped-def]
     """Exchange the homes of jobs of a group, by the odds of their rows (Metropolis steps)."""
     current = np.empty(homes.size)
     for i in range(homes.size):
-        current[i] = _odds_of(odds, rows[i], homes[i])
+        current[i] = _odds_of(parts, profiles, crossing, draw, rows[i], homes[i])
     for _ in range(_SWEEPS * homes.size):
         i, j = int(random.random() * homes.size), int(random.random() * homes.size)
         fi, fj, ri, rj = homes[i], homes[j], rows[i], rows[j]
         if fi != fj and ri != rj:
-            first = _odds_of(odds, ri, fj)
-            second = _odds_of(odds, rj, fi)
+            first = _odds_of(parts, profiles, crossing, draw, ri, fj)
+            second = _odds_of(parts, profiles, crossing, draw, rj, fi)
             if random.random() * current[i] * current[j] < first * second:
                 homes[i], homes[j] = fj, fi
                 current[i], current[j] = first, second
@@ -458,6 +443,144 @@ def _set_guess(guess, n, counts):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _draw_profile(profile, expected, concentration, random):  # type: ignore[no-untyped-def]
+    """Draw the profile of a place around what is expected, given the jobs that came from it."""
+    share, total = profile.share, 0.0
+    for f in range(share.size):
+        share[f] = _gamma(concentration * max(expected[f], _LEAST) + profile.jobs[f], random)
+        share[f] /= concentration + profile.exposure[profile.run[f]]
+        total += share[f]
+    for f in range(share.size):
+        share[f] = max(share[f] / total, 1e-12)
+
+
+@_compiled
+def _mass_by_area(place, profile, crossing, draw):  # type: ignore[no-untyped-def]
+    """Return the shares of homes by area that are expected of each group without its ties."""
+    mass, first, below = np.zeros((place.n.size, place.area[-1] + 1)), profile.first, profile.below
+    for g in range(place.n.size):
+        row = place.row[place.first[g]]
+        for r in range(profile.factor.size):
+            value = _group_factor(crossing, draw, row, first[r])
+            mass[g, place.area[first[r]]] += value * (below[first[r + 1]] - below[first[r]])
+    return mass
+
+
+@_compiled
+def _set_shapes(place, g, profile, normal, kappa, room):  # type: ignore[no-untyped-def]
+    """Set shapes of the cells that were seen of a group; what lies between them is one more.
+
+    Returns how many these are.
+    """
+    begins, gaps, weight = room.begins, room.gaps, room.gap_weight
+    fine, wide, scale = place.cell.size, begins.size - 1, kappa / normal
+    k, before, unseen = place.size[g], 0, 0.0
+    for i in range(k):
+        c = place.observed[g, i]
+        low, high = _weight_below(begins[c], profile), _weight_below(begins[c + 1], profile)
+        room.shape[i] = max((high - low) * scale, _LEAST * kappa)
+        gaps[i, 0], gaps[i, 1], weight[i] = before, begins[c], 0.0
+        if before < begins[c]:
+            weight[i] = max(low - _weight_below(before, profile), _NEXT * normal)
+        unseen += weight[i]
+        before = begins[c + 1]
+    gaps[k, 0], gaps[k, 1], weight[k] = before, fine, 0.0
+    if before < fine:
+        weight[k] = max(normal - _weight_below(before, profile), _NEXT * normal)
+    unseen += weight[k]
+    if k < wide:
+        room.shape[k] = max(unseen * scale, _LEAST * kappa * (wide - k))
+        k += 1
+    return k
+
+
+@_compiled
+def _draw_homes(place, g, counted, profile, scale, room, random, homes):  # type: ignore[no-untyped-def]
+    """Draw the fine cells of the jobs that were counted in the cells of a group."""
+    begins, stop = room.begins, 0
+    gap, weight = np.empty((1, 2), np.int64), np.empty(1)
+    for i in range(counted):
+        count = room.counts[i]
+        if count == 0:
+            continue
+        jobs = homes[stop : stop + count]
+        stop += count
+        if i == place.size[g]:
+            _draw_urn(room.gaps[: i + 1], room.gap_weight[: i + 1], scale, profile, random, jobs)
+            continue
+        c = place.observed[g, i]
+        gap[0, 0], gap[0, 1] = begins[c], begins[c + 1]
+        if begins[c + 1] - begins[c] == 1:
+            jobs[:] = begins[c]
+        else:
+            weight[0] = _weight_below(begins[c + 1], profile) - _weight_below(begins[c], profile)
+            _draw_urn(gap, weight, scale, profile, random, jobs)
+
+
+@_compiled
+def _draw_group_concentration(  # type: ignore[no-untyped-def]
+    area, area_begins, homes, profile, normal, concentrations, random
+):
+    """Draw the concentration of a group, by position, given its homes by area."""
+    size, some = 0, np.empty(homes.size, np.int64)
+    jobs = np.zeros(area_begins.size - 1)
+    for f in homes:
+        if jobs[area[f]] == 0.0:
+            some[size] = area[f]
+            size += 1
+        jobs[area[f]] += 1.0
+    count, share = np.empty(size), np.empty(size)
+    for i in range(size):
+        a = some[i]
+        low = _weight_below(area_begins[a], profile)
+        share[i] = (_weight_below(area_begins[a + 1], profile) - low) / normal
+        count[i] = jobs[a]
+    return _draw_concentration(count, share, float(homes.size), concentrations, random)
+
+
+@_compiled
+def _note_jobs(g, ties, area, profile, scale, normal, homes, random):  # type: ignore[no-untyped-def]
+    """Add to the profile, and to the ties of a group, the jobs that came from them."""
+    of_cell, total = np.zeros(area.size), 0.0
+    for f in homes:
+        of_cell[f] += 1.0
+    for f in homes:
+        if of_cell[f] > 0.0:
+            mass = profile.share[f] * profile.factor[profile.run[f]] * scale
+            more = _draw_prior_jobs(of_cell[f], mass, random)
+            profile.jobs[f] += more
+            total += more
+            for j in range(ties.member.shape[0]):
+                if ties.member[j, g] >= 0:
+                    ties.tie_jobs[ties.member[j, g], area[f]] += more
+            of_cell[f] = 0.0
+    ties.group_jobs[g] = total
+    # What the group's factors explain of its jobs is not the place's profile. Of Poisson numbers of this
+    # exposure, drawn by chance, the numbers that came from it are multinomial.
+    weight = _gamma(total, random) / normal
+    for r in range(profile.factor.size):
+        profile.exposure[r] += weight * profile.factor[r]
+
+
+@_compiled
+def _shuffle(homes, random):  # type: ignore[no-untyped-def]
+    for i in range(homes.size - 1, 0, -1):
+        j = int(random.random() * (i + 1))
+        homes[i], homes[j] = homes[j], homes[i]
+
+
+@_compiled
+def _take_off(place, crossing, draw, homes):  # type: ignore[no-untyped-def]
+    """Take the jobs of a place off what steered tables lack."""
+    for k in range(crossing.use.size):
+        if crossing.use[k] == STEERED:
+            for i in range(homes.size):
+                row = place.row[i]
+                cell = crossing.cell[crossing.which[k, row], homes[i]]
+                crossing.factor[draw, crossing.start[k, row] + cell] -= 1.0
+
+
+@_compiled
 def draw_place(  # type: ignore[no-untyped-def]
     place, shares, concentrations, ties, parts, crossing, burn, random
 ):  # fmt: skip
@@ -484,170 +607,67 @@ def draw_place(  # type: ignore[no-untyped-def]
     failures : int
         Counts that could not be drawn.
     """
-    (groups, wide), (draws, fine), n = place.seen.shape, shares.shape, place.n
-    slots, observed = _slots_of(place), _observed_in(place)
-    kinds = ties.member.shape[0] if ties.kind.size else 0
-    weights = _weights_of(place, crossing, kinds > 0)
-    below, run, run_first, factor = weights.below, weights.run, weights.first, weights.factor
-    runs, total_jobs = factor.size, slots.slot.size
-    profile = np.ones((parts.key.size, fine))
-    of_rows = np.flatnonzero(crossing.use != GROUP)
-    row_start, row_which = crossing.start[of_rows], crossing.which[of_rows]
-    row_use = crossing.use[of_rows]
+    n, area, (draws, fine), most = place.n, place.area, shares.shape, place.seen.shape[1]
+    wide, several, tied = int(place.cell[-1]) + 1, n.size > 1, ties.kind.size > 0
     begins = np.searchsorted(place.cell, np.arange(wide + 1))
-    areas = place.area[fine - 1] + 1
-    area_begins = np.searchsorted(place.area, np.arange(areas + 1))
-    exposure, mass = np.zeros(runs), np.empty((groups if kinds else 0, areas))
-    # Areas that a group has homes in, and how many it has in all.
-    some, of_area = np.empty(areas, np.int64), np.zeros(areas)
-    count, share = np.empty(areas), np.empty(areas)
-    theta, from_prior, group_jobs = np.empty(fine), np.zeros(fine), np.zeros(fine)
-    most = observed.seen.shape[1]
-    scratch = scratch_for(wide, n.max())
-    shape, counts = np.empty(most), np.empty(most, np.int64)
-    gaps, gap_weight = np.empty((most, 2), np.int64), np.empty(most)
-    one_gap, one_weight = np.empty((1, 2), np.int64), np.empty(1)
-    homes, jobs = np.empty(total_jobs, np.int32), np.empty((draws, total_jobs), np.int32)
-    tilts, several, failures = np.zeros(groups), groups > 1, 0
+    room = _Room(
+        begins, np.empty(most), np.empty(most, np.int64), np.empty((most, 2), np.int64), np.empty(most)
+    )
+    area_begins = np.searchsorted(area, np.arange(area[-1] + 2))
+    profile, profiles = _profile_of(place, crossing, tied), np.ones((parts.key.size, fine))
+    told_apart = parts.key.size > 1 or (crossing.use != GROUP).any()
+    scratch, tilts, failures = scratch_for(wide, n.max()), np.zeros(n.size), 0
+    homes, jobs = np.empty(place.slot.size, np.int32), np.empty((draws, place.slot.size), np.int32)
     kappas = concentrations.group[0]
     as_expected = not several or concentrations.place == np.inf
-    for f in range(fine):
-        theta[f] = max(shares[0, f], _LEAST)
+    profile.share[:] = np.maximum(shares[0], _LEAST)
     for d in range(-burn, draws):
         m = max(d, 0)
         if as_expected:
-            for f in range(fine):
-                theta[f] = max(shares[m, f], _LEAST)
+            profile.share[:] = np.maximum(shares[m], _LEAST)
         elif d > -burn:
-            total = 0.0
-            for f in range(fine):
-                theta[f] = _gamma(concentrations.place * max(shares[m, f], _LEAST) + from_prior[f], random)
-                theta[f] /= concentrations.place + exposure[run[f]]
-                total += theta[f]
-            for f in range(fine):
-                theta[f] = max(theta[f] / total, 1e-12)
+            _draw_profile(profile, shares[m], concentrations.place, random)
         for f in range(fine):
-            below[f + 1] = below[f] + theta[f]
-        if kinds and ties.group_jobs.sum() > 0.0:
-            mass[:] = 0.0
-            for g in range(groups):
-                row = slots.row[slots.first[g]]
-                for r in range(runs):
-                    f = run_first[r]
-                    value = _group_factor(crossing, m, row, f)
-                    mass[g, place.area[f]] += value * (below[run_first[r + 1]] - below[f])
-            draw_factors(ties, n, mass, random)
+            profile.below[f + 1] = profile.below[f] + profile.share[f]
+        if tied and ties.group_jobs.sum() > 0.0:
+            draw_factors(ties, n, _mass_by_area(place, profile, crossing, m), random)
         ties.tie_jobs[:] = 0.0
-        from_prior[:] = 0.0
-        exposure[:] = 0.0
+        profile.jobs[:] = 0.0
+        profile.exposure[:] = 0.0
         if parts.key.size > 1:
-            _set_part_profiles(profile, place, parts, theta, concentrations.part, m)
-        for g in range(groups):
-            begin, end = slots.first[g], slots.first[g + 1]
+            _set_part_profiles(profiles, place, parts, profile.share, concentrations.part, m)
+        for g in range(n.size):
+            begin, end = place.first[g], place.first[g + 1]
+            of_group = homes[begin:end]
             kappa = kappas[g] if several else concentrations.group[m, g]
-            normal = _set_factors(weights, crossing, ties, place.area, g, slots.row[begin], m)
+            normal = _set_factors(profile, crossing, ties, area, g, place.row[begin], m)
             scale = kappa / normal
-            # Shapes of the cells that were seen; what lies between them is one more.
-            k, before_cell, unseen = observed.size[g], 0, 0.0
-            for i in range(k):
-                c = observed.cell[g, i]
-                low, high = _weight_below(begins[c], weights), _weight_below(begins[c + 1], weights)
-                shape[i] = max((high - low) * scale, _LEAST * kappa)
-                gaps[i, 0], gaps[i, 1] = before_cell, begins[c]
-                gap_weight[i] = 0.0
-                if before_cell < begins[c]:
-                    gap_weight[i] = max(low - _weight_below(before_cell, weights), _NEXT * normal)
-                unseen += gap_weight[i]
-                before_cell = begins[c + 1]
-            gaps[k, 0], gaps[k, 1], gap_weight[k] = before_cell, fine, 0.0
-            if before_cell < fine:
-                gap_weight[k] = max(normal - _weight_below(before_cell, weights), _NEXT * normal)
-            unseen += gap_weight[k]
-            if k < wide:
-                shape[k] = max(unseen * scale, _LEAST * kappa * (wide - k))
-                k += 1
+            k = _set_shapes(place, g, profile, normal, kappa, room)
             cells = Counts(
-                place.kind, observed.seen[g, :k], observed.parameter[g, :k], observed.retention[g, :k],
-                shape[:k], observed.guess[g, :k],
+                place.kind, place.seen[g, :k], place.parameter[g, :k], place.retention[g, :k],
+                room.shape[:k], place.guess[g, :k],
             )  # fmt: skip
             done, tilts[g], scratch = draw_counts(
-                cells, n[g] / (n[g] + kappa), n[g], tilts[g], scratch, random, counts[:k]
+                cells, n[g] / (n[g] + kappa), n[g], tilts[g], scratch, random, room.counts[:k]
             )
             if not done:
                 failures += 1
-                _set_guess(cells.guess, n[g], counts[:k])
-            stop = begin
-            for i in range(k):
-                if counts[i] == 0:
-                    continue
-                into = homes[stop : stop + counts[i]]
-                stop += counts[i]
-                if i == observed.size[g]:
-                    _draw_urn(gaps[: i + 1], gap_weight[: i + 1], scale, weights, random, into)
-                    continue
-                c = observed.cell[g, i]
-                if begins[c + 1] - begins[c] == 1:
-                    into[:] = begins[c]
-                else:
-                    one_gap[0, 0], one_gap[0, 1] = begins[c], begins[c + 1]
-                    one_weight[0] = _weight_below(begins[c + 1], weights) - _weight_below(begins[c], weights)
-                    _draw_urn(one_gap, one_weight, scale, weights, random, into)
+                _set_guess(cells.guess, n[g], room.counts[:k])
+            _draw_homes(place, g, k, profile, scale, room, random, of_group)
             if several:
-                size = 0
-                for i in range(begin, end):
-                    a = place.area[homes[i]]
-                    if of_area[a] == 0.0:
-                        some[size] = a
-                        size += 1
-                    of_area[a] += 1.0
-                for i in range(size):
-                    a = some[i]
-                    low = _weight_below(area_begins[a], weights)
-                    share[i] = (_weight_below(area_begins[a + 1], weights) - low) / normal
-                    count[i], of_area[a] = of_area[a], 0.0
-                j = _draw_concentration(count[:size], share[:size], float(n[g]), concentrations, random)
+                j = _draw_group_concentration(
+                    area, area_begins, of_group, profile, normal, concentrations, random
+                )
                 kappas[g] = concentrations.grid[j]
                 concentrations.jobs[j] += n[g] if d >= 0 else 0.0
-            tied = False
-            for j in range(kinds):
-                tied |= ties.member[j, g] >= 0
-            if tied or not as_expected:
-                of_group = 0.0
-                for i in range(begin, end):
-                    group_jobs[homes[i]] += 1.0
-                for i in range(begin, end):
-                    f = homes[i]
-                    if group_jobs[f] > 0.0:
-                        more = _draw_prior_jobs(group_jobs[f], theta[f] * factor[run[f]] * scale, random)
-                        from_prior[f] += more
-                        of_group += more
-                        for j in range(kinds):
-                            if ties.member[j, g] >= 0:
-                                ties.tie_jobs[ties.member[j, g], place.area[f]] += more
-                        group_jobs[f] = 0.0
-                ties.group_jobs[g] = of_group
-                # What the group's factors explain of its jobs is not the place's profile. Of Poisson numbers
-                # of this exposure, drawn by chance, the numbers that came from it are multinomial.
-                weight = _gamma(of_group, random) / normal
-                for r in range(runs):
-                    exposure[r] += weight * factor[r]
+            if not as_expected or (ties.member[:, g] >= 0).any():
+                _note_jobs(g, ties, area, profile, scale, normal, of_group, random)
             # To rows: in random order, then exchanged by their odds.
-            for i in range(end - begin - 1, 0, -1):
-                j = int(random.random() * (i + 1))
-                homes[begin + i], homes[begin + j] = homes[begin + j], homes[begin + i]
-            if slots.rows[g] > 1 and d >= 0 and (parts.key.size > 1 or of_rows.size > 0):
-                odds = _Odds(
-                    parts.member, profile, row_start, row_which, crossing.cell, crossing.factor[m],
-                    crossing.expected, row_use,
-                )  # fmt: skip
-                _exchange(homes[begin:end], slots.row[begin:end], odds, random)
+            _shuffle(of_group, random)
+            if place.rows[g] > 1 and d >= 0 and told_apart:
+                _exchange(of_group, place.row[begin:end], parts, profiles, crossing, m, random)
         if d >= 0:
-            for i in range(total_jobs):
-                jobs[m, slots.slot[i]] = homes[i]
-            for k in range(crossing.use.size):
-                if crossing.use[k] == STEERED:
-                    for i in range(total_jobs):
-                        row = slots.row[i]
-                        cell = crossing.cell[crossing.which[k, row], homes[i]]
-                        crossing.factor[m, crossing.start[k, row] + cell] -= 1.0
+            for i in range(homes.size):
+                jobs[m, place.slot[i]] = homes[i]
+            _take_off(place, crossing, m, homes)
     return jobs, failures

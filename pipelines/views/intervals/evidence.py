@@ -32,7 +32,7 @@ from pipelines.views.folder import PublicReleaseError, blame_release
 from pipelines.views.release import Release
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
-from synth.posterior.evidence import Evidence
+from synth.posterior.evidence import URN, Evidence
 from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published
 
 Int32 = NDArray[np.int32]
@@ -290,7 +290,7 @@ def _drawn(release: Release, plan: ReleasePlan, table: synth.Table) -> Evidence:
     ):
         stratum = numeric.domains.stratum[slice(*numeric.domains.offsets[domain : domain + 2])]
         classes_of_cells[slice(*table.offsets[i : i + 2])] = pool_class * strata + stratum.astype(np.int64)
-    return Evidence.urn(counts, classes_of_cells, np.concatenate(classes), np.tile(retention, len(classes)))
+    return Evidence(URN, counts, classes_of_cells, np.concatenate(classes), np.tile(retention, len(classes)))
 
 
 def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:

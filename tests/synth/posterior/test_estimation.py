@@ -66,7 +66,7 @@ def every_row(fit: object, groups: JobGroups) -> NDArray[np.float64]:
     return np.concatenate([fit.rows(i) for i in range(groups.n_places)])  # type: ignore[attr-defined]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_one_table_and_no_prior_are_the_projection(case: tuple) -> None:
     groups, tables, noisy = case
@@ -76,7 +76,7 @@ def test_one_table_and_no_prior_are_the_projection(case: tuple) -> None:
     assert every_row(fit, one).ravel() == pytest.approx(mass / np.repeat(unit, 6), rel=1e-12, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     """With one block in a place, whose least expected loss is not asked for, of two rows."""
@@ -136,14 +136,6 @@ def test_two_tables_are_fitted_together(case: tuple) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(cases())
-def test_the_same_counts_give_the_same_bits(case: tuple) -> None:
-    groups, tables, noisy = case
-    first, second = (estimate(tables, noisy, groups, prior) for _ in range(2))
-    assert every_row(first, groups).tobytes() == every_row(second, groups).tobytes()
-
-
-@settings(max_examples=20, deadline=None)
-@given(cases())
 def test_runs_of_places_are_fitted_as_all_places_are(case: tuple) -> None:
     """Only sums of tables that all runs add to may differ, in the order of their terms."""
     groups, tables, noisy = case
@@ -188,7 +180,7 @@ def test_rounding_keeps_what_was_measured(case: tuple, kept: bool) -> None:
             assert np.abs(a - b).max() < 1 + 1e-5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases(), st.integers(0, 5), st.booleans(), st.booleans())
 def test_what_was_rounded_is_allowed(case: tuple, seed: int, kept: bool, apart: bool) -> None:
     """By an object that knows of no place before, too, as batches may have been others."""

@@ -18,7 +18,6 @@ from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Table
 from synth.posterior._gamma import gamma, log_rising
-from synth.posterior.conditional import NOISE, URN, Counts, draw_counts, group_evidence, scratch_for
 from synth.posterior.effects import (
     _MEANS,
     _SCALES,
@@ -32,10 +31,18 @@ from synth.posterior.effects import (
     _which_given,
     draw_effects,
 )
-from synth.posterior.evidence import Evidence
+from synth.posterior.evidence import (
+    NOISE,
+    URN,
+    Counts,
+    Evidence,
+    draw_counts,
+    group_evidence,
+    scratch_for,
+)
 from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published, _common_homes
 from synth.posterior.intervals import intervals
-from synth.posterior.placing import GROUP, Concentrations, Crossing, Parts, Place, draw_place
+from synth.posterior.placing import GROUP, Concentrations, Crossing, Parts, draw_place, place_of
 from synth.posterior.ties import SHAPES, Ties, draw_factors, ties_of
 from synth.randomness import RunKey
 
@@ -164,10 +171,9 @@ def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_do
         maps = (np.arange(cell.size) >= 4).astype(np.int32)[np.newaxis]
         mass = shape[cell] * inside
         shares = mass / kappa / (factor[maps[0]] if factor.size else 1.0)
-        rows = np.array([n]), np.array([0])
-        groups = (values[np.newaxis] for values in (seen, par, keep, seen))
+        evidence = tuple(values[np.newaxis] for values in (seen, par, keep, seen))
         cells = cell.astype(np.int32)
-        place = Place(URN, *groups, np.array([n]), cells, cells, cell, cell, *rows)
+        place = place_of(URN, evidence, (cells, cells, cell, cell), np.array([n]), np.array([0]))
         kappas = np.full((draws, 1), kappa)
         concentrations = Concentrations(kappa, kappa, kappas, np.ones(1), np.zeros(1), np.zeros(1))
         use = np.full(len(crossing), GROUP)
@@ -198,8 +204,8 @@ def test_groups_are_found_to_be_as_far_from_their_place_as_they_were_made() -> N
         sizes, home = np.full(groups, n), np.arange(wide)
         cells = home.astype(np.int32)
         ones, p_of_cells = np.ones(seen.shape), np.full(seen.shape, p)
-        rows = sizes, np.arange(groups)
-        place = Place(NOISE, seen, p_of_cells, ones, seen, sizes, cells, cells, home, home, *rows)
+        evidence = seen, p_of_cells, ones, seen
+        place = place_of(NOISE, evidence, (cells, cells, home, home), sizes, np.arange(groups))
         concentrations = Concentrations(np.inf, 1e4, kappas, grid, np.zeros(grid.size), noted)
         none = np.zeros((0, groups), np.int64)
         factors = np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64)
@@ -565,7 +571,7 @@ def drawn_from_urns_by_halves(
         Table(n, np.zeros(n.size, np.int32), domains_of(first)),
         Table(np.bincount(half, groups.n).astype(np.int64), np.zeros(2, np.int32), domains_of(read)),
     ]
-    evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([a]), np.ones(1))
+    evidence = Evidence(URN, drawn, np.zeros(drawn.size, np.int64), np.array([a]), np.ones(1))
     stream = RunKey.from_seed(3).stream("implicates", 0)
     areas = Areas(np.arange(PLACES) * AREAS // PLACES, starts, outside=np.array(outside, np.int32))
     return Implicates(
@@ -630,7 +636,7 @@ def test_urns_of_a_workplace_tell_of_each_other() -> None:
     weights = random.standard_gamma(counts + 0.2)
     drawn = random.multinomial(n, weights / weights.sum(axis=1, keepdims=True)).ravel()
     homes = cells_of(wide)
-    evidence = Evidence.urn(drawn, np.zeros(drawn.size, np.int64), np.array([0.2]), np.ones(1))
+    evidence = Evidence(URN, drawn, np.zeros(drawn.size, np.int64), np.array([0.2]), np.ones(1))
     label = np.eye(workplace.max() + 1, dtype=np.int64)[workplace]
     held, errors = [], []
     table, groups = Table(n, np.zeros(rows, np.int32), homes), JobGroups(n, place, urn[np.newaxis])
@@ -730,7 +736,7 @@ def test_estimates_from_draws_have_no_bias_and_the_variance_that_is_said() -> No
         weights = random.standard_gamma(x + prior)
         drawn = random.multinomial(n, weights / weights.sum(axis=1, keepdims=True))
         table = Table(np.array([n]), np.zeros(1, np.int32), cells_of(3))
-        seen = [Evidence.urn(d, np.arange(3), prior, np.ones(3)) for d in np.unique(drawn, axis=0)]
+        seen = [Evidence(URN, d, np.arange(3), prior, np.ones(3)) for d in np.unique(drawn, axis=0)]
         value, variance, slope = (
             np.stack(one) for one in zip(*(one.unbiased(table, 0) for one in seen), strict=True)
         )
