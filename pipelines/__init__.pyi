@@ -4,6 +4,7 @@ from .config.loading import parse_config as parse_config
 from .config.toml import ConfigError as ConfigError
 from .ledger.budgets import Budget as Budget
 from .ledger.chain import LedgerError as LedgerError
+from .ledger.ledger import Charge as Charge
 from .ledger.ledger import Ledger as Ledger
 from .planning.search import make_plan as make_plan
 from .planning.sweep import Sweep as Sweep

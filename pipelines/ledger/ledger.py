@@ -54,6 +54,39 @@ _LONGEST_DETAIL = 1000
 
 
 @dataclass(frozen=True)
+class Charge:
+    """What a release costs.
+
+    Attributes
+    ----------
+    data_set : str
+        Public name of the confidential records. Releases of the same records must give the same name.
+    epsilon, delta : Fraction
+    plan_sha256 : str
+        Hash of its plan.
+    release : str
+        Its name.
+    policy : str
+        The text of its terms (`Terms`): what it is a guarantee of. A policy alone (`synth.Policy`), as
+        earlier versions entered, does not say whose jobs it is about.
+    """
+
+    data_set: str
+    epsilon: Fraction
+    delta: Fraction
+    plan_sha256: str
+    release: str
+    policy: str = FULL.name
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data_set", line_of_text(self.data_set, "data set"))
+        object.__setattr__(self, "release", line_of_text(self.release, "release"))
+        object.__setattr__(self, "epsilon", exact_amount(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", exact_amount(self.delta, "delta"))
+        check_hash(self.plan_sha256)
+
+
+@dataclass(frozen=True)
 class Debit:
     """What was debited for one release."""
 
@@ -115,16 +148,10 @@ class Ledger:
 
     def debit(
         self,
-        *,
-        data_set: str,
+        charge: Charge,
         budget: Budget,
-        epsilon: Fraction,
-        delta: Fraction,
-        plan_sha256: str,
-        release: str,
-        period: str | None = None,
         total: Budget | None = None,
-        policy: str = FULL.name,
+        *,
         witness: Iterable[str] = (),
         now: datetime | None = None,
         rehearse: bool = False,
@@ -133,24 +160,13 @@ class Ledger:
 
         Parameters
         ----------
-        data_set : str
-            Public name of the confidential records. Releases of the same records must give the same name.
+        charge : Charge
         budget : Budget
-            What the configuration allows. One that differs from the last is entered too.
-        epsilon, delta : Fraction
-            What the release costs.
-        plan_sha256 : str
-            Hash of its plan.
-        release : str
-            Its name.
-        period : str or None
-            The period it belongs to: that of `budget`.
+            What the configuration allows in the release's period. One that differs from the last is entered
+            too.
         total : Budget or None
             What the configuration allows over all periods, where `budget` is for one. One that differs from
             the last is entered too.
-        policy : str
-            The text of its terms (`Terms`): what it is a guarantee of. A policy alone (`synth.Policy`), as
-            earlier versions entered, does not say whose jobs it is about.
         witness : iterable of str
             Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
             exist: a new one would not know them.
@@ -174,11 +190,7 @@ class Ledger:
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
-        data_set, release = line_of_text(data_set, "data set"), line_of_text(release, "release")
-        cost = exact_amount(epsilon, "epsilon"), exact_amount(delta, "delta")
-        check_hash(plan_sha256)
-        if period_label(period) != budget.period:
-            raise LedgerError("the release's period is not its budget's. Fix: give both the same period")
+        data_set, policy, cost = charge.data_set, charge.policy, (charge.epsilon, charge.delta)
         witness = set(witness)
         with writing(self.path, create=not witness, keep=not rehearse) as connection:
             entries = read_entries(connection, self.path)
@@ -196,7 +208,8 @@ class Ledger:
                     append(connection, entries, allowed)
             # As earlier versions did, where nothing but "full" is said.
             under = None if policy == FULL.name else line_of_text(policy, "policy", _LONGEST_DETAIL)
-            entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release, under)
+            about = charge.plan_sha256, charge.release, under
+            entry = Entry(0, time, "debit", data_set, budget.period, *cost, *about)
             paid = append(connection, entries, entry)
         return _debit(paid)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import synth
 from geo_data.arguments import PathLike, paths_of
@@ -27,7 +26,7 @@ from pipelines.ledger.budgets import (
     period_label,
 )
 from pipelines.ledger.chain import Entry, LedgerError, check_folder
-from pipelines.ledger.ledger import Debit, Ledger
+from pipelines.ledger.ledger import Charge, Debit, Ledger
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
@@ -95,14 +94,8 @@ def check_ledger(config: ReleaseConfig) -> None:
 def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
     """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it."""
     if (settings := config.ledger) is not None:
-        Ledger(settings.file).debit(
-            **_limits(settings),
-            epsilon=cost[0],
-            delta=cost[1],
-            plan_sha256="0" * 64,
-            release=run_name(config, "0" * 16),
-            rehearse=True,
-        )
+        charge = Charge(settings.data_set, *cost, plan_sha256="0" * 64, release=run_name(config, "0" * 16))
+        _pay(settings, charge, rehearse=True)
 
 
 def check_payable(state: RunState, plan: ReleasePlan) -> None:
@@ -115,27 +108,21 @@ def _debit(settings: LedgerSettings, state: RunState, plan: ReleasePlan, *, rehe
     """Pay for a run with such a plan, or rehearse it."""
     certificate = state.certificate
     cost = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
-    return Ledger(settings.file).debit(
-        **_limits(settings),
-        epsilon=synth.exact(cost.epsilon),
-        delta=synth.exact(cost.delta),
-        plan_sha256=certificate.plan_sha256,
-        release=state.name,
-        policy=str(terms_of(plan)),
-        rehearse=rehearse,
+    charge = Charge(
+        settings.data_set,
+        synth.exact(cost.epsilon),
+        synth.exact(cost.delta),
+        certificate.plan_sha256,
+        state.name,
+        str(terms_of(plan)),
     )
+    return _pay(settings, charge, rehearse=rehearse)
 
 
-def _limits(settings: LedgerSettings) -> dict[str, Any]:
-    """Return what a configuration says of every debit."""
+def _pay(settings: LedgerSettings, charge: Charge, *, rehearse: bool) -> Debit:
     budget, total = _budgets(settings)
-    return {
-        "data_set": settings.data_set,
-        "period": settings.period,
-        "budget": budget,
-        "total": total,
-        "witness": settings.witness,
-    }
+    ledger = Ledger(settings.file)
+    return ledger.debit(charge, budget, total, witness=settings.witness, rehearse=rehearse)
 
 
 def cost_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -15,16 +16,15 @@ import pytest
 from pipelines.ledger import chain
 from pipelines.ledger.budgets import Budget
 from pipelines.ledger.chain import Entry, LedgerError
-from pipelines.ledger.ledger import Debit, Ledger
+from pipelines.ledger.ledger import Charge, Debit, Ledger
 
 PLAN = "a" * 64
 OTHER_KIND = {"budget": "debit", "debit": "budget", "resumed": "failed"}
 
 
-def pay(ledger: Ledger, data_set: str = "jobs", **more: Any) -> Debit:
-    cost = {"epsilon": Fraction(1, 3), "delta": Fraction("1e-6")}
-    budget = Budget(Fraction(100), Fraction(1, 2))
-    return ledger.debit(data_set=data_set, budget=budget, plan_sha256=PLAN, release="r", **cost, **more)
+def pay(ledger: Ledger, data_set: str = "jobs", policy: str = "full", witness: Sequence[str] = ()) -> Debit:
+    charge = Charge(data_set, Fraction(1, 3), Fraction("1e-6"), PLAN, "r", policy)
+    return ledger.debit(charge, Budget(Fraction(100), Fraction(1, 2)), witness=witness)
 
 
 def story(path: Path) -> Ledger:

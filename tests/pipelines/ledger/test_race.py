@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.ledger.budgets import Budget, OverBudgetError
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Charge, Ledger
 
 # Imports once and forks. Every child debits one unit at a time until it is refused (or killed), and tells
 # each debit that it was given by one byte through a pipe.
@@ -23,15 +23,14 @@ SCRIPT = """
 import os, signal, sys, time
 from fractions import Fraction
 from pipelines.ledger.budgets import Budget, OverBudgetError
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Charge, Ledger
 
 path, children, budget, *delays = sys.argv[1:]
 ledger = Ledger(path)
 total = Budget(Fraction(budget), Fraction(1, 2))
 
 def debit(ledger):
-    ledger.debit(data_set="jobs", budget=total, epsilon=Fraction(1), delta=Fraction(1, 1000),
-                 plan_sha256="a" * 64, release=str(os.getpid()))
+    ledger.debit(Charge("jobs", Fraction(1), Fraction(1, 1000), "a" * 64, str(os.getpid())), total)
 
 debit(Ledger(f"{path}-first"))  # loads what debits need, so that no child has to
 start = time.time() + 0.3
@@ -107,7 +106,7 @@ DYING = """
 import itertools, os, signal, sqlite3, sys
 from fractions import Fraction
 from pipelines.ledger.budgets import Budget
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Charge, Ledger
 
 def dying(real, when, what, left="0"):
     calls = itertools.count()
@@ -134,8 +133,7 @@ for number, moment in enumerate(sys.argv[2:]):
     if child == 0:
         arm(*moment.split(":"))
         Ledger(f"{sys.argv[1]}/{number}/ledger.sqlite").debit(
-            data_set="jobs", budget=Budget(Fraction(5), Fraction(0)), epsilon=Fraction(1), delta=Fraction(0),
-            plan_sha256="a" * 64, release="r")
+            Charge("jobs", Fraction(1), Fraction(0), "a" * 64, "r"), Budget(Fraction(5), Fraction(0)))
         os._exit(0)
     print(os.waitpid(child, 0)[1])
 """
@@ -180,8 +178,7 @@ def test_kill_at_every_step_of_a_debit(tmp_path: Path) -> None:
 
 def debit(ledger: Ledger, most: int = 5) -> int:
     budget = Budget(Fraction(most), Fraction(0))
-    cost = {"epsilon": Fraction(1), "delta": Fraction(0)}
-    return ledger.debit(data_set="jobs", budget=budget, plan_sha256="a" * 64, release="r", **cost).entry
+    return ledger.debit(Charge("jobs", Fraction(1), Fraction(0), "a" * 64, "r"), budget).entry
 
 
 amounts = st.fractions(min_value=0, max_value=3, max_denominator=12)
@@ -210,15 +207,8 @@ def test_no_sequence_of_debits_exceeds_a_budget(
             binding = {period} | ({None} if (name, None) in entered else set())
             sums = [total(after, name, one) for one in binding]
             try:
-                ledger.debit(
-                    data_set=name,
-                    period=period,
-                    budget=Budget(epsilon, part / 4, period),
-                    epsilon=cost,
-                    delta=share / 12,
-                    plan_sha256="a" * 64,
-                    release="r",
-                )
+                charge = Charge(name, cost, share / 12, "a" * 64, "r")
+                ledger.debit(charge, Budget(epsilon, part / 4, period))
             except OverBudgetError:
                 assert any(e > epsilon or d > part / 4 for e, d in sums)
             else:

@@ -14,7 +14,7 @@ import pytest
 
 import synth
 from helpers import Said
-from pipelines import ConfigError, Ledger, LedgerError, Release, plan, resume, run
+from pipelines import Charge, ConfigError, Ledger, LedgerError, Release, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.budgets import Budget
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
@@ -65,14 +65,7 @@ def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, b
     assert not book.exists()
     spent = Fraction(1), Fraction("1e-6")
     budget = Budget(Fraction(3), Fraction("1e-2"))
-    Ledger(book).debit(
-        data_set="jobs",
-        budget=budget,
-        epsilon=spent[0],
-        delta=spent[1],
-        plan_sha256="0" * 64,
-        release="one",
-    )
+    Ledger(book).debit(Charge("jobs", *spent, plan_sha256="0" * 64, release="one"), budget)
     assert left_in(read_ledger(settings), settings) == (2, Fraction("1e-4"))
 
 
@@ -196,8 +189,7 @@ def test_a_release_that_cost_no_epsilon_was_a_release_before(
     config = paid_config()
     assert config.ledger is not None
     budget = Budget(config.ledger.epsilon, config.ledger.delta)
-    free = {"epsilon": Fraction(0), "delta": Fraction("1e-9"), "plan_sha256": "0" * 64, "release": "free"}
-    Ledger(book).debit(data_set="jobs", budget=budget, **free)  # type: ignore[arg-type]
+    Ledger(book).debit(Charge("jobs", Fraction(0), Fraction("1e-9"), "0" * 64, "free"), budget)
     run(config)
     assert not [line for line in said if "WARNING" in line]
 
@@ -264,7 +256,7 @@ def test_a_crash_beside_the_ledger_costs_nothing(
 
     def killed(self: Ledger, *arguments: object, **named: object) -> None:
         if moment == "debit":
-            debit(self, **named)  # type: ignore[arg-type]
+            debit(self, *arguments, **named)  # type: ignore[arg-type]
             if named["rehearse"]:
                 return
         if moment == "end":

@@ -18,7 +18,7 @@ from helpers import SCHEDULE, with_values
 from pipelines.config.loading import ReleaseConfig
 from pipelines.ledger.budgets import Budget
 from pipelines.ledger.chain import LedgerError
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Charge, Ledger
 from pipelines.schedule import due as due_module
 from pipelines.schedule.summary import Summary
 from synth.rationals import decimal_up, exact
@@ -125,16 +125,9 @@ def release(
     if not (settings.file.exists() and any(entry.release == name for entry in book.entries())):
         total = settings.total_epsilon and Budget(settings.total_epsilon, settings.total_delta or Fraction(0))
         try:
-            book.debit(
-                data_set=settings.data_set,
-                period=settings.period,
-                budget=Budget(settings.epsilon, settings.delta, settings.period),
-                total=total,
-                epsilon=exact(decimal_up(config.privacy.epsilon)),
-                delta=exact(decimal_up(config.privacy.delta)),
-                plan_sha256="0" * 64,
-                release=name,
-            )
+            epsilon, delta = (exact(decimal_up(x)) for x in (config.privacy.epsilon, config.privacy.delta))
+            charge = Charge(settings.data_set, epsilon, delta, "0" * 64, name)
+            book.debit(charge, Budget(settings.epsilon, settings.delta, settings.period), total)
         except LedgerError:
             shutil.rmtree(staging)
             raise

@@ -23,7 +23,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
 from pipelines.ledger.budgets import Budget, OverBudgetError
 from pipelines.ledger.chain import LedgerError
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import Charge, Ledger
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
@@ -47,16 +47,7 @@ def test_a_total_limits_all_periods_of_a_ledger(tmp_path: Path) -> None:
 
     def pay(period: str, total: Budget | None = total, epsilon: Fraction = third) -> None:
         budget = Budget(Fraction(10), Fraction("1e-4"), period)
-        ledger.debit(
-            data_set="jobs",
-            budget=budget,
-            total=total,
-            epsilon=epsilon,
-            delta=Fraction(0),
-            plan_sha256="0" * 64,
-            release=period,
-            period=period,
-        )
+        ledger.debit(Charge("jobs", epsilon, Fraction(0), "0" * 64, period), budget, total)
 
     with pytest.raises(OverBudgetError, match="for ever"):
         pay("2020", epsilon=Fraction(2))
@@ -96,13 +87,8 @@ def test_a_period_that_cannot_be_paid_is_set_aside_and_told_once(office: Callabl
     world = office(epsilon="8", period="2021")
     world.write(ri=SCHEDULE + BY_YEAR)
     world.book.debit(  # somebody has spent from 2022
-        data_set="jobs",
-        budget=Budget(Fraction(8), Fraction("1e-5"), "2022"),
-        period="2022",
-        epsilon=Fraction(1),
-        delta=Fraction(0),
-        plan_sha256="0" * 64,
-        release="another",
+        Charge("jobs", Fraction(1), Fraction(0), "0" * 64, "another"),
+        Budget(Fraction(8), Fraction("1e-5"), "2022"),
     )
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2021": "finished", "ri-2022": "skip", "ri-2023": "finished"}

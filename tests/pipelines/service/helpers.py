@@ -218,14 +218,8 @@ def spend_quarter(ledger: Path, config: Path, release: str = "first", plan_sha25
     """Pay a quarter of the budget that a configuration names, as an unfinished release."""
     named = pipelines.load_config(config).ledger
     assert named is not None
-    pipelines.Ledger(ledger).debit(
-        data_set=named.data_set,
-        budget=pipelines.Budget(named.epsilon, named.delta),
-        epsilon=named.epsilon / 4,
-        delta=named.delta / 4,
-        plan_sha256=plan_sha256,
-        release=release,
-    )
+    charge = pipelines.Charge(named.data_set, named.epsilon / 4, named.delta / 4, plan_sha256, release)
+    pipelines.Ledger(ledger).debit(charge, pipelines.Budget(named.epsilon, named.delta))
 
 
 def assert_append_only(store: Store, table: Table, **line: object) -> None:

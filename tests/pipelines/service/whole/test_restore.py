@@ -63,14 +63,8 @@ def test_a_damaged_ledger_is_no_backup(tmp_path: Path) -> None:
     folder.mkdir()
     path = folder / "a [ledger].db"
     budget = pipelines.Budget(Fraction(1), Fraction(1, 2))
-    pipelines.Ledger(path).debit(
-        data_set="jobs",
-        budget=budget,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        plan_sha256="0" * 64,
-        release="first",
-    )
+    charge = pipelines.Charge("jobs", budget.epsilon, budget.delta, "0" * 64, "first")
+    pipelines.Ledger(path).debit(charge, budget)
     with closing(sqlite3.connect(folder / "an input.sqlite")) as other:
         other.execute("CREATE TABLE jobs (home TEXT)")
     done = backed_up(folder, tmp_path / "good")
