@@ -30,7 +30,7 @@ from pipelines.config.sections import PrivacySettings
 from pipelines.planning.public_inputs import read_geography
 from pipelines.plans.plan import policy_of
 from pipelines.plans.workload import jobs_at
-from synth.geometric.edges import changed_tables, joint_loss
+from synth.geometric.mechanism import changed_tables, joint_loss
 
 COMMAND = "python benchmarks/policies.py"
 DISTANCES = {"Rhode Island": ("0.1", "0.5", "1", "4", "16"), "demo region": ("0.3", "1", "4", "16")}

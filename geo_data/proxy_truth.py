@@ -13,9 +13,9 @@ from geo_data import _kernels
 from geo_data.geography import Geography
 from geo_data.jobs import AttributeCodes, Slots, count_categories, inside_share
 from geo_data.model import Deviation, PublicModel
+from synth.arrays import search_segments
 from synth.block_sampling import cumulative_weights
 from synth.policy import FULL, Policy
-from synth.segments import search_segments
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]

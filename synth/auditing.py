@@ -99,10 +99,6 @@ def audit(
     key : RunKey, optional
         For tests. By default a new key, destroyed at the end.
 
-    Returns
-    -------
-    AuditResult
-
     Raises
     ------
     TypeError

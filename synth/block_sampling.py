@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
+from synth.arrays import offsets_of, search_segments
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
-from synth.segments import search_segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +98,13 @@ class OriginShares:
         """
         if copies == 1:
             return self
-        each, units = np.arange(copies)[:, np.newaxis], self.starts.size
+        copy_number, units = np.arange(copies)[:, np.newaxis], self.starts.size
         row = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
         order = np.argsort(np.tile(row, copies), kind="stable")  # a row's copies one after the other
         return OriginShares(
-            (each * n_blocks + self.starts).ravel(),
+            (copy_number * n_blocks + self.starts).ravel(),
             self.offsets * copies,
-            (each * units + self.unit).ravel()[order].astype(np.int32),
+            (copy_number * units + self.unit).ravel()[order].astype(np.int32),
             np.tile(self.share, copies)[order],
             self.row,
         )

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.limits import MAX_EPSILON, MAX_RECORDS
 from synth.plan import Pools
-from synth.rationals import decimal_down, exact
+from synth.rationals import MAX_EPSILON, MAX_RECORDS, decimal_down, exact
 from synth.tails import exp_up
 
 
@@ -176,10 +175,6 @@ def one_urn_implicates(pools: Pools, implicates: int) -> Pools:
     pools : Pools
     implicates : int
         k, at least 1.
-
-    Returns
-    -------
-    Pools
     """
     if implicates < 1:
         raise ValueError("there is at least one implicate")

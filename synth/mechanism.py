@@ -375,35 +375,3 @@ class Mechanism(ABC):
             If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
         """
         raise NotImplementedError(f"the mechanism {self.name} measures tables")
-
-
-def check_workers(
-    plan: Plan, pools: slice, cells: NDArray[np.int32], sizes: NDArray[np.int64] | None
-) -> NDArray[np.int64]:
-    """Check the workers that a mechanism is handed, and return how many each pool has.
-
-    Parameters
-    ----------
-    plan, pools, cells, sizes
-        As for `Mechanism.sample`.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_pools,)
-        **Confidential** where `sizes` is given.
-
-    Raises
-    ------
-    ValueError
-        If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
-    """
-    if sizes is None:
-        sizes = plan.pools.n[pools]
-    elif plan.target.record_range is None:
-        raise ValueError("the plan has no range of records: every pool has a worker for each slot")
-    k = plan.domains.n_cells[plan.pools.domain[pools]]
-    if sizes.shape != k.shape or cells.shape != (sizes.sum(),):
-        raise ValueError("the number of workers of a batch is not the number of slots of its pools")
-    if cells.size and (cells.min() < 0 or np.any(cells >= np.repeat(k, sizes))):
-        raise ValueError("a worker is in a cell that the domain of the pool does not have")
-    return sizes

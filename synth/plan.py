@@ -16,11 +16,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import integers, offsets_of
-from synth.limits import check_budget
+from synth.arrays import integers, offsets_of, search_segments, segment_order
 from synth.policy import FULL, Policy
-from synth.rationals import decimal_down, decimal_up, exact
-from synth.segments import search_segments, segment_order
+from synth.rationals import check_budget, decimal_down, decimal_up, exact
 
 GuaranteeName = Literal["pdp", "dp"]
 
@@ -91,7 +89,7 @@ class Domains:
     @classmethod
     def of_cells(cls, n_blocks: int, cells: Sequence[NDArray[np.int32]], policy: Policy) -> Domains:
         """Return domains of these cells, all of one stratum; parameters as for `of_parts`."""
-        cuts, offsets = np.concatenate(cells), offsets_of(np.array([own.size for own in cells]))
+        cuts, offsets = np.concatenate(cells), offsets_of(np.array([starts.size for starts in cells]))
         return cls(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8), policy)
 
     @property
@@ -119,8 +117,8 @@ class Domains:
         """Cells of each domain in each stratum, shape (n_domains, n_strata)."""
         strata = range(1, int(self.stratum.max()) + 1)
         first = self.offsets[:-1]  # no domain is empty
-        found = [np.add.reduceat(self.stratum == s, first, dtype=np.int32) for s in strata]
-        return np.stack([self.n_cells - sum(found), *found], axis=1)
+        counts = [np.add.reduceat(self.stratum == s, first, dtype=np.int32) for s in strata]
+        return np.stack([self.n_cells - sum(counts), *counts], axis=1)
 
     def locate(self, domain: NDArray[np.int32], blocks: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the cell (number inside its domain) of each block.

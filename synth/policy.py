@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import integers
+from synth.arrays import integers
 
 Int32 = NDArray[np.int32]
 
@@ -159,9 +159,8 @@ class Policy:
         if self.n_parts == 1:
             return cuts
         begin, stop = np.searchsorted(cuts, [*self.parts[part : part + 2], np.iinfo(np.int32).max][:2])
-        own = cuts[begin:stop]
-        first = self.parts[part : part + 1]
-        return own if own[:1].tolist() == first.tolist() else np.concatenate([first, own])
+        inside, first = cuts[begin:stop], self.parts[part : part + 1]
+        return inside if inside[:1].tolist() == first.tolist() else np.concatenate([first, inside])
 
 
 def parts_of_reach(reach: NDArray[np.integer]) -> Int32:

@@ -1,4 +1,4 @@
-"""Cryptographic randomness: run keys, derived batch keys, words, unbiased bounded integers.
+"""Cryptographic randomness: run keys, derived batch keys, words, unbiased bounded integers, lots.
 
 One key per run comes from the operating system; every (stage, batch) derives its own key from it with
 HKDF-SHA256 and reads words of the ChaCha20 key stream (both from the `cryptography` package). The same
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth._words import mask_below as _mask_below
+from synth.arrays import segment_indices
 
 _KEY_BYTES = 32
 _MAX_STREAM_BYTES = 2**36  # well inside ChaCha20's counter; a batch reads a few megabytes
@@ -162,3 +163,46 @@ def _keep_below(bounds, words, left, values):  # type: ignore[no-untyped-def]
         left[kept] = entry  # which is at i or before: without a branch that nobody can foresee
         kept += values[entry] >= bounds[entry]
     return kept
+
+
+def leave_out(sizes: NDArray[np.int64], most: NDArray[np.int64], stream: WordStream) -> NDArray[np.int64]:
+    """Choose the records that stay: all of a pool that has few enough, else a uniformly random subset.
+
+    Lemma 31 of docs/privacy.md.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (n_pools,)
+        **Confidential**: records of each pool; they stand pool after pool.
+    most : ndarray of int64, shape (n_pools,)
+        The most that may stay of each pool, at least 0.
+    stream : WordStream
+        Key stream of this batch's "lots" stage.
+
+    Returns
+    -------
+    ndarray of int64
+        **Confidential**: positions of the records that stay, pool after pool; ``min(sizes, most)`` of each.
+
+    Notes
+    -----
+    Without replacement, by exchanging (Fisher and Yates): the t-th that stays is uniform among those that are
+    left. Of a pool that nothing is left out of, no random number is asked for.
+    """
+    stay = np.minimum(sizes, most)
+    ends = np.cumsum(sizes)
+    begin = ends - sizes
+    crowded = np.flatnonzero(sizes > most)
+    position = np.arange(int(sizes.sum()))
+    first = np.repeat(begin[crowded], stay[crowded])
+    place = np.arange(first.size) - np.repeat(np.cumsum(stay[crowded]) - stay[crowded], stay[crowded])
+    left = np.repeat(sizes[crowded], stay[crowded]) - place
+    exchange(position, first + place, first + place + uniform_below(left, stream))
+    return position[segment_indices(begin, stay)]
+
+
+@_compiled
+def exchange(values, first, second):  # type: ignore[no-untyped-def]
+    """Exchange values at pairs of places, one pair after the other."""
+    for t in range(first.size):
+        values[first[t]], values[second[t]] = values[second[t]], values[first[t]]

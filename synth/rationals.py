@@ -1,4 +1,4 @@
-"""Exact numbers at the edges: text in, fractions inside, decimals rounded the safe way out."""
+"""Exact numbers at the edges: text in, fractions inside, decimals rounded the safe way; and limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ _NUMBER = re.compile(
 )
 # Whoever sends a plan writes the numbers in it: no text may stand for one that takes for ever.
 _LONGEST = 2_000
+
+
+# The largest numbers that a plan may ask for; larger ones are refused before they are used.
+MAX_EPSILON = 100
+"""The least noise that samplers have costs a measured table 2 ln(2^62) = 86, an urn without pruning 35."""
+
+MAX_RECORDS = 1_000
+"""Of one person: the delta of each further one is a term of a sum."""
+
+MAX_DENOMINATOR = 2**62 - 1
+"""Of the probability with which an empty cell is kept: one word throws the coin."""
 
 
 def exact(value: str | int | Fraction, name: str = "value") -> Fraction:
@@ -117,3 +128,15 @@ def _decimal(value: Fraction, digits: int, *, up: bool) -> str:
 def _over_power(value: Fraction, exponent: int) -> tuple[int, int]:
     """Return numerator and denominator of value / 10^exponent; reducing them would take most of the time."""
     return value.numerator * 10 ** max(-exponent, 0), value.denominator * 10 ** max(exponent, 0)
+
+
+def check_budget(epsilon: Fraction, delta: Fraction) -> None:
+    """Check that a plan can have this budget; e^epsilon is a fraction with as many bits as epsilon.
+
+    Raises
+    ------
+    ValueError
+        If not.
+    """
+    if not 0 < epsilon <= MAX_EPSILON or not 0 <= delta < 1:
+        raise ValueError(f"epsilon must be positive and at most {MAX_EPSILON}, and delta in [0, 1)")

@@ -141,16 +141,12 @@ def ways(draws: int, weight: Fraction, scale: Fraction, arithmetic: Arithmetic) 
     scale : Fraction
     arithmetic : Arithmetic
         `FLOAT` or `BALL`.
-
-    Returns
-    -------
-    list of float or flint.arb
     """
     w, step = arithmetic.number(weight), arithmetic.number(scale)
-    found = [arithmetic.number(1)]
+    terms = [arithmetic.number(1)]
     for s in range(draws):
-        found.append(found[-1] * ((w + s) * step / (s + 1)))
-    return found
+        terms.append(terms[-1] * ((w + s) * step / (s + 1)))
+    return terms
 
 
 def tail_bound(

@@ -23,8 +23,7 @@ from pydantic import (
 import synth
 from geo_data.arguments import refuse_url
 from pipelines.storage.stored_names import stored_name
-from synth.limits import MAX_DENOMINATOR, MAX_EPSILON
-from synth.rationals import decimal_up, exact
+from synth.rationals import MAX_DENOMINATOR, MAX_EPSILON, decimal_up, exact
 
 MOST = 2**31 - 1
 """The most jobs that a release can have, and so the largest whole number that a configuration needs."""

@@ -44,7 +44,7 @@ from pipelines.config.fields import (
 from pipelines.config.implicates import ImplicateSource
 from pipelines.config.policies import AttributePolicy, FullPolicy, Policy
 from pipelines.storage.stored_names import LONGEST_NAME
-from synth.limits import MAX_RECORDS
+from synth.rationals import MAX_RECORDS
 
 Problem: TypeAlias = tuple[str, str]
 """A key of the table, "" for the table itself, and what is wrong with the fix."""

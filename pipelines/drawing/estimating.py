@@ -20,11 +20,11 @@ import synth
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan, batches, slots_of
 from pipelines.plans.workload import resolve_workload
+from synth.arrays import segment_indices
 from synth.block_sampling import OriginShares, draw_blocks
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fit_factors, restore
 from synth.posterior.rounding import Rounding
-from synth.segments import segment_indices
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -156,14 +156,14 @@ class JobLayout:
 
     def choose(self, rows: JobRows, values: Sequence[Cells]) -> list[NDArray[Any]]:
         """Return what the cells of some rows' groups have of one number for each cell of each table."""
-        found = []
-        for table, groups, of in zip(self.tables, rows.chosen, values, strict=True):
+        chosen = []
+        for table, groups, cells in zip(self.tables, rows.chosen, values, strict=True):
             first, size = int(table.offsets[groups[0]]), table.k[groups]
-            own = of[first : int(table.offsets[groups[-1] + 1])]
+            run = cells[first : int(table.offsets[groups[-1] + 1])]
             if groups.size <= groups[-1] - groups[0]:  # with others between them
-                own = own[segment_indices(table.offsets[groups] - first, size)]
-            found.append(own)
-        return found
+                run = run[segment_indices(table.offsets[groups] - first, size)]
+            chosen.append(run)
+        return chosen
 
 
 def _runs(*keys: NDArray[np.integer]) -> Int32:
@@ -177,14 +177,14 @@ def _count_apart(plan: ReleasePlan) -> int:
     alike = plan.pools.slots.counted()[0]
     units = np.unique(plan.geography.unit_of(plan.level, alike.work)).size
     # A plan is tried on some of the units, and must do then what it does with all.
-    every = plan.geography.n_units(plan.level) / units
-    return int(len(alike) * every * plan.numeric.k.mean())
+    parts = plan.geography.n_units(plan.level) / units
+    return int(len(alike) * parts * plan.numeric.k.mean())
 
 
 def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     geography, slots = plan.geography, plan.pools.slots
     levels = [*geography.levels, geography.block_level]
-    found = []
+    kept = []
     alike, times = slots.counted()
     jobs = np.bincount(geography.unit_of(plan.level, alike.work), times)
     blocks = np.bincount(geography.unit_of(plan.level, np.unique(alike.work)))
@@ -198,10 +198,10 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
         rows = np.minimum(jobs, blocks * kinds)
         wide = geography.n_units(table.home) * plan.policy.copies
         # Of all units, as a plan is tried on some of them, and then must keep what the whole can.
-        every = float(rows[rows > 0].mean()) * geography.n_units(plan.level)
-        if int(rows.max()) * wide <= _MOST_KEPT and every * wide <= _MOST_ROUNDED:
-            found.append(TableChoice(table.work, public, table.home, Fraction(0)))
-    return tuple(dict.fromkeys(found))
+        all_rows = float(rows[rows > 0].mean()) * geography.n_units(plan.level)
+        if int(rows.max()) * wide <= _MOST_KEPT and all_rows * wide <= _MOST_ROUNDED:
+            kept.append(TableChoice(table.work, public, table.home, Fraction(0)))
+    return tuple(dict.fromkeys(kept))
 
 
 def estimate_factors(
@@ -229,15 +229,15 @@ def estimate_factors(
     places = 0
     for part in batches(plan):
         rows = layout.rows([part], kept=False)
-        own = rows.groups.merged(len(layout.tables))
-        member = [chosen[of] for chosen, of in zip(rows.chosen, own.member, strict=True)]
-        merged.append(JobGroups(own.n, own.place, np.stack(member).astype(np.int32)))
-        runs.append(Run(slice(places, places + own.n_places), part))
-        places += own.n_places
+        groups = rows.groups.merged(len(layout.tables))
+        member = [chosen[group] for chosen, group in zip(rows.chosen, groups.member, strict=True)]
+        merged.append(JobGroups(groups.n, groups.place, np.stack(member).astype(np.int32)))
+        runs.append(Run(slice(places, places + groups.n_places), part))
+        places += groups.n_places
     groups = JobGroups(
-        np.concatenate([own.n for own in merged]),
-        np.concatenate([own.place for own in merged]),
-        np.concatenate([own.member for own in merged], axis=1),
+        np.concatenate([part.n for part in merged]),
+        np.concatenate([part.place for part in merged]),
+        np.concatenate([part.member for part in merged], axis=1),
     )
     return fit_factors(layout.tables, noisy, groups, public_prior(plan), runs, new)
 
@@ -247,8 +247,9 @@ def estimate_part(
 ) -> list[NDArray[Any]]:
     """Return what `estimate_factors` finds for one of the `batches` of a plan with one table."""
     rows = layout.rows([part], kept=False)
-    found = fit_factors(rows.measured, layout.choose(rows, noisy), rows.groups.merged(1), public_prior(plan))
-    return [values[:] for values in found]
+    counts = layout.choose(rows, noisy)
+    factors = fit_factors(rows.measured, counts, rows.groups.merged(1), public_prior(plan))
+    return [values[:] for values in factors]
 
 
 def _cells(table: MeasuredTable, groups: slice) -> slice:
@@ -284,9 +285,9 @@ def public_prior(plan: ReleasePlan) -> Prior:
     def prior(place: int, cuts: Int32) -> Float64:
         nonlocal last
         row = int(np.searchsorted(plan.destinations, place // parts))
-        own = slice(int(shares.offsets[row]), int(shares.offsets[row + 1]))
+        entries = slice(int(shares.offsets[row]), int(shares.offsets[row + 1]))
         listed = np.zeros(shares.starts.size)
-        listed[shares.unit[own]] = shares.share[own]
+        listed[shares.unit[entries]] = shares.share[entries]
         stop = int(stops[place % parts])
         cells = last
         if cells is None or cells[0] is not cuts or cells[1] != stop:
@@ -334,17 +335,19 @@ def draw_homes(
     return homes
 
 
-def homes_fit(plan: ReleasePlan, rows: JobRows, fit: Estimate, homes: Int32, *, apart: bool) -> bool:
+def homes_fit(plan: ReleasePlan, rows: JobRows, fit: Estimate, homes: Int32, *, by_slot: bool) -> bool:
     """Say whether `draw_homes` could have drawn these homes from an estimate (`synth.posterior.rounding`).
 
-    `apart` says whether each slot has the origin that its attributes go with, or only one of its work block
+    `by_slot` says whether each slot has the origin that its attributes go with, or only one of its work block
     and part.
     """
     rounding, place = Rounding(fit), _place_of(rows)
     cells = drawn_cells(plan, rows, fit)[0].locate(place, homes[rows.slot])
     ends = np.cumsum(np.bincount(place))[:-1]
-    every = zip(np.split(cells, ends), _inside(plan, rows, fit), strict=True)
-    return all(rounding.allows(i, own, *within, apart=apart) for i, (own, within) in enumerate(every))
+    places = zip(np.split(cells, ends), _inside(plan, rows, fit), strict=True)
+    return all(
+        rounding.allows(i, drawn, *within, by_slot=by_slot) for i, (drawn, within) in enumerate(places)
+    )
 
 
 def _place_of(rows: JobRows) -> Int32:

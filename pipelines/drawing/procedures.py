@@ -58,8 +58,8 @@ class Procedure(ABC):
     ) -> tuple[Homes, Estimate | None]:
         """Return what is drawn, of one implicate; and the estimate of all batches, if there is one."""
         drawn = []
-        for i, (part, own) in enumerate(zip(parts, split_homes(self.plan, homes, parts), strict=True)):
-            drawn.append(self.draw_batch(part, own, key, i))
+        for i, (part, batch) in enumerate(zip(parts, split_homes(self.plan, homes, parts), strict=True)):
+            drawn.append(self.draw_batch(part, batch, key, i))
             done()
         return np.concatenate(drawn), None
 
@@ -154,10 +154,10 @@ class Estimation(Procedure):
     ) -> tuple[Homes, Estimate]:
         """Measure, estimate and draw the jobs of batches that are estimated together."""
         rows = self._layout.rows(parts)
-        own = homes[rows.slot]
+        by_row = homes[rows.slot]
         noisy = []
         for k, table in enumerate(rows.measured):
-            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
+            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), by_row)
             noisy.append(measure(counts, table, key, k, number))
         done()
         fit = estimate_homes(self.plan, rows, noisy)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 import synth
 from pipelines.plans.plan import ReleasePlan
 from synth.block_sampling import draw_blocks
-from synth.dirichlet.lots import leave_out
 from synth.geometric.measured import MeasuredTable
 from synth.geometric.mechanism import noisy_counts
-from synth.randomness import WordStream
+from synth.randomness import WordStream, leave_out
 
 
 def sample_batch(

@@ -26,9 +26,9 @@ from pipelines.planning.public_inputs import PublicInputs
 from pipelines.plans.measured import MeasuredGroups
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.workload import Table, Workload, jobs_at
+from synth.arrays import segment_indices
 from synth.geometric.measured import count_cells
 from synth.geometric.parameters import GeometricParameters
-from synth.segments import segment_indices
 
 SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
 _MOST_DRAWS = 8

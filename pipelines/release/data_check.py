@@ -156,11 +156,11 @@ def _check(
             if not counted.equals(od):
                 raise RefusedError(f"{jobs.name} and the OD files hold different commutes")
         if estimated is not None:
-            apart = True
+            by_slot = True
             if jobs is None:
                 origins = _origins(plan, od, own, estimated.attributes)
-                apart = len(estimated.attributes) + len(plan.policy.secret) < 2
-            if not estimated.fits(origins, apart=apart):
+                by_slot = len(estimated.attributes) + len(plan.policy.secret) < 2
+            if not estimated.fits(origins, by_slot=by_slot):
                 raise RefusedError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
         kept.add(od, pool, own, estimated)

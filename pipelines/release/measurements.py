@@ -32,7 +32,7 @@ from pipelines.release.description import MEASUREMENT_FOLDER
 from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
-from synth.geometric.residuals import noise_limit, rare_residuals, rare_zeros
+from synth.geometric.noise import noise_limit, rare_residuals, rare_zeros
 from synth.posterior.estimation import Cells, Estimate
 
 Factors = Sequence[Sequence[Cells]]
@@ -283,6 +283,6 @@ class Rounded:
         unit, policy = self._plan.geography.unit_of(self._plan.level, work), self._plan.policy
         return np.searchsorted(self._places, unit * policy.n_parts + policy.part(home)).astype(np.int32)
 
-    def fits(self, homes: NDArray[np.int32], *, apart: bool) -> bool:
+    def fits(self, homes: NDArray[np.int32], *, by_slot: bool) -> bool:
         """Say whether homes could have been rounded from the estimate (`pipelines.planning.homes_fit`)."""
-        return homes_fit(self._plan, self._rows, self._fit, homes, apart=apart)
+        return homes_fit(self._plan, self._rows, self._fit, homes, by_slot=by_slot)

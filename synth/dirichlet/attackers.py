@@ -153,13 +153,7 @@ def changes_of_groups(
 
 
 def some_exact(plan: Plan, attackers: Sequence[Attackers]) -> bool:
-    """Say whether in pools of any class what any of the attackers can gain is known exactly.
-
-    Parameters
-    ----------
-    plan, attackers
-        As for `largest_changes`.
-    """
+    """Say whether in pools of any class what any of the attackers can gain is known exactly."""
     parameters = _parameters(plan)
     alike = alike_classes(plan.pool_class, plan.pools.m, parameters.classes)
     return any(

@@ -149,10 +149,6 @@ def alike_classes(
         Draws of each pool.
     classes : sequence of PoolClass
         Every pool is inside the limits of its class.
-
-    Returns
-    -------
-    list of bool
     """
     fewest = np.full(len(classes), np.iinfo(np.int64).max)
     np.minimum.at(fewest, pool_class, m)
@@ -257,9 +253,9 @@ def calibrate_class(
 
         return _with_gain(pool_class, largest_odds, prior_of, goal.multiple, rough)
 
-    def enough(found: PoolClass | None) -> bool:
+    def enough(calibrated: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
-        return found is None or delta(found) <= within
+        return calibrated is None or delta(calibrated) <= within
 
     # A bracket low < t <= high around the start, widened in doubling steps; 0 is never enough.
     high, step = min(max(near, 1), pool_class.m_max), 1
@@ -281,9 +277,9 @@ def calibrate_class(
         low, high = (low, middle) if enough(candidate(middle)) else (middle, high)
     # t = m is what is left where floats were too far off (an allowance near their smallest number).
     for threshold in sorted({*range(high, min(high + 3, pool_class.m_max) + 1), pool_class.m_max}):
-        found = candidate(threshold)
-        if found is not None and holds(found):
-            return found
+        calibrated = candidate(threshold)
+        if calibrated is not None and holds(calibrated):
+            return calibrated
     return None
 
 
@@ -307,13 +303,7 @@ class ProvedLoss(NamedTuple):
 
 @lru_cache(maxsize=8192)  # a run certifies the classes that it has calibrated
 def proved_loss(pool_class: PoolClass, alike: bool) -> ProvedLoss:
-    """Prove what the loss of a class is, in ball arithmetic.
-
-    Parameters
-    ----------
-    pool_class, alike
-        As for `loss_bound`.
-    """
+    """Prove what the loss of a class is, in ball arithmetic."""
     with rigorous() as balls:
         gain, pruning = balls.number(pool_class.gain), pruning_gain(pool_class, balls)
         failure, tail = map(upper_fraction, loss_bound(pool_class, balls, alike))

@@ -58,11 +58,6 @@ def loss_bound(
         Whether a larger bound will do where the smaller one takes its time.
     enough, lightest
         As for `synth.dirichlet.losses.failure_bound`.
-
-    Returns
-    -------
-    failure, person : float or flint.arb
-        As of `synth.dirichlet.losses.failure_bound`.
     """
     if not (alike and summable(pool_class)):
         return failure_bound(pool_class, arithmetic, enough, lightest)

@@ -189,11 +189,6 @@ def worst_composition(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
 
     Lemma 7 of docs/privacy.md.
 
-    Parameters
-    ----------
-    pool_class, arithmetic
-        As for `failure_bound`.
-
     Returns
     -------
     float or flint.arb
@@ -369,13 +364,7 @@ def worst_occupied_cell(stratum: Stratum, gain: flint.fmpq, arithmetic: Arithmet
 
 
 class Counts:
-    """The counts of workers that a cell may have: their thresholds, and bounds of their tails.
-
-    Parameters
-    ----------
-    stratum, gain, arithmetic
-        As for `worst_occupied_cell`.
-    """
+    """The counts of workers that a cell may have: their thresholds, and bounds of their tails."""
 
     def __init__(self, stratum: Stratum, gain: flint.fmpq, arithmetic: Arithmetic) -> None:
         self._stratum, self._gain, self._arithmetic = stratum, gain, arithmetic

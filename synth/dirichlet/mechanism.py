@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
+from synth.arrays import offsets_of
 from synth.dirichlet.calibration import (
     BudgetTooSmallError,
     Goal,
@@ -37,7 +37,7 @@ from synth.dirichlet.parameters import (
 )
 from synth.dirichlet.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.dirichlet.urn import Urns, sample_cells
-from synth.mechanism import Guarantee, Mechanism, Presence, check_workers
+from synth.mechanism import Guarantee, Mechanism, Presence
 from synth.plan import Domains, Plan, Pools, RecordRange, Target
 from synth.randomness import WordStream
 from synth.rationals import decimal_up, exact
@@ -209,13 +209,7 @@ class Dirichlet(Mechanism):
         )
 
     def urns(self, plan: Plan, pools: slice, sizes: NDArray[np.int64] | None = None) -> Urns:
-        """Return the urns of a run of consecutive pools, for `synth.dirichlet.urn.sample_cells`.
-
-        Parameters
-        ----------
-        plan, pools, sizes
-            As for `sample`.
-        """
+        """Return the urns of a run of consecutive pools, for `synth.dirichlet.urn.sample_cells`."""
         parameters = _parameters(plan)
         # Of a nation's domains a batch has few, and there are many batches.
         domains, domain = np.unique(plan.pools.domain[pools], return_inverse=True)
@@ -246,11 +240,17 @@ class Dirichlet(Mechanism):
         ------
         ValueError
             As `Mechanism.sample`; and if a pool has fewer or more workers than the plan's bounds are for:
-            `synth.dirichlet.lots` brings them into the range.
+            `synth.randomness` brings them into the range.
         """
-        sizes = check_workers(plan, pools, cells, sizes)
-        if plan.target.record_range is not None:
-            least, most = plan.target.record_range.limits(plan.pools.n[pools])
+        n, record_range = plan.pools.n[pools], plan.target.record_range
+        if sizes is None:
+            sizes = n
+        elif record_range is None:
+            raise ValueError("the plan has no range of records: every pool has a worker for each slot")
+        if sizes.shape != n.shape:
+            raise ValueError("the number of workers of a batch is not the number of slots of its pools")
+        if record_range is not None:
+            least, most = record_range.limits(n)
             if np.any((sizes < least) | (sizes > most)):
                 raise ValueError("a pool has fewer or more workers than the bounds of the plan are for")
         return sample_cells(self.urns(plan, pools, sizes), cells, stream)

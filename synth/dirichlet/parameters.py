@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from synth.dirichlet.calibration import MAX_WEIGHT
 from synth.dirichlet.losses import PoolClass
-from synth.limits import MAX_DENOMINATOR
 from synth.mechanism import ClassGuarantee
 from synth.plan import Domains, Plan
-from synth.rationals import exact
+from synth.rationals import MAX_DENOMINATOR, exact
 
 
 @dataclass(frozen=True)

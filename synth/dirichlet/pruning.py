@@ -54,11 +54,6 @@ def pruning_gain(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
 
     Lemma 2 of docs/privacy.md.
 
-    Parameters
-    ----------
-    pool_class, arithmetic
-        As for `synth.dirichlet.losses.failure_bound`.
-
     Returns
     -------
     float or flint.arb
@@ -81,11 +76,6 @@ def quick_pruning_gain(pool_class: PoolClass, arithmetic: Arithmetic) -> Any:
     """Bound `pruning_gain` by no sums: as if no other cell had a coin.
 
     Lemma 25 of docs/privacy.md.
-
-    Parameters
-    ----------
-    pool_class, arithmetic
-        As for `synth.dirichlet.losses.failure_bound`.
 
     Returns
     -------
@@ -219,9 +209,9 @@ def _log_densities(
     densities = []
     for pair in pairs:
         density = common + number(pair.base) * log_x
-        for k, own, factor in zip(most, pair.others, factors, strict=True):
-            if k > own:  # in the strata of i and j
-                density = density - (k - own) * factor
+        for k, others, factor in zip(most, pair.others, factors, strict=True):
+            if k > others:  # in the strata of i and j
+                density = density - (k - others) * factor
         densities.append(density)
     return densities, powers
 
@@ -267,7 +257,7 @@ def _cuts(
     # What is divided by is the integral of density times x^a_j, which has its maxima further on.
     most = replace(most, base=most.base + max(a for a, _ in coins))
     away = np.minimum(step * _AWAY, 200.0)
-    found = []
+    cuts = []
     for pair, start, side in ((fewest, fewest.base, -1), (most, _whole(most, coins), 1)):
         outermost = math.inf
         for weight in _weights(start, pair, m, coins, FLOAT):
@@ -277,8 +267,8 @@ def _cuts(
         densities, powers = _log_densities(outermost + side * away, m, coins, pairs, FLOAT)
         densities += [logs + powers[p.coin] for p, logs in zip(pairs, densities, strict=True)]
         low = np.all([logs < logs[0] - _CUT for logs in densities], axis=0)
-        found.append((outermost + side * away[np.argmax(low)]) / step)
-    return math.floor(found[0]) - 1, math.ceil(found[1]) + 1
+        cuts.append((outermost + side * away[np.argmax(low)]) / step)
+    return math.floor(cuts[0]) - 1, math.ceil(cuts[1]) + 1
 
 
 def _tails(

@@ -158,12 +158,7 @@ class JobGroups:
         return JobGroups(n, self.place[index], member[:, index]), row.ravel()
 
     def check(self, tables: Sequence[Table]) -> None:
-        """Refuse tables whose groups do not have the jobs of these rows, in the order of `member`.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse tables whose groups do not have the jobs of these rows, in the order of `member`."""
         if len(tables) != self.member.shape[0]:
             raise ValueError("there is not one row of groups for every table")
         for table, member in zip(tables, self.member, strict=True):

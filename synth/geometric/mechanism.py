@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.dirichlet.calibration import BudgetTooSmallError
-from synth.geometric.edges import changed_tables, joint_loss
 from synth.geometric.measured import MeasuredTable
+from synth.geometric.noise import check_ratio, two_sided_noise
 from synth.geometric.parameters import GeometricClass, GeometricParameters
 from synth.geometric.projection import MAX_MASS
-from synth.geometric.two_sided import check_ratio, two_sided_noise
 from synth.mechanism import Guarantee, Mechanism, Presence
 from synth.plan import Domains, Plan, Pools, Table, Target
 from synth.randomness import WordStream
@@ -30,6 +29,9 @@ from synth.tails import rigorous, upper_fraction
 
 _TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
 _SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
+
+Sets = frozenset[tuple[bool, ...]]
+"""Sets of measured tables: of each, whether each table is in it."""
 
 
 class Geometric(Mechanism):
@@ -54,7 +56,7 @@ class Geometric(Mechanism):
         """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
 
         Where no neighbours differ in all tables, shares are of the sum of all losses, which is then larger
-        than epsilon (`synth.geometric.edges`).
+        than epsilon (`joint_loss`).
 
         Parameters
         ----------
@@ -141,8 +143,8 @@ class Geometric(Mechanism):
         parameters = _parameters(plan)
         numbers = (replace(parameters, secondary=()), *parameters.secondary)
         return tuple(
-            MeasuredTable(table.n, table.domain, table.domains, own)
-            for table, own in zip(_tables(plan), numbers, strict=True)
+            MeasuredTable(table.n, table.domain, table.domains, ratio)
+            for table, ratio in zip(_tables(plan), numbers, strict=True)
         )
 
     def noise_share(self, plan: Plan) -> float:
@@ -166,6 +168,54 @@ class Geometric(Mechanism):
             f"two-sided geometric noise, {sizes} workers up or down in the mean{per}; every cell is kept",
             f"noise 2 ln(1/p){summed} with p = {numbers}{per}; nothing fails",
         )
+
+
+def changed_tables(tables: Sequence[Domains]) -> Sets:
+    """Return the sets of measured tables that some edge of the policy changes together.
+
+    Lemma 40 of docs/privacy.md.
+
+    Parameters
+    ----------
+    tables : sequence of Domains
+        Cells of every measured table, all under one policy. An edge is taken to change a table if it does in
+        some domain of it.
+
+    Returns
+    -------
+    frozenset of tuple of bool
+        For each set, whether each table is in it: every set that is in no other, and some that are.
+    """
+    policy = tables[0].policy
+    changed = np.empty((policy.n_parts if policy.reach is None else policy.reach.size, len(tables)), np.bool_)
+    for number, domains in enumerate(tables):
+        if policy.reach is None:  # the edge between the ends of a part changes all that others in it change
+            changed[:, number] = np.bincount(domains.part, domains.n_cells > 1, policy.n_parts) > 0
+            continue
+        # Of the edges from a block to later ones, that to the last changes all that the others change.
+        cuts, blocks = np.unique(domains.cuts), np.arange(policy.reach.size)
+        before, after = (np.searchsorted(cuts, ends, side="right") for ends in (blocks, policy.reach))
+        changed[:, number] = before < after
+    return frozenset(map(tuple, np.unique(changed, axis=0).tolist()))
+
+
+def joint_loss(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
+    """Return the most that the losses of tables that are changed together add up to.
+
+    Lemma 40 of docs/privacy.md.
+
+    Parameters
+    ----------
+    sets : frozenset of tuple of bool
+        Of `changed_tables`.
+    losses : sequence of Fraction
+        Of every table, where it is changed.
+    """
+    added = (
+        sum((x for x, is_changed in zip(losses, members, strict=True) if is_changed), Fraction(0))
+        for members in sets
+    )
+    return max(added)
 
 
 def noise_loss(ratio: Fraction) -> Fraction:

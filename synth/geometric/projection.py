@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
-from synth.randomness import WordStream, uniform_below
+from synth.arrays import offsets_of
+from synth.randomness import WordStream, exchange, uniform_below
 
 MAX_MASS = 2**61
 """Largest k n of a group of k cells and n jobs: sums of its nearest counts then fit 63 bits."""
@@ -66,9 +66,8 @@ def shuffled(counts: Int64, offsets: Int64, m: Int64, stream: WordStream) -> NDA
     """
     first = np.repeat(offsets[:-1], np.diff(offsets))
     cells = np.repeat((np.arange(counts.size) - first).astype(np.int32), counts)
-    begin = np.repeat(offsets_of(m)[:-1], m)
-    place = np.arange(cells.size) - begin
-    _exchange(cells, begin + uniform_below(place + 1, stream))
+    begin, here = np.repeat(offsets_of(m)[:-1], m), np.arange(cells.size)
+    exchange(cells, here, begin + uniform_below(here - begin + 1, stream))
     return cells
 
 
@@ -96,9 +95,3 @@ def _project(noisy, offsets, n, mass, unit):  # type: ignore[no-untyped-def]
         for c in range(first, last):
             mass[c] = max(0, above * mass[c] - (total - n[pool]))
         unit[pool] = above
-
-
-@_compiled
-def _exchange(values, partner):  # type: ignore[no-untyped-def]
-    for t in range(values.size):
-        values[t], values[partner[t]] = values[partner[t]], values[t]

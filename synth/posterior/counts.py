@@ -120,7 +120,7 @@ def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: 
     """
     logs: dict[int, float] = {}
     # Sums go on up to a count. One beyond these is refused where sizes are public
-    # (`synth.geometric.residuals`); where they are not, it says no more than this.
+    # (`synth.geometric.noise`); where they are not, it says no more than this.
     noisy = np.minimum(noisy, np.repeat(n + math.ceil(-46 / math.log(ratio)), np.diff(offsets)))
 
     def log(i: int) -> float:

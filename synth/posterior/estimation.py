@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
+from synth.arrays import offsets_of
 from synth.geometric.measured import JobGroups, Layout, MeasuredTable, layouts
 from synth.geometric.projection import project
 from synth.plan import Domains, Table

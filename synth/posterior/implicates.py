@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
+from synth.arrays import offsets_of
 from synth.geometric.measured import JobGroups, layouts
 from synth.plan import Domains, Table
 from synth.posterior.effects import Effects, Family, Sums, draw_effects, product, spread_of

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
+from synth.arrays import offsets_of
 from synth.posterior._gamma import gamma as _gamma
 from synth.posterior._gamma import log_rising as _log_rising
 from synth.posterior.evidence import NOISE, Counts, draw_counts, scratch_for

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
 from synth._words import compiled as _compiled
+from synth.arrays import offsets_of
 from synth.geometric.projection import shuffled
 from synth.posterior.estimation import Estimate
 from synth.posterior.flows import divide, expect_shares, round_flow, share_out
@@ -130,7 +130,7 @@ class Rounding:
         parts: Sequence[Int64] | None = None,
         areas: Sequence[Int64] = (),
         *,
-        apart: bool = True,
+        by_slot: bool = True,
     ) -> bool:
         """Say whether `homes` could have returned these.
 
@@ -140,7 +140,7 @@ class Rounding:
             As for `homes`.
         homes : ndarray of int32, shape (jobs of the place,)
             Cells, row after row, and part after part inside each.
-        apart : bool
+        by_slot : bool
             Whether it is known which row each home is of, and not only which part of the place
             (`JobGroups.steps`).
 
@@ -155,7 +155,7 @@ class Rounding:
         row = np.repeat(np.arange(n.size), n)
         counts = _counted(row, homes, expected.shape)
         off = counts - expected
-        if apart and not self._steered:
+        if by_slot and not self._steered:
             fits = _are_near(off, steps, cell_areas)
         else:
             first = _finest(steps)
@@ -163,9 +163,9 @@ class Rounding:
             fits = _are_near(
                 np.add.reduceat(off, first, axis=0), coarse, cell_areas, rows=self._steered != []
             )
-            if apart and fits:
+            if by_slot and fits:
                 fits = _shares_fit(counts, n, np.append(first, n.size), expected)
-        if parts is None or not (apart and fits):
+        if parts is None or not (by_slot and fits):
             return fits
         for sizes, inside in zip(parts, np.split(homes, np.cumsum(n)[:-1]), strict=True):
             cells, which = np.unique(inside, return_inverse=True)

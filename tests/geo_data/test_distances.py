@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 from geo_data.distance import EARTH_RADIUS_KM, bearing, distance_km, unit_vectors
 from geo_data.distance_graph import MARGIN, distance_graph
 from pipelines.release.verify import Near, Plan, changed
-from synth.geometric.edges import changed_tables
+from synth.geometric.mechanism import changed_tables
 from synth.plan import Domains
 from synth.policy import Policy, parts_of_reach
 from synth.rationals import decimal_up

@@ -119,14 +119,18 @@ def likely_cells(count: int, f: Fraction) -> int:
     return count if f == 1 else max(k for k in range(count + 1) if k == 0 or Fraction(k - 1, count) < f)
 
 
-def class_of(urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = certain_cells) -> PoolClass:
+def class_of(
+    urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = certain_cells, denominator: int = Q
+) -> PoolClass:
     """The pool as a class: cells of equal prior and retention are one stratum."""
     strata, counts = list(urn.strata), tuple(urn.strata.values())
-    numerators = tuple(int(a * Q) for a, _ in strata)
+    numerators = tuple(int(a * denominator) for a, _ in strata)
     retention = tuple(f for _, f in strata)
     numbers = tuple(kept(count, f) for count, f in zip(counts, retention, strict=True))
     sizes = urn.n, urn.n, urn.m
-    return make_class(*sizes, counts, gain, numerators, kept=numbers, retention=retention, denominator=Q)
+    return make_class(
+        *sizes, counts, gain, numerators, kept=numbers, retention=retention, denominator=denominator
+    )
 
 
 def certify(pool_class: PoolClass) -> Certified:

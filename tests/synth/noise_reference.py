@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.geometric import two_sided
+from synth.geometric import noise as sampler
 
 Counts = tuple[int, ...]
 
@@ -20,6 +20,12 @@ Counts = tuple[int, ...]
 def mass(z: int, p: Fraction) -> Fraction:
     """P(noise = z)."""
     return (1 - p) / (1 + p) * p ** abs(z)
+
+
+@cache
+def largest_ratio(x: int, z: int, p: Fraction) -> Fraction:
+    """The largest P(noisy count | x) / P(noisy count | z) of all noisy counts from -5 to 7."""
+    return max(mass(y - x, p) / mass(y - z, p) for y in range(-5, 8))
 
 
 def histograms(n: int, k: int) -> Iterator[Counts]:
@@ -51,7 +57,7 @@ def noise_distribution(
 
     Given one integer at a time and then none, the kernel stops with all that it knows in its state.
     """
-    source = inspect.getsource(two_sided._draw.py_func).removeprefix("@_compiled\n")  # type: ignore[attr-defined]
+    source = inspect.getsource(sampler._draw.py_func).removeprefix("@_compiled\n")  # type: ignore[attr-defined]
     script: list[int] = []
     asked: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Domains, pools and plans: what is refused, and that cells are where a bisection says."""
+"""Domains, pools and plans: what is refused; cells, and values in segments, are where a bisection says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synth.arrays import search_segments, segment_indices
 from synth.plan import Domains, Plan, Pools, Target
 
 pytestmark = pytest.mark.quick
@@ -128,6 +129,7 @@ def pools(n: list[int], m: list[int], domain: list[int]) -> Pools:
         ([1], [0], [0], "at least one slot and one draw"),
         ([1], [-1], [0], "at least one slot and one draw"),
         ([1], [1], [-1], "at least one slot and one draw"),
+        ([[1]], [[1]], [[0]], "at least one pool"),
     ],
 )
 def test_pools_that_hold_nothing_are_refused(
@@ -135,11 +137,6 @@ def test_pools_that_hold_nothing_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         pools(n, m, domain)
-
-
-def test_two_dimensional_pools_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one pool"):
-        Pools(np.ones((1, 1), np.int64), np.ones((1, 1), np.int64), np.zeros((1, 1), np.int32))
 
 
 class NoParameters:
@@ -182,3 +179,32 @@ def test_a_target_outside_its_domain_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         Target(**({"epsilon": 5, "delta": 0} | change))
+
+
+# --- segments
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@given(segments=st.lists(st.sets(st.integers(0, 50), min_size=1), min_size=1, max_size=5), data=st.data())
+def test_the_last_value_of_a_segment_that_is_at_most_what_is_wanted(
+    kind: type, segments: list[set[int]], data: st.DataObject
+) -> None:
+    rising = [sorted(segment) for segment in segments]
+    offsets = np.cumsum([0, *map(len, rising)], dtype=np.int64)
+    segment = np.array(data.draw(st.lists(st.integers(0, len(rising) - 1))), np.int64)
+    wanted = [data.draw(st.integers(rising[s][0], 60)) for s in segment]
+    values = np.array([value for one in rising for value in one], kind)
+    found = search_segments(values, np.array(wanted, kind), offsets[segment], offsets[segment + 1])
+    assert found.dtype == np.int64
+    expected = [
+        offsets[s] + bisect.bisect_right(rising[s], value) - 1
+        for s, value in zip(segment, wanted, strict=True)
+    ]
+    assert found.tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5))))
+def test_the_entries_of_segments_follow_each_other(segments: list[tuple[int, int]]) -> None:
+    first, size = np.array(segments, np.int64).reshape(-1, 2).T
+    expected = [place for begin, n in segments for place in range(begin, begin + n)]
+    assert segment_indices(first, size).tolist() == expected

@@ -31,7 +31,7 @@ def total_prior(plan: synth.Plan) -> list[int]:
     return [sum(c.prior) for c in plan.parameters.classes]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=6),
     st.sampled_from([Fraction(6), Fraction(8), Fraction(10)]),

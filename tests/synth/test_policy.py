@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from synth.plan import Domains, Plan, Pools, RecordRange, Table, Target
 from synth.policy import FULL, Policy, implies
 from synth.tails import exp_up
 
-from .noise_reference import mass
+from .noise_reference import largest_ratio
 from .reference import Urn
 
 # Five blocks in two parts; one cell of the second part has two blocks.
@@ -90,9 +91,8 @@ def test_a_plan_has_one_policy() -> None:
 def counts(homes: Homes, cuts: list[int], every: list[list[int]] = CUTS) -> tuple[int, ...]:
     """Jobs of a part in its cells."""
     stop = next((own[0] for own in every if own[0] > cuts[0]), BLOCKS)
-    inside = [home for home in homes if cuts[0] <= home < stop]
-    cells = np.searchsorted(cuts, inside, "right") - 1
-    return tuple(np.bincount(cells, minlength=len(cuts)).tolist())
+    ends = [*cuts[1:], stop]
+    return tuple(sum(first <= home < end for home in homes) for first, end in zip(cuts, ends, strict=True))
 
 
 def resampling(
@@ -103,6 +103,7 @@ def resampling(
     assert isinstance(parameters, DirichletParameters)
     (retention,) = parameters.retention
 
+    @cache
     def law(homes: Homes) -> dict[Output, Fraction]:
         found: dict[Output, Fraction] = {(): Fraction(1)}
         for pool, cuts in enumerate(every):
@@ -189,7 +190,7 @@ def noise(plan: Plan, tables: list[list[list[int]]]) -> Callable[[Homes, Homes],
         for p, groups in zip(parameters.ratios, tables, strict=True):
             for cuts in groups:
                 for x, z in zip(counts(homes, cuts), counts(other, cuts), strict=True):
-                    factor *= max(mass(y - x, p) / mass(y - z, p) for y in range(-3, 4))
+                    factor *= largest_ratio(x, z, p)
         return factor
 
     return largest

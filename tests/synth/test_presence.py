@@ -20,14 +20,13 @@ import pytest
 from synth import MECHANISMS
 from synth.dirichlet import record
 from synth.dirichlet.losses import PoolClass, failure_bound
-from synth.dirichlet.lots import leave_out
 from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.pruning import pruning_gain
 from synth.dirichlet.record import pure_gain
 from synth.geometric.mechanism import Geometric, presence_loss
 from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Plan, Pools, RecordRange, Target
-from synth.randomness import RunKey
+from synth.randomness import RunKey, leave_out
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .grid import EPSILONS, class_of

@@ -161,10 +161,6 @@ def test_a_stream_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         stream.words(1)
 
 
-def test_the_limit_is_inside_the_counter() -> None:
-    assert randomness._MAX_STREAM_BYTES <= 64 * 2**32
-
-
 def test_every_value_comes_from_equally_many_words() -> None:
     for bound in [*range(1, 18), 31, 32, 33, 100, 127, 128, 129, 1000]:
         # All values of the bits that the bound needs, each once: accepted ones are 0 .. bound - 1, each once.
@@ -221,14 +217,7 @@ def test_a_bound_below_one_is_refused() -> None:
             uniform_below(np.array(bounds, np.int64), Scripted([]))
 
 
-@pytest.mark.parametrize("bound", [5, 12, 255, 257])
-def test_values_are_uniform(bound: int) -> None:
-    draws = 400_000
-    values = uniform_below(np.full(draws, bound, np.int64), RunKey.from_seed(bound).stream("test", 0))
-    assert chi_square_p(np.bincount(values, minlength=bound), [draws / bound] * bound) > 1e-4
-
-
-@pytest.mark.parametrize("bound", [2**32 + 1, 3 * 2**61, 2**62 + 2**61 + 1, 2**63 - 1])
+@pytest.mark.parametrize("bound", [2**32 + 1, 2**62 + 2**61 + 1])
 def test_large_values_are_uniform(bound: int) -> None:
     draws, bins = 400_000, 64
     values = uniform_below(np.full(draws, bound, np.int64), RunKey.from_seed(1).stream("test", bound))

@@ -129,17 +129,17 @@ def test_homes_exchanged_among_jobs_are_found(
     jobs = pq.read_table(released.public / file_names(plan.config)["jobs_parquet"])
     homes = plan.geography.number(jobs["h_geocode"])
 
-    def fits(by: list[Any], *, apart: bool = True) -> bool:
+    def fits(by: list[Any], *, by_slot: bool = True) -> bool:
         order = np.lexsort(by[::-1])
         changed = homes.copy()
         changed[order] = changed[np.lexsort([np.arange(homes.size)[::-1], *by[::-1]])]
-        return rounded.fits(changed, apart=apart)
+        return rounded.fits(changed, by_slot=by_slot)
 
     told_apart = [slots.work, *(slots.attributes[name] for name in layout.attributes)]
     assert fits([*told_apart])
     assert not fits([plan.geography.unit_of(plan.level, slots.work)])
     assert not fits([slots.work])
-    assert fits([slots.work], apart=False)
+    assert fits([slots.work], by_slot=False)
 
 
 def test_settings_that_change_nothing_are_not(config: Configs) -> None:

@@ -59,7 +59,7 @@ deltas = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(sizes, st.data(), epsilons, deltas)
 def test_what_is_found_certifies_and_is_the_smallest(
     size: tuple[int, list[int]], data: st.DataObject, epsilon: Fraction, delta: Fraction
@@ -89,7 +89,7 @@ def test_what_is_found_certifies_and_is_the_smallest(
         assert smaller is None or certificate(smaller)[1] > delta
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(sizes, st.data(), epsilons, deltas)
 def test_a_multiple_of_the_smallest_prior_certifies_too(
     size: tuple[int, list[int]], data: st.DataObject, epsilon: Fraction, delta: Fraction

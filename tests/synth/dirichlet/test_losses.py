@@ -42,28 +42,6 @@ def test_threshold_is_the_last_draw_that_is_not_bad(x: int, a: Fraction, f: Frac
     assert cell_gain(x, s + 1, a, f) > gain
 
 
-@pytest.mark.parametrize(
-    ("x", "a", "f", "gain", "s"),
-    [
-        (0, Fraction(1, 2), Fraction(1), Fraction(7), 3),  # 1 + 3 / (1/2) = 7
-        (1, Fraction(1, 2), Fraction(1), Fraction(7), 3),
-        (2, Fraction(1, 2), Fraction(1), Fraction(7), 9),  # 1 + 9 / (3/2) = 7
-        (0, Fraction(2), Fraction(1, 4), Fraction(10), 3),  # (1 + 3/2) 4 = 10
-        (1, Fraction(2), Fraction(1, 4), Fraction(10), 3),
-        (5, Fraction(1, 10), Fraction(1, 4), Fraction(3), 8),
-    ],
-)
-def test_equality_at_the_threshold_is_not_bad(
-    x: int, a: Fraction, f: Fraction, gain: Fraction, s: int
-) -> None:
-    assert x == 5 or cell_gain(x, s, a, f) == gain
-    assert bad_threshold(x, a, f, gain) == s
-    least = Fraction(1, 10**40)
-    if x != 5:
-        assert bad_threshold(x, a, f, gain - least) == s - 1
-        assert bad_threshold(x, a, f, gain + least) == s
-
-
 def test_threshold_where_retention_eats_the_gain() -> None:
     # f G < 1: one draw from an empty cell is bad already, none is not.
     assert bad_threshold(0, Fraction(3), Fraction(1, 4), Fraction(2)) == 0

@@ -105,19 +105,3 @@ def test_the_maximum_is_over_all_counts_of_a_million(gain: int) -> None:
 
 def test_a_pool_of_one_worker_needs_theorem_1() -> None:
     assert paper_prior(1, 1, 200, Fraction(5), Fraction(1, 10**9)) == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize(
-    ("n", "m", "k", "gain", "delta"),
-    [(0, 1, 1, "5", "1/9"), (1, 0, 1, "5", "1/9"), (1, 1, 0, "5", "1/9"), (1, 1, 1, "2", "1/9"),
-     (1, 1, 1, "5", "0"), (1, 1, 1, "5", "1")],
-)  # fmt: skip
-def test_numbers_outside_their_domain_are_refused(n: int, m: int, k: int, gain: str, delta: str) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        paper_prior(n, m, k, Fraction(gain), Fraction(delta))
-
-
-def test_theorem_1_refuses_what_it_does_not_cover() -> None:
-    for draws, gain in ((0, Fraction(5)), (1, Fraction(1))):
-        with pytest.raises(ValueError, match="gain above 1"):
-            theorem1_prior(draws, gain)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -22,15 +21,15 @@ from synth.dirichlet.mechanism import Dirichlet
 from synth.dirichlet.urn import Urns
 from synth.geometric import mechanism as geometric
 from synth.geometric.mechanism import Geometric, noise_loss, noisy_counts
+from synth.geometric.noise import two_sided_noise
 from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import MAX_MASS
-from synth.geometric.two_sided import two_sided_noise
 from synth.plan import Domains, Plan, Pools, Target
 from synth.randomness import RunKey, WordStream
 
 from ..builders import pools
 from ..enumeration import single_urn
-from ..noise_reference import histograms, mass, neighbours, noise_distribution
+from ..noise_reference import histograms, neighbours, noise_distribution
 
 pytestmark = pytest.mark.quick
 
@@ -245,9 +244,3 @@ def test_an_audit_stays_below_the_certificate() -> None:
 def test_an_audit_catches_noise_of_half_the_scale() -> None:
     """Scale 1/epsilon instead of 2/epsilon: a worker who moves changes two cells."""
     assert audited(Fraction(2)).epsilon > 1
-
-
-def test_probabilities_add_up() -> None:
-    for p in RATIOS:
-        assert sum(mass(z, p) for z in range(-60, 61)) == 1 - 2 * p**61 / (1 + p)
-        assert math.isclose(sum(abs(z) * mass(z, p) for z in range(-200, 201)), 2 * p / (1 - p * p))

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from synth._arrays import offsets_of
+from synth.arrays import offsets_of
 from synth.geometric import projection
 from synth.geometric.projection import MAX_MASS, project, shuffled
 from synth.randomness import RunKey, WordStream
 
 from ..noise_reference import nearest
-from ..reference import chi_square_p
 
 vectors = st.lists(st.integers(-30, 30), min_size=1, max_size=8)
 
@@ -39,17 +38,6 @@ def test_the_projection_is_the_plain_one(y: list[int], n: int) -> None:
     assert tuple(Fraction(a, unit) for a in mass) == nearest(tuple(y), n)
     assert sum(mass) == unit * n
     assert unit == sum(a > 0 for a in mass)
-
-
-@settings(max_examples=200)
-@given(vectors, st.integers(1, 40), st.data())
-def test_no_other_point_is_nearer(y: list[int], n: int, data: st.DataObject) -> None:
-    """A point of a convex set is nearest if the set lies beyond the plane through it."""
-    mass, unit = projected(y, n)
-    weights = data.draw(st.lists(st.integers(0, 9), min_size=len(y), max_size=len(y)).filter(any))
-    x = [Fraction(a, unit) for a in mass]
-    other = [Fraction(w * n, sum(weights)) for w in weights]
-    assert sum((a - b) * (c - b) for a, b, c in zip(y, x, other, strict=True)) <= 0
 
 
 @settings(max_examples=100)
@@ -97,15 +85,3 @@ def test_every_order_comes_from_as_many_partners(monkeypatch: pytest.MonkeyPatch
         cells = shuffled(numbers(1, 1, 1, 1), numbers(0, 4), numbers(4), WordStream(bytes(32)))
         found[tuple(cells.tolist())] += 1
     assert found == Counter(itertools.permutations(range(4)))
-
-
-def test_orders_of_many_pools_are_uniform() -> None:
-    pools = 60_000
-    cells = shuffled(
-        np.ones(3 * pools, np.int64), np.arange(pools + 1) * 3, np.full(pools, 3),
-        RunKey.from_seed(4).stream("order", 0),
-    )  # fmt: skip
-    orders = cells.reshape(-1, 3) @ np.array([9, 3, 1])
-    observed = np.unique_counts(orders).counts
-    assert observed.size == 6
-    assert chi_square_p(observed, [pools / 6] * 6) > 1e-4

@@ -182,7 +182,7 @@ def test_rounding_keeps_what_was_measured(case: tuple, kept: bool) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(cases(), st.integers(0, 5), st.booleans(), st.booleans())
-def test_what_was_rounded_is_allowed(case: tuple, seed: int, kept: bool, apart: bool) -> None:
+def test_what_was_rounded_is_allowed(case: tuple, seed: int, kept: bool, by_slot: bool) -> None:
     """By an object that knows of no place before, too, as batches may have been others."""
     groups, tables, noisy = case
     every = [*tables, table(groups, 0, domains(list(range(BLOCKS))), None)] if kept else tables
@@ -191,7 +191,7 @@ def test_what_was_rounded_is_allowed(case: tuple, seed: int, kept: bool, apart: 
     rounding, stream = Rounding(fit), RunKey.from_seed(seed).stream("round", 0)
     for i in range(groups.n_places):
         homes = rounding.homes(i, stream)
-        assert Rounding(fit).allows(i, homes, apart=apart)
+        assert Rounding(fit).allows(i, homes, by_slot=by_slot)
         far = np.full_like(homes, fit.rows(i).sum(axis=0).argmin())
         assert np.array_equal(far, homes) or not Rounding(fit).allows(i, far) or homes.size < 4
 

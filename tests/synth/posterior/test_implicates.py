@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import load
-from synth._arrays import offsets_of
+from synth.arrays import offsets_of
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.geometric.parameters import GeometricParameters
 from synth.plan import Domains, Table

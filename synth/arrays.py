@@ -1,13 +1,51 @@
-"""Segments of one long array (a ragged array): their indices, a search in each, and the order in each."""
+"""Whole numbers that users give as any sequence, and segments of one long array (a ragged array)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
+
+
+def integers(values: npt.ArrayLike, kind: npt.DTypeLike, name: str) -> npt.NDArray[np.integer]:
+    """Return whole numbers as an array; one of this kind is returned as it is.
+
+    Parameters
+    ----------
+    values : array_like of int
+    kind : dtype
+        Of the array.
+    name : str
+        Of the argument.
+
+    Raises
+    ------
+    TypeError
+        If these are no whole numbers; 2.0 is none.
+    ValueError
+        If one does not fit.
+    """
+    array = np.asarray(values)
+    wanted = np.dtype(kind)
+    if array.dtype == wanted:
+        return array
+    if array.size == 0 and array.dtype == np.float64:  # as of an empty list
+        return array.astype(wanted)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: whole numbers are expected, in a sequence or an array, not {array.dtype}")
+    limits = np.iinfo(wanted)
+    if array.size and not limits.min <= int(array.min()) <= int(array.max()) <= limits.max:
+        raise ValueError(f"{name}: numbers from {limits.min} to {limits.max} are expected")
+    return array.astype(wanted)
+
+
+def offsets_of(sizes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return where each run of `sizes` entries begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def segment_indices(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,8 +1,9 @@
-"""Noisy counts that noise hardly gives, where the public size of their group tells what it must have been.
+"""Two-sided geometric noise: an exact sampler, and noisy counts that such noise hardly gives.
 
-A noisy count lies between 0 and the size of its group but for its noise, and the counts of a group add up to
-its size but for theirs: the *residual*. What is rare here has a probability below 2^-64, whatever the
-confidential counts are. docs/privacy.md has the proofs.
+Integers z have a probability proportional to p^|z|, for a rational p. A noisy count lies between 0 and the
+public size of its group but for its noise, and the counts of a group add up to its size but for theirs: the
+*residual*. What is called rare has a probability below 2^-64, whatever the confidential counts are.
+docs/privacy.md has the proofs.
 """
 
 from __future__ import annotations
@@ -14,12 +15,84 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._words import bounded as _bounded
+from synth._words import compiled as _compiled
+from synth.randomness import WordStream
 from synth.tails import rigorous
 
 Int64 = NDArray[np.int64]
 
 _BITS = 64
 _ODDS = 2.0 ** np.arange(1, 65)  # v of Lemma 42 that are tried
+_DONE, _VALUE = 0, 1  # positions in the state array: values finished, and the one that is growing
+_MAX_WORDS = 2**20
+_MOST_STEPS = 4_000  # of one value, expected: twice those of an epsilon of 1/1000
+
+
+def check_ratio(numerator: int, denominator: int) -> None:
+    """Check that noise of p = P/Q can be drawn, and ends.
+
+    Raises
+    ------
+    ValueError
+        If not 0 < P < Q, P + Q is above 2^62, or 1 - p below 1/4000.
+    """
+    if not 0 < numerator < denominator <= 2**62 - numerator:
+        raise ValueError("the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62")
+    if denominator > _MOST_STEPS * (denominator - numerator):
+        raise ValueError("the noise of the plan is larger than the sampler is made for")
+
+
+def two_sided_noise(size: int, numerator: int, denominator: int, stream: WordStream) -> NDArray[np.int64]:
+    """Draw independent integers z with P(z) proportional to p^|z|, exactly.
+
+    Lemma 19 of docs/privacy.md.
+
+    Parameters
+    ----------
+    size : int
+        How many.
+    numerator, denominator : int
+        p = P/Q with 0 < P < Q and P + Q at most 2^62.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (size,)
+    """
+    check_ratio(numerator, denominator)
+    noise = np.empty(size, np.int64)
+    state = np.zeros(2, np.int64)
+    while state[_DONE] < size:
+        remaining = size - int(state[_DONE])
+        # The top bit of a word is never used (bounds are at most 2^62).
+        words = stream.words(min(_MAX_WORDS, remaining + 64)).view(np.int64)
+        _draw(numerator, denominator, words, state, noise)
+    return noise
+
+
+@_compiled
+def _draw(numerator, denominator, words, state, noise):  # type: ignore[no-untyped-def]
+    """Go on until all values are drawn or words run out; a value that is growing is kept in the state."""
+    position = 0
+    while state[_DONE] < noise.size:
+        if state[_VALUE] == 0:
+            u, position = _bounded(words, position, numerator + denominator)
+            if u < 0:
+                return
+            if u < 2 * numerator:
+                state[_VALUE] = 1 if u < numerator else -1
+                continue
+        else:
+            u, position = _bounded(words, position, denominator)
+            if u < 0:
+                return
+            if u < numerator:
+                state[_VALUE] += 1 if state[_VALUE] > 0 else -1
+                continue
+        noise[state[_DONE]] = state[_VALUE]
+        state[_DONE] += 1
+        state[_VALUE] = 0
 
 
 def noise_limit(ratio: Fraction) -> int:
@@ -86,8 +159,8 @@ def rare_zeros(ratio: Fraction, cells: Int64, zeros: int) -> bool:
         roughly = np.array([*map(float, zero)])
         tried = [groups @ np.log1p(roughly * (v - 1)) - zeros * math.log(v) for v in _ODDS]
         v = balls.number(int(_ODDS[np.argmin(tried)]))
-        each = (int(n) * balls.log(1 + b * (v - 1)) for n, b in zip(groups, zero, strict=True))
-        return _rare(sum(each, -zeros * balls.log(v)))
+        logs = (int(n) * balls.log(1 + b * (v - 1)) for n, b in zip(groups, zero, strict=True))
+        return _rare(sum(logs, -zeros * balls.log(v)))
 
 
 def _rare(log_bound: Any) -> bool:
