@@ -1,8 +1,9 @@
-"""One download, over HTTP by pooch or from a store: retried within bounds, checked when it is whole."""
+"""One download, over HTTP or from a store: retried within bounds, checked when it is whole."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -13,10 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-import pooch  # type: ignore[import-untyped]
 import requests
 
 from geo_data.errors import InputError
@@ -24,6 +23,7 @@ from geo_data.errors import InputError
 TRIES = 5
 TIMEOUT = 60.0  # seconds without a byte, and after which a speed is measured
 SLOWEST = 1000  # bytes a second
+_CHUNK = 1024  # bytes that are received at a time
 _LONGEST_PAUSE = 60  # seconds, whatever a server asks for
 _URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[!-~]*)?", re.ASCII)
 
@@ -33,11 +33,7 @@ class NotFoundError(InputError):
 
 
 class _PassingError(requests.RequestException):
-    """Something went wrong that may go well another time; pooch tries again after a `RequestException`."""
-
-
-class _LastingError(Exception):
-    """Holds an `InputError`, which pooch would take for a `ValueError` worth another try."""
+    """Something went wrong that may go well another time."""
 
 
 def download(
@@ -74,9 +70,14 @@ def read_small(url: str) -> bytes:
         return file.read_bytes()
 
 
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def compare(what: str | Path, path: Path, expected: str) -> None:
     """Raise an error that names both hashes if a file has not the one that it must have."""
-    actual = str(pooch.file_hash(str(path)))
+    actual = sha256_of(path)
     if actual != expected:
         raise InputError(
             what,
@@ -108,44 +109,56 @@ def _downloaded(
     """Download into a folder of its own, in which a killed download leaves what it had."""
     partial = folder.resolve() / ".partial"
     shutil.rmtree(partial, ignore_errors=True)
-    pooch.get_logger().setLevel("WARNING")  # otherwise it logs the whole address
+    partial.mkdir()
+    path = partial / name
 
-    def attempt(address: str, output: str, caller: object) -> None:
-        os.remove(output)  # pooch made it so that only its owner may read it
-        with ExitStack() as answers:  # which pooch leaves open if something goes wrong
-
-            def check(response: requests.Response, **_: object) -> None:
-                answers.callback(response.close)
-                try:
-                    _check_answer(url, response)
-                    if is_table and not response.is_redirect:
-                        _check_table(url, name, expected, response)
-                except InputError as error:
-                    raise _LastingError(error) from None
-
-            pooch.HTTPDownloader(
-                progressbar=_Progress(name, progress),
-                timeout=TIMEOUT,
-                # "identity": the bytes of the file as they are, so that its length is that of the file.
-                headers={"User-Agent": "odsynth", "Accept-Encoding": "identity"},
-                hooks={"response": check},
-                verify=os.environ.get("SSL_CERT_FILE", True),
-            )(address, output, caller)
+    def check(response: requests.Response, **_: object) -> None:
+        _check_answer(url, response)
+        if is_table and not response.is_redirect:
+            _check_table(url, name, expected, response)
 
     try:
-        yield Path(_try(url, pooch.Pooch(partial, "", {name: None}, {name: url}, TRIES - 1), name, attempt))
+        for tries in range(1, TRIES + 1):
+            try:
+                _receive(url, path, check, progress)
+                break
+            except requests.RequestException as error:
+                reason = _reason(error)
+            if tries < TRIES:
+                time.sleep(tries)
+        else:
+            rule = f"the file did not come in {TRIES} tries; at last, {reason}"
+            raise InputError(shown(url), rule, fix="try again later")
+        yield path
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _try(url: str, files: Any, name: str, attempt: Callable[..., None]) -> str:
-    try:
-        return str(files.fetch(name, downloader=attempt))
-    except _LastingError as error:
-        raise error.args[0] from None
-    except requests.RequestException as error:
-        rule = f"the file did not come in {TRIES} tries; at last, {_reason(error)}"
-        raise InputError(shown(url), rule, fix="try again later") from None  # it has the whole address
+def _receive(url: str, path: Path, check: Callable[..., None], progress: bool) -> None:
+    """Write what an address gives; an end is put to a server that sends next to nothing."""
+    # "identity": the bytes of the file as they are, so that its length is that of the file.
+    headers = {"User-Agent": "odsynth", "Accept-Encoding": "identity"}
+    verify = os.environ.get("SSL_CERT_FILE", True)
+    begun = told = time.monotonic()
+    with ExitStack() as open_answers, path.open("wb") as file:
+
+        def checked(response: requests.Response, **_: object) -> None:
+            open_answers.callback(response.close)  # also of those that are refused
+            check(response)
+
+        answer = requests.get(
+            url, stream=True, timeout=TIMEOUT, headers=headers, hooks={"response": checked}, verify=verify
+        )
+        for chunk in answer.iter_content(_CHUNK):
+            file.write(chunk)
+            moment = time.monotonic()
+            if moment - begun > TIMEOUT and file.tell() < SLOWEST * (moment - begun):
+                raise _PassingError(f"less than {SLOWEST:,} bytes came in a second")
+            if progress and moment - told > 1:
+                told = moment
+                total = int(answer.headers.get("Content-Length", 0))
+                of = f" of {total / 1e6:,.1f}" if total else ""
+                print(f"{path.name}: {file.tell() / 1e6:,.1f}{of} MB", file=sys.stderr)
 
 
 def _check_answer(url: str, response: requests.Response) -> None:
@@ -184,31 +197,6 @@ def _check_table(url: str, name: str, expected: str | None, response: requests.R
         fix = "give the file's sha256"
     if rule:
         raise InputError(shown(url), rule, fix=fix)
-
-
-class _Progress:
-    """What pooch reports: shown, and an end put to a server that sends next to nothing."""
-
-    def __init__(self, name: str, visible: bool) -> None:
-        self.name, self.visible, self.total, self.done = name, visible, 0, 0
-        self.begun = self.told = time.monotonic()
-
-    def update(self, size: int) -> None:
-        self.done += size
-        moment = time.monotonic()
-        if moment - self.begun > TIMEOUT and self.done < SLOWEST * (moment - self.begun):
-            raise _PassingError(f"less than {SLOWEST:,} bytes came in a second")
-        if self.visible and moment - self.told > 1:
-            self.told = moment
-            of = f" of {self.total / 1e6:,.1f}" if self.total else ""
-            print(f"{self.name}: {self.done / 1e6:,.1f}{of} MB", file=sys.stderr)
-
-    def reset(self) -> None:
-        """Count anew: pooch goes on to report the whole, in which the last chunk is not rounded up."""
-        self.done = 0
-
-    def close(self) -> None:
-        """Nothing is open; pooch calls this at the end."""
 
 
 def _reason(error: BaseException) -> str:

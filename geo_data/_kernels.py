@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
+
+
+class Nodes(NamedTuple):
+    """A hierarchy of blocks: nodes of depth t stand at ``depth_offset[t]`` and following.
+
+    One entry more follows the nodes of a depth: a node ends where the next one begins. No node has more than
+    `longest` children.
+    """
+
+    starts: Int64  # the first block of each
+    children: Int64  # the first child of each, as a number of the next depth
+    depth_offset: Int64
+    longest: int
+    unit: NDArray[np.uint32]  # the unit of the model in which each begins
+    part: Float64  # how much of that unit comes before it
+
+
+class TableRows(NamedTuple):
+    """Rows of a table of flows: the entries of one are ``indptr[row]:indptr[row + 1]``."""
+
+    parent_starts: Int64  # the first origin of each parent
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]  # origins, sorted
+    flow: Float64
+    sample: Float64
+    worth: Float64  # of each row
 
 
 _STEPS = 11  # bits of a squared chord that tell points of a table apart, in each octave
@@ -125,12 +153,7 @@ def rounded(shares: Float64, scale: float) -> tuple[Int64, NDArray[np.int32], ND
 @numba.njit(cache=True, nogil=True)
 def retarget(
     shares: Float64,
-    parent_starts: Int64,
-    indptr: NDArray[np.int32],
-    indices: NDArray[np.int32],
-    flow: Float64,
-    sample: Float64,
-    worth: Float64,
+    table: TableRows,
     rows: Int64,
     jobs: Float64,
     kappa: float,
@@ -140,9 +163,11 @@ def retarget(
     """Turn P(o | D) into T(o | D), steps 2 and 3 of `geo_data.model`, of some rows of a table, in place.
 
     `shares`, shape (g, o), rows adding to 1, is the model so far at the table's origins; row i of it belongs
-    to row ``rows[i]`` of the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted),
-    `flow`, `sample`. Parents of whom the table says nothing are not even read, if they stay as they are.
+    to row ``rows[i]`` of the table. Parents of whom the table says nothing are not even read, if they stay as
+    they are.
     """
+    parent_starts, indptr, indices = table.parent_starts, table.indptr, table.indices
+    flow, sample, worth = table.flow, table.sample, table.worth
     n_origins, n_parents = shares.shape[1], parent_starts.size
     ends = np.append(parent_starts[1:], n_origins)
     # Of every parent: its share so far, workers asked there, and of those of the whole row.
@@ -249,11 +274,7 @@ def doublings(
 
 @numba.njit(cache=True, nogil=True)
 def _cut(
-    starts: Int64,
-    children: Int64,
-    depth_offset: Int64,
-    unit: NDArray[np.uint32],
-    part: Float64,
+    nodes: Nodes,
     measure: Float64,
     sums: Float64,
     least: float,
@@ -267,6 +288,7 @@ def _cut(
     `sums` is `running` of `measure`. `middle` has room for as many numbers as a node has children, `cells`
     for one more than there are blocks.
     """
+    starts, children, depth_offset, _, unit, part = nodes
     count = 0
     # Depth first, which is the order of the blocks: the siblings here[t]:stop[t] are to be done at depth t.
     position, stop = np.zeros(deepest + 1, np.int64), np.ones(deepest + 1, np.int64)
@@ -317,12 +339,7 @@ def _cut(
 
 @numba.njit(cache=True, nogil=True)
 def cuts(
-    starts: Int64,
-    children: Int64,
-    depth_offset: Int64,
-    longest: int,
-    unit: NDArray[np.uint32],
-    part: Float64,
+    nodes: Nodes,
     shares: Float64,
     row: Int64,
     least: Float64,
@@ -332,16 +349,12 @@ def cuts(
 ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
     """Return how many cells each cut of rows of `shares` has, their first blocks, and their `doublings`.
 
-    Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `children` (the first child of
-    each, as a number of the next depth), `unit` and `part` (the unit in which a node begins, and how much of
-    that comes before it). One entry more follows the nodes of a depth: a node ends where the next one begins.
-    No node has more than `longest` children.
-
     Cut i (`Tree.cut`) is of ``shares[row[i]]`` with ``least[i]`` and ``run[i]``. One that is asked for again
     right after itself is not made again: a row's are in order of size, and many have the same limits.
     """
-    n_blocks, blocks = starts[-1], depth_offset[-2]
-    counts, middle = np.zeros(row.size, np.int64), np.empty(longest)
+    n_blocks, blocks = nodes.starts[-1], nodes.depth_offset[-2]
+    unit, part = nodes.unit[blocks:], nodes.part[blocks:]
+    counts, middle = np.zeros(row.size, np.int64), np.empty(nodes.longest)
     cells, doubled, filled = np.empty(2 * n_blocks, np.int32), np.empty(2 * n_blocks, np.uint8), 0
     sums = running(shares)
     for i in range(row.size):
@@ -354,22 +367,10 @@ def cuts(
             filled += count
             continue
         measure, sums_before = shares[row[i]], sums[row[i]]
-        counts[i] = count = _cut(
-            starts,
-            children,
-            depth_offset,
-            unit,
-            part,
-            measure,
-            sums_before,
-            least[i],
-            run[i],
-            deepest,
-            middle,
-            cells[filled:],
-        )
+        count = _cut(nodes, measure, sums_before, least[i], run[i], deepest, middle, cells[filled:])
+        counts[i] = count
         doubled[filled : filled + count] = doublings(
-            cells[filled : filled + count], n_blocks, unit[blocks:], part[blocks:], measure, sums_before, most
+            cells[filled : filled + count], n_blocks, unit, part, measure, sums_before, most
         )
         filled += count
     return counts, cells[:filled].copy(), doubled[:filled].copy()

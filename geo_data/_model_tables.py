@@ -152,20 +152,11 @@ class ModelTable:
     def _retarget(self, shares: Float64, rows: Int, jobs: Float64) -> None:
         """Turn shares at the table's origins into T(o | D) of rows of the table, in place."""
         flow = self.flow
-        _kernels.retarget(
-            shares,
-            self.parent_starts,
-            flow.indptr,
-            flow.indices,
-            flow.data,
-            self.sample.data,
-            self.worth,
-            rows.astype(np.int64),
-            jobs,
-            self.concentration,
-            self.between,
-            self.same_jobs,
+        table = _kernels.TableRows(
+            self.parent_starts, flow.indptr, flow.indices, flow.data, self.sample.data, self.worth
         )
+        numbers = rows.astype(np.int64)
+        _kernels.retarget(shares, table, numbers, jobs, self.concentration, self.between, self.same_jobs)
 
 
 def matrices(
@@ -392,19 +383,17 @@ class AreaTable:
             classes, weight = self._classes(row.area), row.jobs / row.jobs.sum()
             current = weight @ row.shares
             target = current.copy()
-            _kernels.retarget(
-                target[None],
+            table = _kernels.TableRows(
                 classes.starts,
                 np.array([0, classes.entries.size], np.int32),
                 classes.entries.astype(np.int32),
                 classes.flow,
                 classes.sample,
                 self.worth[[row.area]],
-                np.zeros(1, np.int64),
-                row.jobs.sum(keepdims=True),
-                self.concentration,
-                self.between,
-                self.same_jobs,
+            )
+            only, jobs = np.zeros(1, np.int64), row.jobs.sum(keepdims=True)
+            _kernels.retarget(
+                target[None], table, only, jobs, self.concentration, self.between, self.same_jobs
             )
             some = current > 0  # there may be no others, and no rest
             factor = np.ones(current.size)

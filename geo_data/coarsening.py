@@ -78,24 +78,28 @@ class Tree:
             for coarser, finer in zip(self.starts[:-1], self.starts[1:], strict=True)
         ]
         padded = [np.append(starts, geography.n_blocks) for starts in self.starts]
-        self._starts = np.concatenate(padded)
-        self._children = np.concatenate(children)
-        self._depth_offset = np.cumsum([0] + [starts.size for starts in padded])
-        self._longest = max(int(np.diff(first).max()) for first in children)
+        block_of_node = np.concatenate(padded)
         # Where every node begins: the unit, and how much of the unit comes before it.
         units, past = self.starts[self.unit_depth], ends[self.unit_depth]
         running = np.append(0, np.cumsum(model.weights)).astype(np.float64)
-        self._unit = np.searchsorted(units, self._starts, side="right").astype(np.uint32) - np.uint32(1)
+        unit = np.searchsorted(units, block_of_node, side="right").astype(np.uint32) - np.uint32(1)
         weight = running[past] - running[units]
-        self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
+        self._nodes = _kernels.Nodes(
+            starts=block_of_node,
+            children=np.concatenate(children),
+            depth_offset=np.cumsum([0] + [starts.size for starts in padded]),
+            longest=max(int(np.diff(first).max()) for first in children),
+            unit=unit,
+            part=(running[block_of_node] - running[units][unit]) / weight[unit],
+        )
         self._kept: dict[tuple[int, float, float, int], tuple[NDArray[np.int32], NDArray[np.uint8]]] = {}
         self._room = _ROOM
 
     def up_to(self, measure: Measure, blocks: Int64) -> Float64:
         """Return the measure of all blocks before each block given, in [0, n_blocks]."""
-        node = self._depth_offset[-2] + blocks
-        unit = self._unit[node]
-        return np.asarray(measure.before[unit] + measure.of_units[unit] * self._part[node])
+        node = self._nodes.depth_offset[-2] + blocks
+        unit = self._nodes.unit[node]
+        return np.asarray(measure.before[unit] + measure.of_units[unit] * self._nodes.part[node])
 
     def doublings(self, measure: Measure, cells: NDArray[np.int32], end: int, most: int) -> NDArray[np.uint8]:
         """Return how often the mean of cells must be doubled to give the measure of each.
@@ -103,8 +107,8 @@ class Tree:
         Rounded; 0 where it is less than the mean. `end` is the block past the last cell; numbers above
         `most` are it.
         """
-        offset = self._depth_offset[-2]
-        arguments = self._unit[offset:], self._part[offset:], measure.of_units, measure.before
+        blocks = slice(self._nodes.depth_offset[-2], None)
+        arguments = self._nodes.unit[blocks], self._nodes.part[blocks], measure.of_units, measure.before
         return np.asarray(_kernels.doublings(cells, end, *arguments, most))
 
     def cut(
@@ -155,20 +159,8 @@ class Tree:
     def _cuts(
         self, shares: Float64, row: Int64, least: ArrayLike, run: ArrayLike, most: int, deepest: int
     ) -> tuple[Int64, NDArray[np.int32], NDArray[np.uint8]]:
-        counts, cells, doublings = _kernels.cuts(
-            self._starts,
-            self._children,
-            self._depth_offset,
-            self._longest,
-            self._unit,
-            self._part,
-            shares,
-            row,
-            np.full(row.shape, least),
-            np.full(row.shape, run),
-            deepest,
-            most,
-        )
+        limits = np.full(row.shape, least), np.full(row.shape, run)
+        counts, cells, doublings = _kernels.cuts(self._nodes, shares, row, *limits, deepest, most)
         return counts, cells, doublings
 
 

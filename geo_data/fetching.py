@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-import pooch  # type: ignore[import-untyped]
-
 from geo_data._download import (
     NotFoundError,
     check_address,
@@ -26,6 +24,7 @@ from geo_data._download import (
     download,
     is_of_a_store,
     read_small,
+    sha256_of,
     shown,
 )
 from geo_data.arguments import path_of
@@ -236,7 +235,7 @@ def _record(path: Path, url: str) -> None:
     text = sums.read_text(encoding="utf-8") if sums.exists() else ""
     text += "" if text.endswith("\n") or not text else "\n"
     text += f"# fetched {datetime.now(UTC):%Y-%m-%d} from {shown(url)}\n"
-    text += f"{pooch.file_hash(str(path))}  {path.name}\n"
+    text += f"{sha256_of(path)}  {path.name}\n"
     temporary = path.with_name(f".{_SUMS}.part")  # under the folder's lock
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, sums)

@@ -101,9 +101,9 @@ def proxy_homes(
         _draw_alike(
             factored,
             np.cumsum(factored, axis=1),
-            np.searchsorted(units[batch], unit_of_job[begins[rows]]),
-            begins[rows],
-            ends[rows],
+            np.stack(
+                [np.searchsorted(units[batch], unit_of_job[begins[rows]]), begins[rows], ends[rows]], axis=1
+            ),
             assumed.blocks.common,
             1 / assumed.blocks.concentration,
             generator,
@@ -373,9 +373,7 @@ def _factors(generator: np.random.Generator, shape: Float64) -> Float64:
 def _draw_alike(
     shares: Float64,
     running: Float64,
-    row: Int64,
-    begins: Int64,
-    ends: Int64,
+    groups: Int64,
     common: float,
     inverse: float,
     generator: np.random.Generator,
@@ -389,12 +387,11 @@ def _draw_alike(
     origin is proposed by s, or copied from an earlier job by its v s, and taken with the probability (1 + i
     inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma variables are drawn.
 
-    `shares`, s, and `running`, their sums, have a row for each destination; `row`, `begins` and `ends` are
-    of groups: the row, the first job, and that after the last. `drawn` is filled for their jobs.
+    `shares`, s, and `running`, their sums, have a row for each destination; `groups`, shape (n, 3), has the
+    row of each group, its first job, and that after its last. `drawn` is filled for their jobs.
     """
-    for group in range(begins.size):
-        row_shares, ladder = shares[row[group]], running[row[group]]
-        begin, size = begins[group], ends[group] - begins[group]
+    for row, begin, end in groups:
+        row_shares, ladder, size = shares[row], running[row], end - begin
         if size > _MANY:
             ladder = np.empty(row_shares.size)
             total = 0.0
@@ -410,7 +407,7 @@ def _draw_alike(
                     index = np.searchsorted(ladder, generator.random() * total, side="right")
                     drawn[begin + i] = min(index, row_shares.size - 1)
                 continue
-            ladder = running[row[group]]
+            ladder = running[row]
         weight, most = 0.0, 0.0  # of all earlier jobs together, and the most of one
         for i in range(size):
             while True:

@@ -107,14 +107,6 @@ def test_distance_keeps_blocks_of_near_units_apart() -> None:
     assert cells_of(one_pool(model, 1, by_distance(model, 1e5))) == list(range(9))
 
 
-def test_distance_joins_outside_areas() -> None:
-    """An area without a place is as far as the farthest that has one."""
-    places = geography([2, 2, 1], [2, 1], [0.0] * 4 + [math.nan], [0.0, 0.0, 1.0, 1.0, math.nan])
-    model = model_of(places, [1] * 5)
-    assert cells_of(one_pool(model, 1, by_distance(model, 50.0))) == [0, 1, 2, 4]
-    assert cells_of(one_pool(model, 1, by_distance(model, 120.0))) == [0, 1, 2, 3, 4]
-
-
 def test_units_are_cells_for_every_pool() -> None:
     """Against a loop over the blocks: one cell begins where a unit of the level does, wherever the pool is.
 
@@ -165,19 +157,6 @@ def test_units_are_of_a_level_and_may_be_pruned() -> None:
 # --- sizes, domains, retention
 
 
-def test_pools_share_a_domain_by_unit_and_octave() -> None:
-    model = local_model(1, 4, 3)
-    place = np.array([0, 2, 3, 0, 11], np.int32)
-    coarse = coarsen(model, place, np.array([4, 7, 4, 8, 5]), balanced(lambda size: 1), Fraction(1))
-    assert coarse.unit[coarse.domain].tolist() == [0, 0, 1, 0, 3]
-    assert coarse.size[coarse.domain].tolist() == [4, 4, 4, 8, 4]
-    assert coarse.domain[0] == coarse.domain[1]
-    assert coarse.offsets.size - 1 == coarse.unit.size == 4
-    # One row of shares a unit, whatever the sizes.
-    assert coarse.share_offsets.size - 1 == 3
-    assert coarse.row[coarse.domain].tolist() == [0, 0, 1, 0, 2]
-
-
 def test_retention_grid() -> None:
     assert [*retention_grid(Fraction(1))] == [1]
     assert [*retention_grid(HALF)] == [1, HALF]
@@ -189,27 +168,6 @@ def test_retention_grid() -> None:
             retention_grid(outside)
     with pytest.raises(TypeError, match="the smallest retention must be an exact number"):
         retention_grid(0.3)  # type: ignore[arg-type]
-
-
-def test_retention_is_rounded_up_to_the_grid() -> None:
-    """One worker over blocks of 1/2, 1/4, 1/8, 1/8: each block is a cell."""
-    model, rule = model_of(geography([1] * 4, [4]), [8, 4, 2, 2]), by_threshold(lambda size: 0.01)
-    quarter, low = Fraction(1, 4), Fraction(3, 10)
-
-    def retention(n: int, f_min: str) -> list[Fraction]:
-        return retention_of(one_pool(model, n, rule, f_min))
-
-    assert retention(1, "1") == [1, 1, 1, 1]
-    # Expected counts on the grid are kept, below f_min clipped.
-    assert retention(1, "1/4") == [HALF, quarter, quarter, quarter]
-    assert retention(1, "1/8") == [HALF, quarter, quarter / 2, quarter / 2]
-    # 3/10 lies between 1/4 and 1/2: 1/4 is clipped up to it, 1/2 stays.
-    assert retention(1, "3/10") == [HALF, low, low, low]
-    assert retention(2, "3/10") == [1, HALF, low, low]
-    assert retention(16, "1/8") == [1, 1, 1, 1]
-    # Between grid points: up. Expected 1/3 each.
-    third = model_of(geography([3], [1]), [1, 1, 1])
-    assert retention_of(one_pool(third, 1, rule, "1/8")) == [HALF] * 3
 
 
 def test_cells_of_more_than_the_mean_have_larger_priors() -> None:
@@ -261,14 +219,6 @@ def test_priors_grow_with_what_is_expected(seed: int, areas: int, n: int, thresh
     exact = np.log2(np.maximum(ratio, 1))
     assume((np.abs(exact % 1 - 0.5) > TIE).all())
     assert np.array(coarse.multiple)[coarse.stratum].tolist() == (2 ** np.rint(exact)).tolist()
-
-
-def test_integer_shares_by_hand() -> None:
-    """A unit from which the model expects less than half of one in 65 536 workers is not listed."""
-    scale, few = SHARE_SCALE, model_of(geography([1, 2, 1], [3]), [2**17, 2**15, 2**15, 2**16])
-    assert listed(one_pool(few, 1, balanced(lambda size: 1))) == {0: scale // 2, 1: scale // 4, 2: scale // 4}
-    rare = model_of(geography([1] * 4, [4]), [10**7, 10**7, 229, 76])  # 0.75 and 0.25 of one
-    assert listed(one_pool(rare, 1, balanced(lambda size: 1))) == {0: scale // 2, 1: scale // 2, 2: 1}
 
 
 # --- against recursion

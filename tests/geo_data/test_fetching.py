@@ -21,7 +21,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pooch.core  # type: ignore[import-untyped]
 import pytest
 import requests
 
@@ -139,8 +138,7 @@ def server(started: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     for kept in (started.replies, started.asked, started.pauses):
         kept.clear()
     pauses = SimpleNamespace(sleep=started.pauses.append, monotonic=time.monotonic)
-    for module in (pooch.core, _download):
-        monkeypatch.setattr(module, "time", pauses)
+    monkeypatch.setattr(_download, "time", pauses)
     return started
 
 

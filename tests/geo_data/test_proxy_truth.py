@@ -137,7 +137,7 @@ def test_jobs_of_a_block_are_alike_as_its_deviation_says() -> None:
     homes = np.empty(3 * size, np.int64)
     begins = np.arange(0, 3 * size, 3)
     args = (0.8, 1 / 4.0, np.random.default_rng(1), homes)
-    _draw_alike(shares, np.cumsum(shares, axis=1), np.zeros(size, np.int64), begins, begins + 3, *args)
+    _draw_alike(shares, np.cumsum(shares, axis=1), np.stack([0 * begins, begins, begins + 3], 1), *args)
     expected = np.zeros((3, 3, 3))
     variance = 1 / deviation.shape(shares[0])
     for case in itertools.product(range(3), repeat=3):
@@ -158,8 +158,9 @@ def test_shares_of_large_blocks_deviate_as_those_of_small_ones() -> None:
     for jobs in (2, 200):
         homes, begins = np.empty(jobs * size, np.int64), np.arange(0, jobs * size, jobs)
         args = (0.3, 1 / 4.0, np.random.default_rng(jobs), homes)
-        rows = np.zeros(size, np.int64)
-        _draw_alike(shares, np.cumsum(shares, axis=1), rows, begins, begins + jobs, *args)
+        _draw_alike(
+            shares, np.cumsum(shares, axis=1), np.stack([0 * begins, begins, begins + jobs], 1), *args
+        )
         pairs = homes.reshape(size, jobs)[:, :2]
         alike.append((pairs[:, 0] == pairs[:, 1]).mean())
         assert np.bincount(pairs[:, 0], minlength=3) / size == pytest.approx(shares[0], abs=0.03)
