@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
-import jinja2
-
 from pipelines.plans.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.plans.measured import table_in_words
 from pipelines.release.accuracy import NOTHING_READ
 from pipelines.views.labels import singular
+from pipelines.views.pages import render
 from pipelines.views.release import Release
 
 
 def accuracy_words(expected: ExpectedAccuracy | None, read: str = NOTHING_READ) -> str:
     """Return what is expected of a release, a table for each of its tables, with sizes of numbers as rows."""
-    page = _environment().get_template("accuracy.html")
-    return page.render(
-        expected=expected,
-        read=read,
-        title=table_title,
-        percent=percent,
-        zip=zip,
-    )
+    return render("accuracy.html", expected=expected, read=read, title=table_title, percent=percent, zip=zip)
 
 
 def noise_warning(release: Release, home_level: str, work_level: str) -> str:
@@ -37,17 +26,6 @@ def noise_warning(release: Release, home_level: str, work_level: str) -> str:
     if not noisy:
         return ""
     return f"NOISE, as the release itself says: {'; '.join(noisy)}. Draw no conclusions from these tables."
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def percent(share: float) -> str:

@@ -150,12 +150,7 @@ def with_units(
 
 
 def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
-    """Add distance and directions to flows between places.
-
-    The flows with ``km`` (geodesic), and ``to_work`` and ``to_home``, the direction of the one as seen from
-    the other in degrees clockwise from north. All NaN for external zones, which have no place; directions
-    also where home and work are one place.
-    """
+    """Add ``km``, and ``to_work`` and ``to_home`` (degrees clockwise from north); NaN where there is none."""
     home, work = (
         places[["latitude", "longitude"]].to_numpy()[_positions(flows[side], places)].T
         for side, places in (("home", homes), ("work", works))

@@ -71,11 +71,7 @@ def named_area(release: Release, level: str, unit: int) -> str:
 
 
 def level_words(level: str) -> dict[str, str | list[int]]:
-    """Return what a page calls the units of a level.
-
-    ``one`` and ``many``; ``groups``, the lengths of the parts of a code that are set apart from each other,
-    empty where that is not known.
-    """
+    """Return what a page calls one unit of a level and many, and the lengths of the parts of its codes."""
     names = list(_LODES)
     if level in _AREAS:
         return {"one": _AREAS[level][0], "many": _AREAS[level][1], "groups": []}
@@ -89,11 +85,10 @@ def level_words(level: str) -> dict[str, str | list[int]]:
 
 
 def unit_names(release: Release, level: str, units: NDArray[np.integer] | None = None) -> NDArray[np.object_]:
-    """Return the names of units of a level: those that the release has, those of states and external zones.
+    """Return the names of units of a level, states and external zones among them; "" where there is none.
 
-    "" where there is none. Names that say in brackets which county a unit is in, as those of LODES do, have
-    the whole name of it: "118 (Providence, RI)" is not in the city, but somewhere in the county. Where blocks
-    are in no area of a kind that cuts across levels, that is said.
+    Names that say in brackets which county a unit is in, as those of LODES do, have the whole name of it:
+    "118 (Providence, RI)" is not in the city, but somewhere in the county.
     """
     geography = release.geography
     units = np.arange(geography.n_units(level)) if units is None else units

@@ -114,10 +114,7 @@ def true_jobs(release: Release, truth: Path) -> JobSource:
 
 
 def compare_with_public(release: Release, tables: Sequence[Path]) -> list[Comparison]:
-    """Read public tables that a release can be compared with.
-
-    One a table, at the levels that the table has; those of non-nesting areas are left out.
-    """
+    """Read public tables that a release can be compared with, each at its own levels."""
     all_flows: list[geo_data.Flows] = []
     nested = replace(release.geography, non_nesting_areas={})
     for path in tables:
@@ -175,10 +172,7 @@ def _compare_table(release: Release, table: geo_data.Flows) -> Comparison:
 
 
 def _shown(comparison: Comparison) -> NDArray[np.bool_]:
-    """Say of each flow of the release whether the reference has any between the next larger areas.
-
-    A table may show pairs within counties only; what it leaves out altogether is not absent in reality.
-    """
+    """Say of each flow of the release whether the reference shows any between the next larger areas."""
     geography, levels = comparison.geography, (comparison.home_level, comparison.work_level)
     names = [*geography.levels, geography.block_level]
     above = [name for name in names[: min(map(names.index, levels))] if geography.n_units(name) > 1]
@@ -242,10 +236,9 @@ def _read_lodes(path: Path, geography: geo_data.Geography, homes: str, works: st
 
 
 def _refuse_jobs(release: Release, path: Path, table: geo_data.Flows, compare: np.ufunc) -> None:
-    """Refuse a "public" table whose totals at workplaces say that it is of the release's confidential jobs.
+    """Refuse a "public" table whose totals at workplaces say that it is of the confidential jobs.
 
-    A release keeps these totals exactly, so an earlier one of the same jobs has them, too: that is known by
-    its public folder. If its totals are those of a public table, they say nothing of the jobs.
+    A release keeps these totals exactly; an earlier one is known by its public folder.
     """
     if release.certificate.presence is not None:
         return

@@ -43,11 +43,7 @@ _NEIGHBOURS = 10  # a place is in a dense area where this many others are near
 
 
 def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Put two tables of flows side by side.
-
-    A row for each pair with jobs in either, sorted: ``work``, ``home``, and the jobs of the two tables,
-    ``first`` and ``second`` (float64, 0 where a table has no such pair).
-    """
+    """Return the jobs of two tables, ``first`` and ``second``, for each pair with jobs in either, sorted."""
     tables = [table[table["S000"] > 0] for table in (first, second)]
     work, home, jobs = (np.concatenate([table[name] for table in tables]) for name in (*PAIR, "S000"))
     width = home.max(initial=0) + 1
@@ -64,10 +60,7 @@ def add_up(
     levels: tuple[str, str],
     to: tuple[str, str],
 ) -> pd.DataFrame:
-    """Add up flows to coarser levels.
-
-    A table of flows, sorted by work and then home.
-    """
+    """Add up flows to coarser levels."""
     sides = {
         side: geography.unit_of(coarse, geography.starts(fine)[flows[side]])
         for side, fine, coarse in zip(("home", "work"), levels, to, strict=True)
@@ -76,10 +69,7 @@ def add_up(
 
 
 def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return the share of jobs that would have to move to another pair to make two tables equal.
-
-    That is `pipelines.plans.utility.count_variation` of the pairs.
-    """
+    """Return the share of jobs that would have to move to another pair to make two tables equal."""
     pairs = pair_flows(first, second)
     return count_variation(pairs["first"], pairs["second"])
 
@@ -94,10 +84,7 @@ def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> floa
 
 
 def common_part_of_commuters(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return the part of commuters that two tables have in common: 2 sum min(a, b) / (sum a + sum b).
-
-    Of tables with equally many jobs it is 1 minus the total variation distance (Lenormand et al. 2012).
-    """
+    """Return the part of commuters in common: 2 sum min(a, b) / (sum a + sum b) (Lenormand et al. 2012)."""
     pairs = pair_flows(first, second)
     a, b = pairs["first"], pairs["second"]
     return float(2 * np.minimum(a, b).sum() / (a.sum() + b.sum()))
@@ -106,8 +93,7 @@ def common_part_of_commuters(first: pd.DataFrame, second: pd.DataFrame) -> float
 def top_flows_recall(truth: pd.DataFrame, release: pd.DataFrame, k: int) -> float:
     """Return the share of the truth's k largest flows that are among the release's k largest.
 
-    Of flows that are equal where the k-th is (k at least 1), each counts by the share of places left for
-    them, so that the order of rows decides nothing.
+    Of flows that are equal where the k-th is, each counts by the share of places left for them.
     """
     pairs = pair_flows(truth, release)
     chosen = [_top(pairs[name].to_numpy(), k) for name in ("first", "second")]
@@ -115,10 +101,7 @@ def top_flows_recall(truth: pd.DataFrame, release: pd.DataFrame, k: int) -> floa
 
 
 def lost_pairs(truth: pd.DataFrame, release: pd.DataFrame) -> tuple[float, float]:
-    """Return what of the truth the release has no trace of. With the tables exchanged: what is spurious.
-
-    Share of the truth's pairs that have no job in the release, and the share of its jobs in them.
-    """
+    """Return which shares of the truth's pairs, and of its jobs, are of pairs that the release lacks."""
     pairs = pair_flows(truth, release)
     present = pairs["first"] > 0
     lost = present & (pairs["second"] == 0)
@@ -137,11 +120,7 @@ def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") ->
 
 
 def implicate_variance(implicates: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return how much the flows of several implicates of a release vary between them.
-
-    A row for each pair with jobs in any, sorted: ``work``, ``home``, ``mean`` and ``variance`` (over m - 1;
-    the B of `combine`), float64.
-    """
+    """Return mean and variance (over m - 1, the B of `combine`) of each flow between implicates."""
     m = len(implicates)
     if m < 2:
         raise ValueError("a variance between implicates needs at least two")
@@ -193,11 +172,9 @@ def earth_movers_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
 
 
 def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
-    """Compare the mean commute to each destination.
+    """Compare the mean commute to each destination that has commutes in both tables.
 
-    A row for each destination that has commutes in both, in order: ``work``, ``jobs`` (of the truth),
-    ``true_km`` and ``released_km`` (means), ``absolute`` (km, their difference without sign) and ``relative``
-    (that as a share of the true mean; NaN where it is 0).
+    Columns: ``work``, ``jobs`` (of the truth), ``true_km``, ``released_km``, ``absolute``, ``relative``.
     """
     sums = [
         table.assign(total=table["S000"] * table["km"]).groupby("work")[["S000", "total"]].sum()
@@ -220,11 +197,7 @@ def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
 
 
 def errors_by_size(errors: pd.DataFrame, *, least: int = 5) -> pd.DataFrame:
-    """Return quantiles of the relative error by size of the destination.
-
-    A row for each class of sizes, which double from class to class; the index is its middle in jobs
-    (geometric mean). Columns 0.25, 0.5, 0.75 and 0.9 are quantiles over its destinations.
-    """
+    """Return quantiles of the relative error by size of the destination, in classes that double."""
     errors = errors[errors["relative"].notna()]
     middle = 2 ** (np.floor(np.log2(np.maximum(errors["jobs"], 1))) + 0.5)
     groups = errors["relative"].groupby(middle)
@@ -242,13 +215,9 @@ def in_dense_area(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[n
 def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
     """Summarise `commute_errors` by size and surroundings of the destination, short and long commutes apart.
 
-    A row for each group with destinations: ``group``; ``destinations`` with commutes in both tables, and over
-    these the medians of the errors (``absolute``, ``relative``) and the 90th percentile of the relative one
-    (``worst_tenth``); ``only_reference`` and ``only_release``, destinations with commutes in one of the
-    tables only, of which there are no such errors; and ``long_share``, by how much the share of a
-    destination's commutes above `SHORT_KM` is off, on average over jobs. Sizes are in jobs of the truth, less
-    than one being in the smallest. Dense are those `in_dense_area`. Short and long compare only commutes up
-    to, and above, `SHORT_KM`; they have no ``long_share`` (NaN).
+    For each group: how many destinations there are in both tables and in one only; medians of the errors, and
+    the 90th percentile of the relative one (``worst_tenth``); and by how much the share of commutes above
+    `SHORT_KM` is off, on average over jobs (``long_share``; NaN of short and long commutes).
     """
     errors, destinations = commute_errors(truth, release), _destinations(truth, release)
     size = np.clip(np.searchsorted(list(SIZES.values()), destinations["true"], side="right") - 1, 0, None)
@@ -314,13 +283,10 @@ def _spacing(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.flo
 
 
 def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np.int64]:
-    """Choose count queries: each a range of home units and a range of work units.
+    """Choose count queries: first and last home unit, first and last work unit of each.
 
-    The four ends follow the Halton sequence, which fills their space evenly and is the same for everybody:
-    nothing about the data, and no chance, is in the choice. Units next to each other in a geography lie in
-    the same larger area, so that ranges are regions.
-
-    First and last home unit, first and last work unit; both ends belong to the range.
+    The ends follow the Halton sequence, which fills their space evenly and is the same for everybody. Units
+    next to each other in a geography lie in the same larger area, so that ranges are regions.
     """
     from scipy.stats import qmc  # takes its time
 
@@ -333,10 +299,7 @@ def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np
 def query_errors(
     truth: pd.DataFrame, release: pd.DataFrame, queries: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return by how many jobs the answers of a release to `count_queries` are wrong, shape (q,).
-
-    The tables of flows are sorted by work.
-    """
+    """Return by how many jobs the answers to `count_queries` are wrong, of tables sorted by work."""
     return np.abs(_answers(release, queries) - _answers(truth, queries))
 
 
@@ -346,11 +309,7 @@ def share_within(errors: NDArray[np.float64], jobs: float, rho: float) -> float:
 
 
 def jobs_within(jobs: float, rho: float) -> int:
-    """Return rho times the root of the number of jobs, in whole jobs.
-
-    Errors of so many are of the order of the chance in which n workers were there to be counted at all
-    (Chen, Kifer, LeFevre and Machanavajjhala 2009).
-    """
+    """Return rho times the root of the number of jobs, in whole jobs (Chen et al. 2009)."""
     return math.floor(rho * math.sqrt(jobs))
 
 
@@ -387,12 +346,7 @@ def propensity(
 
     pMSE = mean of (p_i - c)^2 over all jobs of both tables, c the share of released ones (Woo et al. 2009).
     Its expectation for jobs redrawn from the true ones is (k - 1) (1 - c)^2 c / N with k parameters and N
-    jobs (Snoke et al. 2018). An urn without noise has twice that: it draws shares before it draws jobs.
-
-    The model sees the commute as a planner would: distance (its logarithm, and the square of that), whether
-    home and work are one place, whether home is an external zone, and where home and work are (linear and
-    quadratic). A regression, not a tree, because its expectation under chance is known, and needs no further
-    library.
+    jobs (Snoke et al. 2018). docs/evaluation.md says what the model sees.
     """
     jobs = np.concatenate([table["S000"].to_numpy(np.float64) for table in (truth, release)])
     label = np.repeat([0.0, 1.0], [len(truth), len(release)])

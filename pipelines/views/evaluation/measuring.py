@@ -46,10 +46,7 @@ _GROUPS = {  # columns of `group_errors`
 
 @dataclass(frozen=True)
 class Measure:
-    """What a measure is called, its unit, and a sentence on how to read it.
-
-    It is read in reports against the truth and against surveys alike: a difference is not always an error.
-    """
+    """What a measure is called, its unit, and how to read it against the truth and against surveys."""
 
     title: str
     unit: str
@@ -188,20 +185,13 @@ def compared_levels(comparison: Comparison) -> list[str]:
 
 
 def measure(comparison: Comparison) -> pd.DataFrame:
-    """Measure how far a release is from what it is compared with.
-
-    One row a number: ``measure`` (of `MEASURES`), ``level``, ``group`` (text) and ``value`` (float64). Shares
-    are between 0 and 1, distances in kilometres. As confidential as the comparison.
-    """
+    """Measure how far a release is from what it is compared with: rows of measure, level, group and value."""
     rows = [*_flow_rows(comparison), *_commute_rows(comparison), *_query_rows(comparison)]
     return measures_table(rows)
 
 
 def measure_implicates(release: Release, levels: Sequence[str]) -> pd.DataFrame:
-    """Measure how much the flows of a release vary between its implicates.
-
-    As `measure`; empty for a release of one implicate. It is public.
-    """
+    """Measure how much the flows of a release vary between its implicates; nothing of a single one."""
     rows: list[Row] = []
     numbers = range(1, release.implicates + 1)
     for level in levels if release.implicates > 1 else ():

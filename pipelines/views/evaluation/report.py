@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
 import geo_data
@@ -28,6 +26,7 @@ from pipelines.views.evaluation.verdict import (
     within_jobs,
 )
 from pipelines.views.labels import singular
+from pipelines.views.pages import render
 from pipelines.views.release import Release
 
 _CONFIDENTIAL = (
@@ -65,13 +64,8 @@ def report_html(
     """Write the report."""
     certificate = release.certificate
     banner, banner_text, standing = _CONFIDENTIAL if confidential else _PUBLIC
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-    )
-    return environment.get_template("report.html").render(
+    return render(
+        "evaluation.html",
         confidential=confidential,
         banner=banner,
         banner_text=banner_text,

@@ -177,11 +177,7 @@ def level_name(levels: str) -> str:
 
 
 def measure_title(name: str, within: int | None, levels: str) -> str:
-    """Return what a measure is called.
-
-    With the jobs that the answers to count queries may differ by; mean commutes with what they are between,
-    as those between points of counties are no estimate of those between blocks.
-    """
+    """Return what a measure is called, with the jobs of count queries, and what mean commutes are between."""
     title = MEASURES[name].title
     if name.startswith("mean_commute"):
         return f"{title}, between points of {' and '.join(map(plural, levels.split(' to ')))}"

@@ -24,13 +24,10 @@ _SEED = 0  # of the baselines, which are of no release
 
 
 def workload_losses(release: Release, source: JobSource) -> list[Row]:
-    """Measure the loss in each table of the workload of a release.
+    """Measure the loss in each table of the workload of a release; it is **confidential**.
 
-    It is **confidential**, as rows of `measure`: the loss of the release, of homes drawn from the public
-    model alone, and of the plan's pools or tables without noise (`draw_without_noise`), unless the numbers of
-    jobs at workplaces are those of another table. The level is the name of the table. A table that the truth
-    does not have, as files of flows count each attribute by itself, or as its categories are others, has one
-    row: a loss of NaN.
+    That is the loss of the release, of homes drawn from the public model alone, and of the plan's pools or
+    tables without noise. A table that the truth does not have has one row: a loss of NaN.
     """
     plan = release.plan
     slots = plan.pools.slots

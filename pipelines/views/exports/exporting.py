@@ -26,6 +26,7 @@ from pipelines.views.exports.spatial import (
 from pipelines.views.exports.tables import write_csv, write_flowmap
 from pipelines.views.folder import check_target
 from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
+from pipelines.views.pages import render
 from pipelines.views.release import Release
 
 README = "README.txt"
@@ -129,47 +130,15 @@ def _check_levels(release: Release, levels: Sequence[str]) -> None:
         raise ExportError(f"there is no level {missing[0]!r}{cut}; there are: {', '.join(release.levels)}")
 
 
-_INTERVAL_WORDS = (
-    "",
-    "Flows have an interval of all their jobs (S000): low and high; columns low_ and high_ and the name of a",
-    "count have its own. A count without them is by an attribute that the file of draws does not tell apart.",
-    *COVERAGE_WORDS,
-    "Pairs that no released job has are not among the flows, though their interval may go beyond 0.",
-)
-
-
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
-    release, counts, about = source.release, source.release.counts, source.about
-    certificate, form = release.certificate, FORMATS[name]
-    status = "; ".join(certificate.not_for_release_because)
-    # What is said of coordinates would not be true of tiles, whose own remark says it.
-    degrees = " Coordinates, if any, are degrees, WGS84 (EPSG:4326)." if form.degrees else ""
-    levels = "" if form.blocks else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
-    if form.count is not None:
-        counts = {form.count: counts["S000"]}
-    lines = [
-        f"{certificate.release.name}: {form.meaning}",
-        "",
-        f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
-        *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),
-        *([f"NOT FOR RELEASE: {status}."] if status else []),
-        *([about["noise"]] if "noise" in about else []),
-        f"epsilon {about['epsilon']}, delta {about['delta']}",
-        f"version {about['version']}, made on {about['created'][:10]}",
-        f"licence {about['licence']}",
-        f"cite as {about['citation']}",
-        f"plan {about['plan_sha256']}",
-        f"certificate {about['certificate_sha256']}",
-        "What that guarantees is said in the README.md and certificate.json of the release.",
-        "",
-        f"{levels}Codes are text: leading zeros count.{degrees}",
-        *remarks,
-        *([] if source.draws is None else _INTERVAL_WORDS),
-        "",
-        "Files:",
-        *(f"  {path.name}" for path in sorted(folder.iterdir())),
-        "",
-        "Counts (home_ before a name: of those who live there; work_: of those who work there):",
-        *(f"  {count}  {meaning}" for count, meaning in counts.items()),
-    ]
-    return "\n".join(lines) + "\n"
+    form, counts = FORMATS[name], source.release.counts
+    return render(
+        "export.txt",
+        source=source,
+        form=form,
+        certificate=source.release.certificate,
+        remarks=remarks,
+        coverage=COVERAGE_WORDS,
+        files=sorted(path.name for path in folder.iterdir()),
+        counts=counts if form.count is None else {form.count: counts["S000"]},
+    )

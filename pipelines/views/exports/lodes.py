@@ -20,24 +20,15 @@ _CHARACTERISTICS = {"S000": "C000"} | {
     name: f"C{name[1:]}" for group in ("SA", "SE") for name in LODES_CATEGORIES[group]
 }
 
-
 # What else LODES has in them; its OD files, which a release is like, have nothing of the kind.
 _OTHERS = (
-    *(
-        "CNS01 to CNS20 (sectors)",
-        "CR01 to CR07 (race)",
-        "CT01 and CT02 (ethnicity)",
-        "CD01 to CD04 (education)",
-    ),
-    *("CS01 and CS02 (sex)", "CFA01 to CFA05 (age of the firm)", "CFS01 to CFS05 (size of the firm)"),
+    "CNS01 to CNS20 (sectors), CR01 to CR07 (race), CT01 and CT02 (ethnicity), CD01 to CD04 (education), "
+    "CS01 and CS02 (sex), CFA01 to CFA05 (age of the firm), CFS01 to CFS05 (size of the firm)"
 )
 
 
 def write_lodes(source: Source, folder: Path) -> list[str]:
-    """Write the OD files batch by batch, the totals of blocks as RAC and WAC, and the crosswalk.
-
-    The levels of the source do not matter: LODES has blocks.
-    """
+    """Write the OD files batch by batch, the totals of blocks as RAC and WAC, and the crosswalk."""
     release = source.release
     createdate = release.certificate.created[:10].replace("-", "")
     for kind, rows in release.rows.items():
@@ -109,7 +100,7 @@ def _write_od(rows: ds.Dataset, path: Path, createdate: str, batch_rows: int) ->
 def _absent(columns: Mapping[str, str]) -> str:
     lacking = [column for name, column in _CHARACTERISTICS.items() if name not in columns]
     return (
-        f"RAC and WAC lack these columns of LODES: {', '.join([*lacking, *_OTHERS])}. They are left out, not "
+        f"RAC and WAC lack these columns of LODES: {', '.join([*lacking, _OTHERS])}. They are left out, not "
         "empty, because programs that add up areas take empty for 0."
     )
 

@@ -22,18 +22,11 @@ _SIDE = 128  # of a tile, one chunk of the file: 64 kB, of which few flows leave
 
 
 def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
-    """Write one OMX file (HDF5) with a matrix for each count and the zones' numbers as lookups.
+    """Write one OMX file (HDF5, layout 0.2) with a matrix for each count and the zones' numbers as lookups.
 
-    `side` is that of a tile, in cells.
-
-    Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``. A
-    lookup has whole numbers (`Source.numbers`), because ActivitySim takes no text, nor two lookups that
-    differ. Codes and names are in ``/zones``, of which the specification knows nothing, and its readers
-    neither. In the name of a matrix a slash, which would begin a group, is ``%2F``; a full stop at its end,
-    with which openmatrix lists neither it nor those after it, is ``%2E``.
-
-    Matrices consist of tiles, and only those with flows are in the file: of the others HDF5 knows that they
-    are 0. Columns of tiles are written one after another, as the flows come in the order of work zones.
+    A lookup has whole numbers, because ActivitySim takes no text. Codes and names are in ``/zones``, of which
+    the specification knows nothing. Matrices consist of tiles of `side` by `side` cells, of which only those
+    with flows are in the file; columns of tiles are written one after another, as the flows come.
     """
     import h5py  # only who writes matrices waits for it
 

@@ -67,11 +67,7 @@ class Source:
         return [name for name in self.counts if self.draws is not None and self.draws.tells_apart(name)]
 
     def flows(self) -> Iterator[pd.DataFrame]:
-        """Yield all flows of the pair of levels, external zones included, a batch at a time.
-
-        At most `batch_rows` of what `Release.flows` returns for the levels and all counts, in its order, with
-        intervals where there are draws; at least one batch, which may be empty.
-        """
+        """Yield all flows, with intervals where there are draws, at most `batch_rows` at a time."""
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
                 yield batch.to_pandas()
@@ -114,13 +110,7 @@ class Source:
 
     @cached_property
     def zones(self) -> dict[str, gpd.GeoDataFrame]:
-        """Zones with their totals, by level: one level where homes and workplaces have the same, else two.
-
-        A row for each unit, in order: ``code`` (text), ``name`` where the level has names, ``home_<count>``
-        where homes have this level, ``work_<count>`` where workplaces have it (int64), and geometry,
-        EPSG:4326: polygons where the release has them for the level or for its parts, else points. None for
-        external zones and units without a shape.
-        """
+        """Zones by level, as `Release.shapes`, with totals: ``home_<count>`` and ``work_<count>``."""
         return {level: self._zones(level) for level in dict.fromkeys(self.levels.values())}
 
     @property
@@ -138,11 +128,7 @@ class Source:
         return zones
 
     def points(self, level: str) -> pd.DataFrame:
-        """Return a point for each unit of a level.
-
-        A row for each unit, in order: ``code`` (text), ``name`` where the level has names ("" where a unit
-        has none), ``latitude`` and ``longitude`` in degrees WGS84, NaN for external zones.
-        """
+        """Return code, name where the level has names, latitude and longitude of each unit of a level."""
         named = ["name"] if level in self._names else []
         return self.release.areas(level)[["code", *named, "latitude", "longitude"]]
 
@@ -159,10 +145,7 @@ class Source:
         return {level: named for level, named in names.items() if (named != "").any()}
 
     def flow_tables(self) -> Iterator[pd.DataFrame]:
-        """Yield the flows with codes instead of numbers.
-
-        The rows of a batch of `flows`: ``work`` and ``home`` (text), and the counts (int64).
-        """
+        """Yield batches of `flows` with codes instead of numbers."""
         codes = self._codes
         for flows in self.flows():
             yield flows.assign(**{side: codes[side].take(flows[side].to_numpy()) for side in codes})
@@ -170,10 +153,8 @@ class Source:
     def journeys(self) -> Iterator[pd.DataFrame]:
         """Yield the flows that can be drawn as lines: both ends have a place, and not the same.
 
-        Rows of a batch of `flow_tables`, with ``work_name`` and ``home_name`` where there are names, and
-        ``home_longitude``, ``home_latitude``, ``work_longitude`` and ``work_latitude`` (degrees, WGS84) of
-        the zones' points before the counts. Where a region crosses 180 degrees, longitudes go on beyond, so
-        that lines do not go round the earth.
+        With names, and with the places of both `ENDS` before the counts; where a region crosses 180 degrees,
+        longitudes go on beyond.
         """
         words = self._codes | {
             f"{side}_name": pd.Index(self._names[self.levels[side]], dtype="str")
@@ -262,12 +243,7 @@ NO_LICENCE = "not stated in the release: ask who published it"
 
 
 def provenance(release: Release) -> dict[str, str]:
-    """Return what belongs to every copy of the data.
-
-    ``title``, ``description`` (`one_sentence`), ``synthetic``, ``licence``, ``citation``, ``publisher`` and
-    ``contact`` where the release names them, ``version`` (`Release.version`), ``created``, ``epsilon``,
-    ``delta``, ``plan_sha256``, ``certificate_sha256``, and, of several, which ``implicate``.
-    """
+    """Return what belongs to every copy of the data: what it is, whose, its licence, its plan."""
     certificate, description = release.certificate, release.description
     about = {
         "title": certificate.release.name,
@@ -341,10 +317,7 @@ _SIDES = {"home": "live", "work": "work"}
 def describe_csv(
     path: Path, head: pd.DataFrame, about: Mapping[str, str], meanings: Mapping[str, str], *notes: str
 ) -> None:
-    """Write beside a CSV file what it is: CSV on the Web, and GDAL's types.
-
-    The file itself has rows and nothing else, so that every reader reads it.
-    """
+    """Write beside a CSV file, which has rows only, what it is: CSV on the Web, and GDAL's types."""
     columns = [
         {"name": name, "titles": name, "dc:description": meanings[str(name)], "datatype": column_type(column)}
         for name, column in head.items()

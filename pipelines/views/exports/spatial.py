@@ -58,10 +58,7 @@ def _key_values(source: Source, columns: Iterable[str]) -> dict[str, str]:
 
 
 def write_geopackage(source: Source, folder: Path) -> list[str]:
-    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry.
-
-    Provenance is in ``gpkg_metadata``, the columns' meanings are in ``gpkg_data_columns``.
-    """
+    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry."""
     path = folder / source.name(source.flows_name, "gpkg")
     for level, zones in source.zones.items():
         _write_zones(source, zones, path, f"zones_{level}", "GPKG", layer_metadata=source.about)
@@ -160,10 +157,7 @@ def _write_layers(
     driver: str,
     options: Callable[[Iterable[str]], dict[str, Any]],
 ) -> list[str]:
-    """Write zones and lines, each to a file of its own, without what has no geometry.
-
-    `options` gives those of the driver, for the columns of a file.
-    """
+    """Write zones and lines, each to a file, without what has no geometry; with options of the driver."""
     for level, zones in source.placed_zones.items():
         path = folder / source.name(f"zones_{level}", suffix)
         _write_zones(source, zones, path, f"zones_{level}", driver, **options(zones))

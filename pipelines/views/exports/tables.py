@@ -40,11 +40,9 @@ def write_zone_table(source: Source, level: str, folder: Path) -> Path:
 
 
 def write_flowmap(source: Source, folder: Path) -> list[str]:
-    """Write ``locations.csv``, ``flows.csv`` and ``properties.csv``; flows inside a zone are among them.
+    """Write ``locations.csv``, ``flows.csv`` and ``properties.csv``, without zones that have no place.
 
-    Zones without a place on a map (external zones) are left out. Where homes and workplaces have different
-    levels, the id of a location is its level and its code. A location without a name is called by its code.
-    Where a region crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
+    Where homes and workplaces have different levels, the id of a location is its level and its code.
     """
     locations = {}
     for level in dict.fromkeys(source.levels.values()):

@@ -219,14 +219,6 @@ class JobDraws:
         return of_place
 
 
-def evidence_words(plan: ReleasePlan) -> list[str]:
-    """Say, in lines for people, what the intervals of a release are made from."""
-    source = "noisy counts of its measured tables" if plan.measures else "draws from its urns"
-    runs = plan.implicates.runs
-    runs_words = f", of the first of {runs} independent runs only" if runs > 1 else ""
-    return [f"Made from the {source}{runs_words}, and from the public model in its plan."]
-
-
 def _level_of(geography: Geography, areas: str) -> str:
     """Return the level of some areas; of non-nesting ones the coarsest whose units they gather."""
     if areas not in geography.non_nesting_areas:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -290,25 +291,29 @@ class PosteriorDraws:
                 f"{self.path}: jobs are not told apart by {unknown[0]}; by: "
                 f"{', '.join(self.attributes) or 'nothing'}"
             )
+        if only is not None:
+            work_area = np.where(np.isin(np.arange(work_area.size), only), work_area, -1)
         widths = [len(self.release.categories[name]) for name in attributes]
-        kinds, wide = int(np.prod(widths, dtype=np.int64)), int(home_area.max(initial=0)) + 1
-        last = self._last_groups(work_area, only)
+        shape = (int(work_area.max(initial=0)) + 1, *widths, int(home_area.max(initial=0)) + 1)
+        group, area = self._rows(work_area)
+        last = np.zeros(shape[0], np.int64)  # the row group in which each work area ends
+        np.maximum.at(last, area, group)
         empty = np.zeros((self.draws, 0), np.int64)
         pending, pending_counts = np.zeros(0, np.int64), empty
         yielded = False
-        for number in self._groups_of(work_area, only):
-            cell, counts = self._count(number, home_area, work_area, attributes, widths, wide, only)
+        for number in np.unique(group).tolist():
+            cell, counts = self._count(number, home_area, work_area, attributes, shape)
             joined = np.union1d(pending, cell)
             total = np.zeros((self.draws, joined.size), np.int64)
             total[:, np.searchsorted(joined, pending)] += pending_counts
             total[:, np.searchsorted(joined, cell)] += counts
-            done = last[joined // (kinds * wide)] <= number
+            done = last[joined // math.prod(shape[1:])] <= number
             pending, pending_counts = joined[~done], total[:, ~done]
             if done.any():
                 yielded = True
-                yield _cells(joined[done], total[:, done], widths, wide)
+                yield _cells(joined[done], total[:, done], shape)
         if not yielded:
-            yield _cells(np.zeros(0, np.int64), empty, widths, wide)
+            yield _cells(np.zeros(0, np.int64), empty, shape)
 
     def names_of(self, areas: Areas) -> NDArray[np.object_]:
         """Return the code or name of each area, by its number."""
@@ -376,23 +381,12 @@ class PosteriorDraws:
                 raise ValueError("there are work blocks that the release does not have")
         return work, np.append(0, np.cumsum(sizes)).astype(np.int64)
 
-    def _rows(self, work_area: Int64, only: Int64 | None) -> tuple[Int64, Int64]:
+    def _rows(self, work_area: Int64) -> tuple[Int64, Int64]:
         """Return the row group, and the area, of all rows that are asked for."""
         work, begin = self._works
         area = work_area[work]
-        chosen = area >= 0 if only is None else (area >= 0) & np.isin(work, only)
         group = np.repeat(np.arange(begin.size - 1), np.diff(begin))
-        return group[chosen], area[chosen]
-
-    def _groups_of(self, work_area: Int64, only: Int64 | None) -> list[int]:
-        return [int(i) for i in np.unique(self._rows(work_area, only)[0])]
-
-    def _last_groups(self, work_area: Int64, only: Int64 | None) -> Int64:
-        """Return the last row group of each work area, 0 for those without rows."""
-        group, area = self._rows(work_area, only)
-        last = np.zeros(int(work_area.max(initial=0)) + 1, np.int64)
-        np.maximum.at(last, area, group)
-        return last
+        return group[area >= 0], area[area >= 0]
 
     def _count(
         self,
@@ -400,11 +394,9 @@ class PosteriorDraws:
         home_area: Int64,
         work_area: Int64,
         attributes: Sequence[str],
-        widths: Sequence[int],
-        wide: int,
-        only: Int64 | None,
+        shape: tuple[int, ...],
     ) -> tuple[Int64, Int64]:
-        """Count the jobs of a row group: cells, rising, and counts of shape (n_draws, n_cells)."""
+        """Count the jobs of a row group: cells of a table, rising, and their counts in each draw."""
         works, begin = self._works
         work = works[begin[number] : begin[number + 1]]
         public = [name for name in attributes if name not in self.secret]
@@ -415,10 +407,10 @@ class PosteriorDraws:
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
                 raise ValueError("a row has not one home for each of its jobs in each draw")
             row_cell = work_area[work]
-            keep = row_cell >= 0 if only is None else (row_cell >= 0) & np.isin(work, only)
+            keep = row_cell >= 0
             jobs, drawn = jobs[keep], lists.filter(pa.array(keep)).flatten().to_numpy()
             codes, homes = self._drawn_categories(drawn, home_area.size)
-            for name, width in zip(attributes, widths, strict=True):
+            for name, width in zip(attributes, shape[1:-1], strict=True):
                 row_cell = row_cell * width
                 if name in public:
                     values = pa.array(self.release.categories[name], pa.string())
@@ -432,8 +424,8 @@ class PosteriorDraws:
         draw = (np.arange(homes.size) - start[row]) // jobs[row]
         home = home_area[homes]
         counted = home >= 0
-        combined, span, after = home[counted], wide, wide  # the home, and what was drawn with it
-        for name, width in zip(reversed(attributes), reversed(widths), strict=True):
+        combined, span, after = home[counted], shape[-1], shape[-1]  # the home, and what was drawn with it
+        for name, width in zip(reversed(attributes), reversed(shape[1:-1]), strict=True):
             if name in codes:
                 combined = combined + codes[name][counted].astype(np.int64) * after
                 span = after * width
@@ -442,7 +434,7 @@ class PosteriorDraws:
         position, occurring = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
         flat = draw[counted] * occurring.size + position
         counts = np.bincount(flat, minlength=self.draws * occurring.size).reshape(self.draws, occurring.size)
-        return first[occurring // span] * wide + occurring % span, counts
+        return first[occurring // span] * shape[-1] + occurring % span, counts
 
     def _drawn_categories(
         self, drawn: NDArray[np.integer], units: int
@@ -467,13 +459,9 @@ def public_key(release: Release) -> synth.RunKey:
     return synth.RunKey(hashlib.sha256(text.encode()).digest(), secure=False)
 
 
-def _cells(cell: Int64, counts: Int64, widths: Sequence[int], wide: int) -> Cells:
-    rest, home = np.divmod(cell, wide)
-    codes: list[Int64] = []
-    for width in reversed(widths):
-        rest, code = np.divmod(rest, width)
-        codes.insert(0, code)
-    return Cells(home, rest, tuple(codes), counts)
+def _cells(cell: Int64, counts: Int64, shape: tuple[int, ...]) -> Cells:
+    work, *codes, home = np.unravel_index(cell, shape)
+    return Cells(home, work, tuple(codes), counts)
 
 
 def _numbers(release: Release, column: pa.ChunkedArray) -> NDArray[np.int32]:

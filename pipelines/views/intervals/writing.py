@@ -20,7 +20,7 @@ from pipelines.storage.durable import whole_folder
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS, FEWEST
 from pipelines.views.folder import PublicReleaseError, check_target
-from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
+from pipelines.views.intervals.evidence import JobDraws, PlaceDraws
 from pipelines.views.intervals.reading import (
     COVERAGE_WORDS,
     DRAWS_FILE,
@@ -28,6 +28,7 @@ from pipelines.views.intervals.reading import (
     PosteriorDraws,
     public_key,
 )
+from pipelines.views.pages import render
 from pipelines.views.release import Release
 
 _log = logging.getLogger(__name__)
@@ -163,26 +164,14 @@ def _lists(jobs: JobDraws, part: list[PlaceDraws], units: int, kind: pa.DataType
 
 
 def _readme(release: Release, jobs: JobDraws, draws: int, tables: dict[str, str]) -> str:
-    certificate = release.certificate
-    status = "; ".join(certificate.not_for_release_because)
-    lines = [
-        f"{certificate.release.name}: intervals",
-        "",
-        *([f"NOT FOR RELEASE: {status}."] if status else []),
-        *evidence_words(jobs.plan),
-        "It costs no privacy: nothing else was read.",
-        "",
-        *COVERAGE_WORDS,
-        "",
-        "Tables (CSV; codes are text: leading zeros count). S000 is the middle draw, not the released count,",
-        "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0",
-        "are left out.",
-        *(f"  {name}  {table}" for table, name in tables.items()),
-        "",
-        f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
-        "of any sum of these:",
-        "  pipelines.open_release(PUBLIC).draws(FILE).flows(HOMES, WORKPLACES, ATTRIBUTES)",
-        "docs/formats.md of the program says what its columns are.",
-        f"plan {certificate.plan_sha256}",
-    ]
-    return "\n".join(lines) + "\n"
+    text = render(
+        "intervals.txt",
+        certificate=release.certificate,
+        plan=jobs.plan,
+        coverage=COVERAGE_WORDS,
+        tables=tables,
+        file=DRAWS_FILE,
+        draws=draws,
+        home_level=jobs.home_level,
+    )
+    return f"{text}\n"

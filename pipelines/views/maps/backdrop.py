@@ -34,10 +34,7 @@ class Backdrop:
 def backdrop_shapes(
     release: Release, backdrop: Backdrop, bounds: tuple[float, float, float, float]
 ) -> dict[str, list[list[Any]]]:
-    """Return what is drawn of the files, near the region and simplified.
-
-    ``water`` and ``roads``, as far as there are files: GeoJSON geometries.
-    """
+    """Return what is drawn of the files, near the region and simplified, as GeoJSON geometries."""
     shapes = {}
     for kind, kinds_of_shapes in _KINDS.items():
         path = getattr(backdrop, kind)

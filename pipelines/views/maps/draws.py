@@ -34,11 +34,7 @@ class DrawTable:
 
 
 def draw_tables(draws: PosteriorDraws, levels: Sequence[str], limit: int) -> list[DrawTable]:
-    """Return the tables that tell most in so many bytes.
-
-    Residents, by each attribute too; flows of all jobs; flows of jobs by each attribute: each of these by
-    units of the finest level at which it has room.
-    """
+    """Return residents, flows, and flows by attribute, each of the finest level with room in the limit."""
     covered = [level for level in levels if draws.has(level)]
     attributes = [(), *((name,) for name in draws.attributes)]
     tables: list[DrawTable] = []

@@ -26,6 +26,7 @@ from pipelines.views.folder import PublicReleaseError, check_target
 from pipelines.views.intervals.reading import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import Payload, make_payload
+from pipelines.views.pages import render
 from pipelines.views.release import Release
 
 PARTS = "map"
@@ -53,10 +54,7 @@ class SiteMap:
 
 
 def build_map(release: Release, draws: PosteriorDraws | None = None, backdrop: Backdrop | None = None) -> str:
-    """Return the map of a release as one HTML page (`Release.map`).
-
-    It holds no external address but the names of XML namespaces, and forbids the browser every request.
-    """
+    """Return the map of a release as one HTML page that forbids the browser every request (`Release.map`)."""
     return _page(release, _payload(release, draws, backdrop))
 
 
@@ -211,33 +209,17 @@ def _policy(*scripts: str, fetches: bool) -> str:
 
 def certificate_words(certificate: Certificate, *, signed: bool) -> str:
     """Return the certificate in plain words."""
-    run, user = certificate.run, certificate.user_level
-
-    def paragraph(words: str) -> str:
-        return f"\n    <p>{html.escape(words)}</p>" if words else ""
-
-    def items(lines: list[str]) -> str:
-        return "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-
-    return Template(_text("certificate.html")).substitute(
-        status=html.escape(
-            "Every check of the program passed: this release is for publication."
-            if certificate.for_release
-            else "Not for release: " + "; ".join(certificate.not_for_release_because) + "."
+    records = certificate.user_level.records
+    return render(
+        "certificate.html",
+        certificate=certificate,
+        signature=SIGNED if signed else UNSIGNED,
+        odds=odds_in_words(certificate),
+        paragraphs=(
+            presence_in_words(certificate),
+            population_in_words(certificate.population, protected=certificate.presence is not None),
+            policy_in_words(certificate),
         ),
-        signature=html.escape(SIGNED if signed else UNSIGNED),
-        odds=html.escape(odds_in_words(certificate)),
-        presence=paragraph(presence_in_words(certificate)),
-        population=paragraph(
-            population_in_words(certificate.population, protected=certificate.presence is not None)
-        )
-        + paragraph(policy_in_words(certificate)),
-        epsilon=short_bound(run.epsilon),
-        delta=short_bound(run.delta),
-        records="one job record" if user.records == 1 else f"at most {user.records} job records",
-        user_epsilon=short_bound(user.epsilon),
-        user_delta=short_bound(user.delta),
-        not_covered=items(certificate.definition.not_covered),
-        assumed_public=items(certificate.definition.assumed_public),
-        plan=certificate.plan_sha256,
+        records="one job record" if records == 1 else f"at most {records} job records",
+        short=short_bound,
     )

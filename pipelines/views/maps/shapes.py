@@ -29,12 +29,7 @@ _MOST_DRAWN = 3_000  # cells of a level; of more, points show more
 
 
 def level_shapes(release: Release, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
-    """Return the shapes of the levels that have them, or whose parts have them.
-
-    By level, those without shapes left out: ``unit`` (int32) and geometry, EPSG:4326, simplified. The shapes
-    of a level that has none of its own are put together from those of the next finer level. Longitudes go on
-    where 180 is crossed (`Release.unbroken`). Empty if the release has no polygons.
-    """
+    """Return ``unit`` and geometry, simplified, of the levels that have shapes or whose parts have them."""
     polygons = {level: release.polygons(level) for level in release.levels}
     simplified = {
         level: _simplified(_unbroken(release, shapes[shapes["unit"] >= 0]))
@@ -47,11 +42,9 @@ def level_shapes(release: Release, levels: Sequence[str]) -> dict[str, gpd.GeoDa
 def centroid_cells(
     release: Release, levels: Sequence[str], most_drawn: int = _MOST_DRAWN
 ) -> dict[str, gpd.GeoDataFrame]:
-    """Return cells around centroids, for a release without polygons.
+    """Return cells around centroids, for a release without polygons, of levels of few enough areas.
 
-    As `level_shapes`, for levels of few enough areas. A place belongs to the area of the nearest centroid
-    (Voronoi), if that is not farther than the neighbourhood of centroids is wide; so these are not the true
-    borders.
+    A place belongs to the area of the nearest centroid (Voronoi) in reach: these are not the true borders.
     """
     n_units = {level: release.geography.n_units(level) for level in levels}
     small = [level for level in levels if n_units[level] <= _MOST_CELLS]
@@ -85,10 +78,7 @@ def centroid_cells(
 def with_coarser(
     release: Release, polygons: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
 ) -> dict[str, gpd.GeoDataFrame]:
-    """Return the shapes of levels: their own, else put together from the next finer level that has any.
-
-    In the same form, by level, finest first; levels that have no shapes, nor have their parts, are left out.
-    """
+    """Return the shapes of levels: their own, else put together from the next finer level that has any."""
     geography = release.geography
     dissolved: dict[str, gpd.GeoDataFrame] = {}
     latest: tuple[str, gpd.GeoDataFrame] | None = None
@@ -151,10 +141,7 @@ def _apart(direction: Float64, weight: Float64, length: float) -> Float64:
 
 
 def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
-    """Return the shapes of a level as a GeoJSON FeatureCollection, rounded to about a metre.
-
-    The id of each feature is its unit.
-    """
+    """Return the shapes of a level as GeoJSON, rounded to about a metre; the id of a feature is its unit."""
     # Corners that are shared stay shared: equal numbers are rounded alike.
     rounded = shapely.transform(np.asarray(shapes.geometry.array), lambda xy: np.round(xy, _DECIMALS))
     return {

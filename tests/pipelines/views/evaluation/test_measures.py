@@ -275,6 +275,7 @@ def test_groups_without_anybody() -> None:
     assert found["only_release"].eq(1).all()
 
 
+@settings(max_examples=40)
 @given(FLOWS, FLOWS)
 def test_commutes_against_slow_loops(one: list, two: list) -> None:
     first, second = flows(one), flows(two)
@@ -293,6 +294,7 @@ def test_commutes_against_slow_loops(one: list, two: list) -> None:
         assert row["absolute"] == pytest.approx(abs(means[0][work] - means[1][work]), abs=1e-6)
 
 
+@settings(max_examples=40)
 @given(FLOWS, FLOWS)
 def test_properties_of_commutes(one: list, two: list) -> None:
     first, second = flows(one), flows(two)

@@ -58,7 +58,7 @@ def test_the_words_of_the_certificate(text: str, mapped: Release) -> None:
     assert odds_in_words(certificate).replace("\n", " ") in words
     assert certificate.plan_sha256 in words
     for line in (*certificate.definition.not_covered, *certificate.definition.assumed_public):
-        assert line.replace("'", "&#x27;") in words
+        assert line.replace("'", "&#39;") in words
 
 
 def test_the_licence_is_in_it(text: str, library: Path) -> None:

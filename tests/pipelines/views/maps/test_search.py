@@ -96,13 +96,6 @@ def test_punctuation_alone_finds_nothing(reader: Reader) -> None:
     assert [reader.type(typed) for typed in ("!", "(", " ", ". ,")] == [[]] * 4
 
 
-def test_the_codes_are_found_as_before(reader: Reader, named: Release) -> None:
-    code = code_of(named, "trct", TRACTS[-1])
-    for typed in (code, f"{code[:2]} {code[2:5]} {code[5:]}"):
-        reader.search(typed)
-        assert reader.chosen().endswith(code)
-
-
 def test_a_name_of_several(reader: Reader, named: Release) -> None:
     """Enter alone chooses none of them; the arrows say which."""
     assert len(reader.type("twin town")) == 2
