@@ -187,10 +187,11 @@ def test_intervals_with_the_samplers_that_ship() -> None:
     assert bias == pytest.approx(-0.27, abs=0.02)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_some_malformed_inputs_of_every_kind() -> None:
     """All of them: python benchmarks/malformed.py. A process of its own: it forks, and pytest has threads."""
-    options = ["--every", "97", "--begin", "7", "--processes", "1"]
+    options = ["--every", "48", "--begin", "7", "--processes", "1"]
     command = [sys.executable, BENCHMARKS / "malformed.py", *options]
     done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

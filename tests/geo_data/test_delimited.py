@@ -143,25 +143,6 @@ def test_large_files_are_checked_in_blocks(tmp_path: Path) -> None:
             assert caught.value.where == f"line {row + 2:,}", bad
 
 
-@pytest.mark.parametrize(
-    ("data", "rule"),
-    [
-        (b"id,n\n1,2\r\n3,4\n", "ends otherwise than the first"),
-        (b"id,n\r\n1,2\n3,4\r\n", "ends otherwise than the first"),
-        (b"id,n\n\n1,2\n", "blank lines between rows"),
-        (b"id,n\n1,2\n3,4", "no line break at its end"),
-        ("id,n\n1,2\n".encode("utf-16"), "NUL byte"),
-        (b'id,n\n1,"2\n3",4\n', "not closed in its line"),
-        (b"id,n\n1," + b"2" * 2 * BLOCK + b"\n", "a line is longer"),
-        (b"id,n\n1," + b"2" * BLOCK + b"\n", "a line is longer"),
-    ],
-)
-def test_what_is_no_table(write: Callable[..., Path], data: bytes, rule: str) -> None:
-    for name in ("t.csv", "t.csv.gz"):
-        with pytest.raises(InputError, match=rule):
-            read_table(write(data, name), COLUMNS)
-
-
 def test_blank_lines_at_the_end_are_none(write: Callable[..., Path]) -> None:
     assert len(read_table(write("id,n\n1,2\n\n\n"), COLUMNS)) == 1
     assert len(read_table(write('\ufeff"id",n\r\n1,2\r\n\r\n'), COLUMNS)) == 1
