@@ -52,44 +52,6 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
     return epsilon, min(sum((d for _, d in pairs), Fraction(0)), Fraction(1))
 
 
-def compose_curves(
-    curves: Iterable[Iterable[tuple[Fraction, Fraction]]],
-) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Return the curve of releases of the same records taken together: the best way to split each epsilon.
-
-    Lemma 13 of docs/privacy.md.
-
-    Parameters
-    ----------
-    curves : iterable of iterables of (Fraction, Fraction)
-        Of each release, pairs at which it is differentially private for one record, whatever the releases
-        before it were: the curve of its guarantee, and the pair (record_epsilon, record_delta).
-
-    Returns
-    -------
-    tuple of (Fraction, Fraction)
-        By rising epsilon and falling delta. At an epsilon in between, the delta of the pair before it holds.
-
-    Raises
-    ------
-    TypeError
-        If a number is a float.
-    ValueError
-        If a curve has no pair.
-    """
-    together = [(Fraction(0), Fraction(0))]
-    for curve in curves:
-        points = list(curve)
-        if not points:
-            raise ValueError("the curve of a release has at least one pair of epsilon and delta")
-        sums = sorted(compose((left, right)) for left in together for right in points)
-        together = []
-        for epsilon, delta in sums:
-            if not together or delta < together[-1][1]:
-                together.append((epsilon, delta))
-    return tuple(together)
-
-
 def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
     """Return the (epsilon, delta)-differential privacy of a person with several records.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from synth.block_sampling import OriginShares, cumulative_weights, draw_blocks
 from synth.plan import Domains
@@ -70,41 +70,38 @@ class Words:
         return np.array([*given_words, *[0] * (count - len(given_words))], np.uint64)
 
 
+def draw(
+    of: Domains, domain: Int32, cells: Int32, weights: ArrayLike, shares: OriginShares, stream: Any
+) -> Int32:
+    """Draw a block of each cell by the weights of blocks."""
+    return draw_blocks(of, domain, cells, cumulative_weights(np.asarray(weights)), shares, stream)
+
+
 # --- by hand
 
 
 def test_every_unit_of_weight_is_one_value() -> None:
     """A cell of weight 8: the words 0 to 7 hit each block as often as it weighs."""
-    weights = np.array([5, 1, 4, 1, 2, 9], np.int64)
-    stream: Any = Words(list(range(8)))
-    blocks = draw_blocks(
-        domains(6, [0, 1, 5]), zeros(8), zeros(8) + 1, cumulative_weights(weights), no_shares(), stream
-    )
+    cells = domains(6, [0, 1, 5])
+    blocks = draw(cells, zeros(8), zeros(8) + 1, [5, 1, 4, 1, 2, 9], no_shares(), Words([*range(8)]))
     assert blocks.tolist() == [1, 2, 2, 2, 2, 3, 4, 4]
 
 
 def test_a_unit_is_drawn_first_and_a_block_of_it_then() -> None:
     """Units of blocks 0-1, 2-4, 5 with shares 3, 4 and 1: eight words for units, eight for blocks."""
     shares = origin_shares([0, 2, 5], [{0: 3, 1: 4, 2: 1}], [0])
-    weights = np.array([1, 3, 2, 1, 1, 77], np.int64)
-    stream: Any = Words([*range(8), 0, 1, 3, 0, 1, 2, 3, 9])
-    blocks = draw_blocks(domains(6, [0]), zeros(8), zeros(8), cumulative_weights(weights), shares, stream)
+    words = Words([*range(8), 0, 1, 3, 0, 1, 2, 3, 9])
+    blocks = draw(domains(6, [0]), zeros(8), zeros(8), [1, 3, 2, 1, 1, 77], shares, words)
     assert blocks.tolist() == [0, 1, 1, 2, 2, 3, 4, 5]
 
 
 def test_units_without_a_share_are_not_drawn() -> None:
     shares = origin_shares([0, 1, 2, 3], [{1: 1, 3: 1}, {}, {3: 1}], [0, 1, 2])
-    weights = np.array([1000, 1, 1000, 1], np.int64)
-    key = RunKey.from_seed(4)
-    whole = domains(4, [0], [0], [0])
+    whole, weights = domains(4, [0], [0], [0]), [1000, 1, 1000, 1]
 
     def drawn(domain: int) -> set[int]:
-        stream = key.stream("blocks", 0)
-        return set(
-            draw_blocks(
-                whole, zeros(500) + domain, zeros(500), cumulative_weights(weights), shares, stream
-            ).tolist()
-        )
+        stream = RunKey.from_seed(4).stream("blocks", 0)
+        return {*draw(whole, zeros(500) + domain, zeros(500), weights, shares, stream).tolist()}
 
     assert drawn(0) == {1, 3}
     assert drawn(2) == {3}
@@ -132,21 +129,9 @@ def test_narrow_returns_the_unit_inside_the_cell() -> None:
 def test_a_cell_of_one_block_is_that_block() -> None:
     cells = np.array([3, 0, 2, 1, 1], np.int32)
     stream = RunKey.from_seed(0).stream("blocks", 1)
-    one = domains(4, [0, 1, 2, 3])
-    assert (
-        draw_blocks(one, zeros(5), cells, cumulative_weights(np.full(4, 7)), no_shares(), stream).tolist()
-        == cells.tolist()
-    )
-
-
-def test_nothing_is_drawn_for_nobody() -> None:
-    stream = RunKey.from_seed(0).stream("blocks", 1)
-    assert (
-        draw_blocks(
-            domains(4, [0]), zeros(0), zeros(0), cumulative_weights(np.ones(4, int)), no_shares(), stream
-        ).size
-        == 0
-    )
+    blocks = domains(4, [0, 1, 2, 3])
+    assert draw(blocks, zeros(5), cells, [7] * 4, no_shares(), stream).tolist() == cells.tolist()
+    assert draw(blocks, zeros(0), zeros(0), [7] * 4, no_shares(), stream).size == 0
 
 
 def test_cells_that_are_drawn_from_often_give_what_they_give_one_by_one() -> None:
@@ -168,7 +153,7 @@ def test_cells_that_are_drawn_from_often_give_what_they_give_one_by_one() -> Non
 
 
 def test_blocks_have_exactly_their_probabilities() -> None:
-    starts, each = [0, 2, 4, 5], 50_000
+    starts, each = [0, 2, 4, 5], 20_000
     rows = [{0: 3, 1: 1, 2: 2}, {1: 5, 3: 2}]
     two = domains(8, [0, 2, 5], [0, 4])
     weights = [3, 1, 9, 1, 2, 3, 4, 5]
@@ -178,7 +163,7 @@ def test_blocks_have_exactly_their_probabilities() -> None:
     domain = np.repeat(np.array([d for d, _, _ in cases], np.int32), each)
     cells = np.repeat(np.array([c for _, c, _ in cases], np.int32), each)
     stream = RunKey.from_seed(2).stream("blocks", 0)
-    blocks = draw_blocks(two, domain, cells, cumulative_weights(np.array(weights)), shares, stream)
+    blocks = draw(two, domain, cells, weights, shares, stream)
     assert blocks.dtype == np.int32
     for i, (d, _, inside) in enumerate(cases):
         chance = {b: p for b, p in probabilities(inside, weights, starts, rows[d]).items() if p > 0}
@@ -187,7 +172,7 @@ def test_blocks_have_exactly_their_probabilities() -> None:
         assert chi_square_p(counts[list(chance)], [float(p * each) for p in chance.values()]) > 1e-4
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_all_words_together_give_exactly_the_probabilities(data: st.DataObject) -> None:
     """Every pair of an accepted word for the unit and one for the block, enumerated."""
@@ -213,14 +198,12 @@ def test_all_words_together_give_exactly_the_probabilities(data: st.DataObject) 
         weight = sum(weights[int(begin[0]) : int(stop[0])])
         for word in range(weight):
             stream = Words([*lead, word])
-            block = int(
-                draw_blocks(cell, zeros(1), number, cumulative_weights(np.array(weights)), shares, stream)[0]
-            )
+            block = int(draw(cell, zeros(1), number, weights, shares, stream)[0])
             found[block] += Fraction(1, max(total, 1) * weight)
     assert found == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(st.data())
 def test_blocks_lie_in_their_cells(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 30))
@@ -234,9 +217,7 @@ def test_blocks_lie_in_their_cells(data: st.DataObject) -> None:
     one, key = domains(n, cuts), RunKey.from_seed(data.draw(st.integers(0, 1000)))
 
     def drawn() -> Int32:
-        return draw_blocks(
-            one, zeros(cells.size), cells, cumulative_weights(weights), shares, key.stream("blocks", 0)
-        )
+        return draw(one, zeros(cells.size), cells, weights, shares, key.stream("blocks", 0))
 
     assert np.array_equal(one.locate(zeros(cells.size), drawn()), cells)
     assert np.array_equal(drawn(), drawn())
@@ -248,14 +229,7 @@ def test_blocks_lie_in_their_cells(data: st.DataObject) -> None:
 def test_a_cell_without_weight_is_refused() -> None:
     stream = RunKey.from_seed(0).stream("b", 1)
     with pytest.raises(ValueError, match="at least 1"):
-        draw_blocks(
-            domains(3, [0, 1]),
-            zeros(1),
-            zeros(1),
-            cumulative_weights(np.array([0, 1, 1])),
-            no_shares(),
-            stream,
-        )
+        draw(domains(3, [0, 1]), zeros(1), zeros(1), [0, 1, 1], no_shares(), stream)
 
 
 @pytest.mark.parametrize(

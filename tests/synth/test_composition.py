@@ -9,10 +9,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mass_functions as pld_of
 
 import synth
-from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
+from synth.composition import compose, group_privacy, one_urn_implicates, record_share
 from synth.tails import exp_up
 
 from .reference import Histogram, Urn, divergence
@@ -98,70 +97,9 @@ def test_floats_are_refused() -> None:
     for number in (lambda: compose([(8.6, 0)]), lambda: compose([(1, 1e-5)])):  # type: ignore[list-item]
         with pytest.raises(TypeError, match="must be an exact number"):
             number()
-    with pytest.raises(TypeError, match="epsilon must be an exact number"):
-        compose_curves([[(8.6, 0)]])  # type: ignore[list-item]
     for epsilon, delta in ((8.6, 0), (1, 1e-5)):
         with pytest.raises(TypeError, match="must be an exact number"):
             group_privacy(epsilon, delta, 2)  # type: ignore[arg-type]
-
-
-CURVES = [
-    [(Fraction(1), Fraction(1, 2)), (Fraction(2), Fraction(0))],
-    [(Fraction(1, 2), Fraction(1, 3)), (Fraction(3, 2), Fraction(1, 9)), (Fraction(4), Fraction(0))],
-    [(Fraction(3), Fraction(0)), (Fraction(1), Fraction(1, 100)), (Fraction(2), Fraction(1, 100))],
-]
-
-
-@pytest.mark.parametrize("curves", [CURVES, CURVES[:1] * 3, CURVES[1:] * 2, CURVES[:1], []])
-def test_curves_compose_to_the_best_of_all_choices(curves: list[list[tuple[Fraction, Fraction]]]) -> None:
-    together = compose_curves(curves)
-    choices = [compose(choice) for choice in itertools.product(*curves)]
-    assert set(together) <= set(choices)
-    for epsilon, _ in choices:
-        best = min(d for e, d in choices if e <= epsilon)
-        assert [d for e, d in together if e <= epsilon][-1] == best
-    epsilons, deltas = zip(*together, strict=True)
-    assert list(epsilons) == sorted(set(epsilons))
-    assert list(deltas) == sorted(set(deltas), reverse=True)
-
-
-def test_a_split_can_be_better_than_equal_parts_and_no_curve_is_refused() -> None:
-    curve = CURVES[0]
-    assert dict(compose_curves([curve] * 2)) == {Fraction(2): 1, Fraction(3): Fraction(1, 2), Fraction(4): 0}
-    with pytest.raises(ValueError, match="at least one pair"):
-        compose_curves([curve, []])
-
-
-def test_curves_compose_as_in_another_library() -> None:
-    # Randomised response with odds 3, and the same with a leak of its secret of probability 1/1000. Curves
-    # are exact at 0 and at ln 3, and so is, up to the square of the leak, the last point of what is composed.
-    leak, odds, step = Fraction(1, 1000), 3, 1e-4
-    loss = Fraction(math.nextafter(math.log(odds), 2))
-    plain, leaking = ([(Fraction(0), d + (1 - d) / 2), (loss, d)] for d in (Fraction(0), leak))
-
-    def other(d: float, pessimistic: bool):  # type: ignore[no-untyped-def]
-        told, lied = ({0: math.log(1 - d) + math.log(p)} for p in (3 / 4, 1 / 4))
-        told[1], lied[1] = lied[0], told[0]
-        if d:
-            told[2] = lied[3] = math.log(d)
-        return pld_of(
-            lied, told, pessimistic_estimate=pessimistic, value_discretization_interval=step, symmetric=False
-        )
-
-    for curves, leaks in (
-        ([plain, leaking], (0.0, 1e-3)),
-        ([leaking] * 2, (1e-3, 1e-3)),
-        ([plain] * 2, (0.0, 0.0)),
-    ):
-        together = compose_curves(curves)
-        low, high = (other(leaks[0], p).compose(other(leaks[1], p)) for p in (False, True))
-        for epsilon, delta in together:
-            assert low.get_delta_for_epsilon(float(epsilon)) <= float(delta) + 1e-12
-        epsilon, delta = together[-1]
-        assert epsilon == 2 * loss
-        square = leaks[0] * leaks[1]
-        theirs = high.get_delta_for_epsilon(float(epsilon) + 3 * step)
-        assert float(delta) == pytest.approx(theirs + square, rel=1e-9, abs=1e-12)
 
 
 def test_parts_of_one_urn_are_one_urn_with_more_draws(urn: Urn) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.rationals import decimal_down, decimal_up, exact
@@ -73,6 +73,7 @@ def test_a_zero_denominator_is_refused() -> None:
             exact(text, "prior")
 
 
+@settings(max_examples=40)
 @given(st.fractions())
 def test_text_of_a_fraction_is_read_back(value: Fraction) -> None:
     assert exact(str(value)) == value
@@ -82,6 +83,7 @@ def significant(text: str) -> int:
     return len(text.replace(".", "").strip("0"))
 
 
+@settings(max_examples=40)
 @given(positive, st.integers(1, 30))
 def test_decimals_enclose_the_value(value: Fraction, digits: int) -> None:
     up, down = exact(decimal_up(value, digits)), exact(decimal_down(value, digits))
@@ -91,6 +93,7 @@ def test_decimals_enclose_the_value(value: Fraction, digits: int) -> None:
         assert significant(text) <= digits
 
 
+@settings(max_examples=40)
 @given(positive, st.integers(1, 30))
 def test_decimals_are_the_nearest_on_their_side(value: Fraction, digits: int) -> None:
     # The unit in the last of `digits` places of the value: neighbouring decimals are one apart.
@@ -106,6 +109,7 @@ def test_decimals_are_the_nearest_on_their_side(value: Fraction, digits: int) ->
     assert (up / unit).denominator == (down / unit).denominator == 1
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 10**12), st.integers(-30, 20))
 def test_a_decimal_that_fits_is_kept(mantissa: int, exponent: int) -> None:
     value = Fraction(mantissa) * Fraction(10) ** exponent

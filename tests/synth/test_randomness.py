@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -192,6 +192,7 @@ def test_large_bounds_reject_the_first_value_that_is_too_large() -> None:
         assert stream.given == 1 + len(rejected)
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.one_of(st.integers(1, 2**63 - 1), st.integers(1, 70), st.sampled_from(EDGES)), max_size=20),
     st.integers(0, 2**30),

@@ -31,7 +31,7 @@ def projected(y: list[int], n: int) -> tuple[list[int], int]:
     return mass.tolist(), int(unit[0])
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(vectors, st.integers(1, 40))
 def test_the_projection_is_the_plain_one(y: list[int], n: int) -> None:
     mass, unit = projected(y, n)
