@@ -25,8 +25,8 @@ from synth.errors import ShownError
 class LocalPath(click.Path):
     """A path; a URL in its place is refused as configurations refuse it."""
 
-    def __init__(self, **asked: bool) -> None:
-        super().__init__(path_type=Path, **asked)
+    def __init__(self, **options: bool) -> None:
+        super().__init__(path_type=Path, **options)
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None

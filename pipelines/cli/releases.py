@@ -127,8 +127,8 @@ def attackers(plan: Path, stubbornness: tuple[str, ...], to: Path | None) -> Non
     other jobs and are more or less sure of what they believe, beside epsilon. PLAN is the folder that odsynth
     plan wrote, or the public folder of a release; nothing else is read.
     """
-    asked = {"stubbornness": stubbornness} if stubbornness else {}
-    click.echo(pipelines.attackers(plan, to, **asked).text(), nl=False)
+    options = {"stubbornness": stubbornness} if stubbornness else {}
+    click.echo(pipelines.attackers(plan, to, **options).text(), nl=False)
     if to is not None:
         say(f"Written {to}")
 
@@ -154,8 +154,8 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
     loaded = pipelines.load_config(config)
     loaded = loaded if out is None else loaded.with_out(out)
     with kept_for_resume(loaded.release.out):
-        made = pipelines.run(loaded, plan=plan, progress=counter(), scheduler=scheduler)
-        click.echo(release_summary(made))
+        release = pipelines.run(loaded, plan=plan, progress=counter(), scheduler=scheduler)
+        click.echo(release_summary(release))
 
 
 @click.command()
@@ -169,8 +169,8 @@ def resume(out: Path, scheduler: str | None) -> None:
     from pipelines.cli.summary import release_summary
 
     with kept_for_resume(out.absolute()):
-        made = pipelines.resume(out.absolute(), progress=counter(), scheduler=scheduler)
-        click.echo(release_summary(made))
+        release = pipelines.resume(out.absolute(), progress=counter(), scheduler=scheduler)
+        click.echo(release_summary(release))
 
 
 @click.command()
@@ -186,13 +186,13 @@ def runs(place: Path, wipe: bool) -> None:
     from pipelines.cli.summary import unfinished_summary
     from pipelines.running.unfinished import unfinished_runs, wipe_run
 
-    found = unfinished_runs(place)
-    for run in found:
+    unfinished = unfinished_runs(place)
+    for run in unfinished:
         click.echo(unfinished_summary(run))
-    if not found:
+    if not unfinished:
         click.echo(f"No unfinished run in {place.absolute()}.")
     failed = []
-    for run in found if wipe else ():
+    for run in unfinished if wipe else ():
         if run.at_work is not False:
             say(f"{run.folder} is left alone.")
         elif _given_up(run):

@@ -178,9 +178,9 @@ def check_level_name(value: str) -> str:
 
 
 def _mechanism(value: str) -> str:
-    known = sorted(synth.MECHANISMS)
-    if value not in known:
-        raise ValueError(f"{shown(value)} is not a mechanism; use {one_of(known)}")
+    names = sorted(synth.MECHANISMS)
+    if value not in names:
+        raise ValueError(f"{shown(value)} is not a mechanism; use {one_of(names)}")
     return value
 
 

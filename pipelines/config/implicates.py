@@ -62,6 +62,6 @@ class Implicates:
         """
         if self.of_run == 1:
             return drawn[np.newaxis]
-        own = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
-        first = np.repeat((np.cumsum(n) - n) * self.of_run, n) + own
+        position = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+        first = np.repeat((np.cumsum(n) - n) * self.of_run, n) + position
         return drawn[first + np.arange(self.of_run)[:, None] * np.repeat(n, n)]

@@ -67,8 +67,8 @@ class PublicConfig(Section):
         plan, privacy = (values.get(name, {}) for name in ("plan", "privacy"))
         if not (isinstance(plan, dict) and isinstance(privacy, dict)) or plan.get("preset") != "onthemap":
             return values
-        known = {} if "retention_min" in plan else ONTHEMAP_PRIVACY
-        return values | {"privacy": known | privacy} if known | privacy else values
+        preset = {} if "retention_min" in plan else ONTHEMAP_PRIVACY
+        return values | {"privacy": preset | privacy} if preset | privacy else values
 
     @model_validator(mode="before")
     @classmethod
@@ -260,7 +260,7 @@ def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig
     try:
         config = ReleaseConfig.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        problems = [line for each in error.errors(include_url=False) for line in describe(each, _KEYS)]
+        problems = [line for detail in error.errors(include_url=False) for line in describe(detail, _KEYS)]
         # One table that is unusable must not hide what is wrong between others.
         problems += problems_across(_usable_tables(data, folder))
         raise ConfigError(f"{name}: {problem}" for problem in problems) from None

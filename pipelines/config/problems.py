@@ -98,8 +98,8 @@ def _key(where: Iterable[int | str]) -> str:
 def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
     """Return the key that was probably meant, else the table it belongs to, else the keys there are."""
     *parents, key = (part for part in loc if isinstance(part, str))
-    known = keys[tuple(parents)]
-    if close := difflib.get_close_matches(key.lower(), known, n=1):
+    names = keys[tuple(parents)]
+    if close := difflib.get_close_matches(key.lower(), names, n=1):
         return f"did you mean {close[0]}?"
     for table, its_keys in sorted(keys.items(), key=lambda entry: entry[0][:1] != tuple(parents[:1])):
         if table and key in its_keys:
@@ -107,4 +107,4 @@ def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Seque
                 return f"it belongs to {LISTS[table[-1]]}"
             name = LISTS.get(table[0], f"[{table[0]}]")
             return f"it belongs to {name}" + (f' with format = "{table[1]}"' if len(table) == 2 else "")
-    return f"the keys here are {', '.join(known)}"
+    return f"the keys here are {', '.join(names)}"

@@ -70,11 +70,11 @@ def repeated(*columns: str | None) -> Iterator[Problem]:
             yield "", f"{shown(column)} is named {times} times; name a column for one purpose only"
 
 
-def names_apart(key: str, names: Iterable[str], taken: Sequence[str]) -> Iterator[Problem]:
+def conflicting_names(key: str, names: Iterable[str], reserved: Sequence[str]) -> Iterator[Problem]:
     """Yield the names that cannot stand beside the others, or beside the columns that are there already."""
     seen: dict[str, str] = {}
     for name in names:
-        if (folded := name.casefold()) in taken:
+        if (folded := name.casefold()) in reserved:
             yield (
                 key,
                 f"{shown(name)} is the name of a column that the release has already; rename the column, in "
@@ -235,7 +235,7 @@ class MicrodataJobsSettings(Section):
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(self.home, self.work, self.worker, self.count, *self.attributes)
-        yield from names_apart("attributes", self.attributes, _OF_JOBS)
+        yield from conflicting_names("attributes", self.attributes, _OF_JOBS)
         if self.worker is not None and self.count is not None:
             yield "count", "rows that count several jobs cannot name one worker; leave out one of the two"
 
@@ -469,17 +469,17 @@ class PublicGeographySettings(Section):
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*self.external_zones)
         yield from repeated(*self.columns, self.latitude, self.longitude, *self.columns_of_names)
-        yield from names_apart("", self.columns, _OF_AREAS)
+        yield from conflicting_names("", self.columns, _OF_AREAS)
         for level, times in Counter(table.level for table in self.polygons).items():
             if times > 1:
                 yield "polygons", f"{shown(level)} has {times} tables; name one file for a level"
         for number, table in enumerate(self.polygons, start=1):
-            if table.level not in (known := (*self.levels, self.block)):
-                rule = f"{shown(table.level)} is not a level of the geography; use {one_of(known)}"
+            if table.level not in (levels := (*self.levels, self.block)):
+                rule = f"{shown(table.level)} is not a level of the geography; use {one_of(levels)}"
                 yield f"polygons #{number}.level", f"{rule}, or add it to geography.levels"
-        given, other = ("latitude", "longitude") if self.longitude is None else ("longitude", "latitude")
+        present, absent = ("latitude", "longitude") if self.longitude is None else ("longitude", "latitude")
         if (self.latitude is None) != (self.longitude is None):
-            yield other, f"missing beside {given}; name both, or none where the file has polygons"
+            yield absent, f"missing beside {present}; name both, or none where the file has polygons"
         for name in self.groupings:
             if name not in self.levels:
                 yield "groupings", f"{shown(name)} is not in geography.levels; add it where it belongs"
@@ -537,13 +537,13 @@ class LedgerSettings(Section):
 
     def _problems(self) -> Iterator[Problem]:
         totals = {"total_epsilon": self.total_epsilon, "total_delta": self.total_delta}
-        given = [key for key, total in totals.items() if total is not None]
-        for key in totals if len(given) == 1 else ():
-            if key not in given:
-                yield key, f"missing beside {given[0]}; name both or neither"
-        if given and self.period is None:
+        present = [key for key, total in totals.items() if total is not None]
+        for key in totals if len(present) == 1 else ():
+            if key not in present:
+                yield key, f"missing beside {present[0]}; name both or neither"
+        if present and self.period is None:
             rule = "without period, epsilon and delta are the budget over all periods"
-            yield given[0], f"{rule}; leave it out, or name a period"
+            yield present[0], f"{rule}; leave it out, or name a period"
 
     @property
     def over_all_periods(self) -> tuple[Fraction, Fraction] | None:

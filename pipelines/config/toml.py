@@ -36,10 +36,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     Decimal numbers are `WrittenFloat`.
     """
     try:
-        found = path.stat()
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # opening a pipe would wait
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # opening a pipe would wait
             raise ConfigError(f"{path}: this is a pipe, socket or device; give the path of a TOML file")
-        if found.st_size > _LARGEST:
+        if status.st_size > _LARGEST:
             raise ConfigError(f"{path}: the file is larger than {_LARGEST:,} bytes; give a TOML file")
         text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark before the first letter
     except FileNotFoundError:
@@ -66,10 +66,10 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         return tables
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-        found = re.search(r"at line (\d+)", message)
+        match = re.search(r"at line (\d+)", message)
         lines = text.splitlines()
-        if found and int(found[1]) <= len(lines):
-            message += f": {lines[int(found[1]) - 1].strip()}"
+        if match and int(match[1]) <= len(lines):
+            message += f": {lines[int(match[1]) - 1].strip()}"
         raise ConfigError(f"{name}: not valid TOML: {message}") from None
     except RecursionError:
         raise ConfigError(f"{name}: lists or tables are nested too deep; no key needs that") from None
@@ -83,8 +83,8 @@ def _is_deep(tables: dict[str, Any]) -> bool:
     for _ in range(_DEEPEST):
         below = [
             value
-            for each in below
-            if isinstance(each, dict | list)
-            for value in (each.values() if isinstance(each, dict) else each)
+            for container in below
+            if isinstance(container, dict | list)
+            for value in (container.values() if isinstance(container, dict) else container)
         ]
     return bool(below)

@@ -172,16 +172,18 @@ def _terms_of(debits: list[Entry]) -> list[Terms]:
 
 def check_spelling(entries: list[Entry], data_set: str, period: str | None) -> None:
     """Refuse a data set, or a period of it, that looks as one in the ledger does and is spelled otherwise."""
-    own = [entry for entry in entries if look_alike(entry.data_set or "", data_set)]
-    for what, name, known in (
-        ("data set", data_set, [entry.data_set for entry in own]),
-        ("period", period, [entry.period for entry in own]),
+    similar = [entry for entry in entries if look_alike(entry.data_set or "", data_set)]
+    for kind, name, entered in (
+        ("data set", data_set, [entry.data_set for entry in similar]),
+        ("period", period, [entry.period for entry in similar]),
     ):
-        first = next((one for one in known if one and name and look_alike(one, name)), None)
+        first = next(
+            (spelling for spelling in entered if spelling and name and look_alike(spelling, name)), None
+        )
         if name and first is not None and one_form(first) != name:
             raise LedgerError(
-                f"the {what} {name!a} looks as {first!a} does, which is in the ledger, and is spelled "
-                f"otherwise. Fix: copy the {what} from odsynth ledger show; or, if it is another one, give "
+                f"the {kind} {name!a} looks as {first!a} does, which is in the ledger, and is spelled "
+                f"otherwise. Fix: copy the {kind} from odsynth ledger show; or, if it is another one, give "
                 "it a name that looks different"
             )
 

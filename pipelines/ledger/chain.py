@@ -100,13 +100,13 @@ class Entry:
 
 def fields(entry: Entry) -> dict[str, str | int]:
     """Return what an entry holds as it is hashed: without its hash, without fields that are None."""
-    found = {
+    values = {
         name: str(value) if isinstance(value, Fraction) else value
         for name, value in vars(entry).items()
         if value is not None
     }
-    del found["hash"]
-    return found
+    del values["hash"]
+    return values
 
 
 def _hash(previous: str, values: Mapping[str, str | int]) -> str:
@@ -172,10 +172,10 @@ def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
     """Return all entries in order, having checked the whole chain."""
     left_out = {"policy"} if _version(connection) == 1 else set[str]()
     rows = []
-    for table, every in TABLES.items():
-        columns = [name for name in every if name not in left_out] + ["hash"]
-        found = connection.execute(f"SELECT {', '.join(columns)} FROM {table}")
-        rows += [dict(zip(columns, row, strict=True)) for row in found]
+    for table, names in TABLES.items():
+        columns = [name for name in names if name not in left_out] + ["hash"]
+        cursor = connection.execute(f"SELECT {', '.join(columns)} FROM {table}")
+        rows += [dict(zip(columns, row, strict=True)) for row in cursor]
     rows.sort(key=lambda row: row["entry"])
     entries: list[Entry] = []
     previous, time = GENESIS, ""
@@ -195,15 +195,15 @@ def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
 def _entry(row: dict[str, str | int | None], previous: str) -> Entry | None:
     """Return the entry of a row, or None if it is not the one that was chained to the one before."""
     values = {name: value for name, value in row.items() if value is not None}
-    kept = values.pop("hash", None)
+    stored_hash = values.pop("hash", None)
     try:
-        if _hash(previous, values) != kept:
+        if _hash(previous, values) != stored_hash:
             return None
         amounts = {name: Fraction(str(values[name])) for name in _AMOUNTS & values.keys()}
     except (TypeError, ValueError, ZeroDivisionError):  # a type that is not ours, a number that is none
         return None
-    known: dict[str, Any] = {**values, **amounts, "hash": kept}
-    entry = Entry(**known)
+    typed: dict[str, Any] = {**values, **amounts, "hash": stored_hash}
+    entry = Entry(**typed)
     return entry if fields(entry) == values else None
 
 
@@ -228,9 +228,9 @@ def append(connection: sqlite3.Connection, entries: list[Entry], entry: Entry) -
 
 def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     """Let SQLite check the structure of its file."""
-    found = [row[0] for row in connection.execute("PRAGMA integrity_check(1000)")]
-    if found != ["ok"]:
-        raise LedgerError(f"{path}: SQLite finds {len(found)} fault(s) in the file. Fix: {_RESTORE}")
+    faults = [row[0] for row in connection.execute("PRAGMA integrity_check(1000)")]
+    if faults != ["ok"]:
+        raise LedgerError(f"{path}: SQLite finds {len(faults)} fault(s) in the file. Fix: {_RESTORE}")
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -249,8 +249,8 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
             f"{path}: the ledger is from the future: its format is {version}, this program knows {_VERSION}. "
             "Fix: use the newer program"
         )
-    found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
-    if sorted(map(str, found)) != sorted(_SCHEMAS.get(version, [])):
+    statements = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
+    if sorted(map(str, statements)) != sorted(_SCHEMAS.get(version, [])):
         raise LedgerError(f"{path}: the ledger's tables or triggers were changed. Fix: {_RESTORE}")
 
 
@@ -311,13 +311,15 @@ def _made(path: Path, *, keep: bool = False) -> Iterator[Path]:
     Unless it is kept, it never appears: it is there only for the block, in a folder of its own.
     """
     check_folder(path)
-    rest = [name for name in (f"{path.name}-wal", f"{path.name}-journal") if (path.parent / name).exists()]
-    if rest and not os.path.lexists(path):
+    journals = [
+        name for name in (f"{path.name}-wal", f"{path.name}-journal") if (path.parent / name).exists()
+    ]
+    if journals and not os.path.lexists(path):
         raise LedgerError(
-            f"{path}: the ledger is missing, but {rest[0]} is there. Fix: put the ledger back beside it"
+            f"{path}: the ledger is missing, but {journals[0]} is there. Fix: put the ledger back beside it"
         )
-    with whole_file(path, new=True) if keep else scratch_file(path) as made:
-        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+    with whole_file(path, new=True) if keep else scratch_file(path) as file:
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN")
@@ -326,5 +328,5 @@ def _made(path: Path, *, keep: bool = False) -> Iterator[Path]:
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute("PRAGMA user_version = 1")
             connection.execute("COMMIT")
-        made.chmod(0o600)
-        yield made
+        file.chmod(0o600)
+        yield file

@@ -27,9 +27,9 @@ class Terms:
     @classmethod
     def of(cls, text: str | None) -> Terms:
         """Return the terms that a debit names; of an earlier version the policy, or "full" if it has none."""
-        if (found := _TEXT.fullmatch(text or "")) is None:
+        if (match := _TEXT.fullmatch(text or "")) is None:
             return cls(text or FULL.name)
-        return cls(found[1], found[2], int(found[3]))
+        return cls(match[1], match[2], int(match[3]))
 
     @classmethod
     def of_sum(cls, summed: Sequence[Terms]) -> Terms | None:
@@ -60,35 +60,37 @@ class Terms:
         return f"homes {homes}{policy}, at most {self.records:,} job record(s) a person"
 
 
-def conflict(one: Terms, other: Terms) -> str:
+def conflict(former: Terms, latter: Terms) -> str:
     """Say why costs on two terms do not add up, by the key of the configuration, and what to do."""
     neither = "neither protects all that the other does"
-    if len({one.homes, other.homes} - {ANYWHERE, None}) > 1:
+    if len({former.homes, latter.homes} - {ANYWHERE, None}) > 1:
         return (
             "geography, with jobs.population: both are of jobs of residents, of other blocks, and "
             f"{neither}. Fix: keep the blocks of the first release, or release jobs of workers who live "
             "anywhere (geography.external_zones)"
         )
-    (kind, _, first), (other_kind, _, second) = (terms.policy.partition(" ") for terms in (one, other))
-    digests, others = (
+    (kind, _, first), (other_kind, _, second) = (terms.policy.partition(" ") for terms in (former, latter))
+    digests, second_digests = (
         {part.rpartition(":")[0]: part for part in name.split("/")} for name in (first, second)
     )
-    changed = next((name for name, digest in digests.items() if others.get(name, digest) != digest), None)
+    changed = next(
+        (name for name, digest in digests.items() if second_digests.get(name, digest) != digest), None
+    )
     if kind == other_kind == "attribute":
-        changed = changed or min(digests.keys() ^ others.keys())
+        changed = changed or min(digests.keys() ^ second_digests.keys())
         return (
             f"privacy.policy.attribute.{unquote(changed)}: its categories are other ones, or it is secret in "
             f"one release only, and {neither}. Fix: list from the first release on the same attributes, each "
             "with every category that may ever come, in one order; or release under full"
         )
     if kind == other_kind and (changed is not None or kind == "distance"):
-        what = "blocks" if kind == "distance" else f"units of {changed!r}"
+        areas = "blocks" if kind == "distance" else f"units of {changed!r}"
         return (
-            f"geography: the {what} are other ones, or have other places or blocks, and {neither}. Fix: keep "
-            "the crosswalk (and groupings) of the first release, with every place that may ever come; or "
-            "release under full"
+            f"geography: the {areas} are other ones, or have other places or blocks, and {neither}. Fix: "
+            "keep the crosswalk (and groupings) of the first release, with every place that may ever come; "
+            "or release under full"
         )
     return (
-        f"privacy.policy: one is under {one.policy!r}, one under {other.policy!r}, and {neither}. Fix: "
+        f"privacy.policy: one is under {former.policy!r}, one under {latter.policy!r}, and {neither}. Fix: "
         "release under the same policy, or under full"
     )

@@ -69,10 +69,10 @@ class Place:
     def keep_apart(self, out: Path) -> None:
         """Refuse a place in or around a release: its confidential folder would lie among what is public."""
         if self.local:
-            here, there = out.resolve(), Path(self.root or "/").resolve()
-            if here.is_relative_to(there) or there.is_relative_to(here):
+            release, destination = out.resolve(), Path(self.root or "/").resolve()
+            if release.is_relative_to(destination) or destination.is_relative_to(release):
                 raise PublishError(
-                    f"{there} and the release {here} lie inside each other; choose another place"
+                    f"{destination} and the release {release} lie inside each other; choose another place"
                 )
 
     def shown(self, path: str) -> str:

@@ -186,14 +186,14 @@ def published(
 ) -> tuple[Published, ...]:
     """List what has been published at a destination, in order of name and time."""
     with open_place(destination, storage_options) as place:
-        found: dict[tuple[str, str], set[str]] = {}  # files of a version, and records beside it
+        versions: dict[tuple[str, str], set[str]] = {}  # files of a version, and records beside it
         for path in place.files(place.root):
-            name, _, rest = path.partition("/")
-            match, folder = _RECORD.fullmatch(rest), rest.partition("/")[0]
-            found.setdefault((name, match[1] if match else folder), set()).add(rest)
+            name, _, below = path.partition("/")
+            match, folder = _RECORD.fullmatch(below), below.partition("/")[0]
+            versions.setdefault((name, match[1] if match else folder), set()).add(below)
         states = (
             _Title(place, name, version).state(files)
-            for (name, version), files in found.items()
+            for (name, version), files in versions.items()
             if name == folder_name(name) and f"{version}.publication.json" in files
         )
         return tuple(sorted(states, key=lambda state: (state.name, state.begun, state.version)))
@@ -258,20 +258,20 @@ class _Title:
         path, mark = self.beside("publication"), f"{self.folder}/{CHECKSUMS}"
         self.check_free(_sha256(seal))
         record = {"format": _FORMAT, "sha256": _sha256(seal), "date": _now()}
-        taken = not self.place.create(path, record)
-        if taken and self._is_cut_off():
+        exists = not self.place.create(path, record)
+        if exists and self._is_cut_off():
             self.place.replace(path, record)
         self.check_free(_sha256(seal))  # perhaps it was taken this moment
-        there = self.place.content(mark) if self.place.exists(mark) else b""
-        if not seal.startswith(there):  # a beginning of it may be left by a storage that writes in place
+        present = self.place.content(mark) if self.place.exists(mark) else b""
+        if not seal.startswith(present):  # a beginning of it may be left by a storage that writes in place
             raise PublishError(f"{self.location}/{CHECKSUMS} is not what was published")
-        return there != seal
+        return present != seal
 
     def compare(self, files: dict[str, str], extra: Collection[str] = (CHECKSUMS,)) -> None:
         """Read files back, and see that there are no others but `extra`."""
-        others = sorted(self.place.files(self.folder) - {*files, *extra})
-        if others:
-            raise PublishError(f"{self.location}: {', '.join(others[:5])} does not belong to the release")
+        strangers = sorted(self.place.files(self.folder) - {*files, *extra})
+        if strangers:
+            raise PublishError(f"{self.location}: {', '.join(strangers[:5])} does not belong to the release")
         for name, digest in files.items():
             if self.place.sha256(f"{self.folder}/{name}") != digest:
                 raise PublishError(f"{self.location}/{name} is not what was published, or did not arrive")

@@ -63,7 +63,7 @@ def keep_homes(
     slots are a ChangedFileError.
     """
     pools, geography = plan.pools, plan.geography
-    known = plan.numeric.target.record_range is None
+    exact_totals = plan.numeric.target.record_range is None
     slots = pools.slots.jobs(geography.n_blocks)
     finder = PoolFinder(pools, geography)
     slices = batches(plan, batch_jobs)
@@ -71,31 +71,31 @@ def keep_homes(
     sizes[-1] += 1  # for those of no pool
     # Numbers of two bytes, as those of batches mostly are, are sorted ten times as fast.
     batch_of_pool = np.repeat(np.arange(len(slices), dtype=np.min_scalar_type(len(slices))), sizes)
-    if not known:  # a batch may have no record at all
-        for one in range(len(slices)):
-            staging.add_homes(one, np.zeros((3, 0), np.int32))
+    if not exact_totals:  # a batch may have no record at all
+        for number in range(len(slices)):
+            staging.add_homes(number, np.zeros((3, 0), np.int32))
     of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
     counts = [np.zeros(int(groups.table.offsets[-1]), np.int64) for groups in plan.secondary]
     for records in parts:
         pool = finder.find(records)
-        if known:
+        if exact_totals:
             of_block += np.bincount(records.work, minlength=of_block.size)
         else:  # nor may a block without slots join the pool of its neighbours
             pool[(records.work < 0) | (slots[records.work] == 0)] = pools.n.size
         of_pool += np.bincount(pool, minlength=of_pool.size)
         for groups, count in zip(plan.secondary, counts, strict=True):
             group = groups.find(records)
-            some = (pool < pools.n.size) & (group < groups.table.n.size)
-            count += count_cells(groups.table, group[some], records.home[some])
+            counted = (pool < pools.n.size) & (group < groups.table.n.size)
+            count += count_cells(groups.table, group[counted], records.home[counted])
         batch = batch_of_pool[pool]
         order = np.argsort(batch, kind="stable")
-        if not known:
+        if not exact_totals:
             order = order[pool[order] < pools.n.size]
         homes = np.stack([pool[order].astype(np.int32), records.work[order], records.home[order]])
         present, begin = np.unique(batch[order], return_index=True)
-        for one, a, b in zip(present.tolist(), begin, np.append(begin, order.size)[1:], strict=True):
-            staging.add_homes(one, np.ascontiguousarray(homes[:, a:b]))  # else number by number
-    if known and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
+        for number, a, b in zip(present.tolist(), begin, np.append(begin, order.size)[1:], strict=True):
+            staging.add_homes(number, np.ascontiguousarray(homes[:, a:b]))  # else number by number
+    if exact_totals and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
         raise ChangedFileError(_OTHERS)
     for table, count in enumerate(counts, start=1):
         staging.keep_counts(table, count)
@@ -112,23 +112,23 @@ def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]
     numeric, present = plan.numeric, of_pool[:-1]
     out = {"jobs": int(of_pool.sum()), "jobs_of_no_slot": int(of_pool[-1])}
     if numeric.target.record_range is not None and "record_range" in plan.mechanism.settings:
-        least, most = numeric.target.record_range.limits(numeric.pools.n)
-        out["jobs_left_out"] = int(np.maximum(present - most, 0).sum())
-        out["homes_filled_in"] = int(np.maximum(least - present, 0).sum())
+        fewest_jobs, most_jobs = numeric.target.record_range.limits(numeric.pools.n)
+        out["jobs_left_out"] = int(np.maximum(present - most_jobs, 0).sum())
+        out["homes_filled_in"] = int(np.maximum(fewest_jobs - present, 0).sum())
     return out
 
 
 def estimated_factors(staging: RunFolder) -> list[list[CellFile]] | None:
     """Return the estimates of a run, by run of the mechanism and table, if there are any."""
     folder = staging.parts / _ESTIMATED
-    found: list[list[CellFile]] = []
-    while (folder / _factors(len(found), 0)).exists():
-        run = len(found)
+    estimates: list[list[CellFile]] = []
+    while (folder / _factors(len(estimates), 0)).exists():
+        run = len(estimates)
         of_run: list[CellFile] = []
         while (file := folder / _factors(run, len(of_run))).exists():
             of_run.append(CellFile(file, np.float64))
-        found.append(of_run)
-    return found or None
+        estimates.append(of_run)
+    return estimates or None
 
 
 def _noisy(run: int, table: int) -> str:
@@ -191,8 +191,8 @@ class BatchWork:
 
     def _write(self, part: Part, batch: int, drawn: NDArray[np.int32]) -> None:
         geography, slots = self.plan.geography, self.plan.pools.slots
-        own = self._slots(batch)
-        public = {name: codes[own] for name, codes in slots.attributes.items()}
+        batch_slots = self._slots(batch)
+        public = {name: codes[batch_slots] for name, codes in slots.attributes.items()}
         homes, attributes = self.plan.jobs_of(drawn, public)
         categories = self.plan.categories
         part.od.parquet.parent.mkdir(exist_ok=True)
@@ -201,14 +201,14 @@ class BatchWork:
         for piece, rows in ((part.od, ~outside), (part.aux, outside)):
             if piece is not None:
                 chosen = {name: codes[rows] for name, codes in attributes.items()}
-                table = od_rows(geography, slots.work[own][rows], homes[rows], chosen, categories)
+                table = od_rows(geography, slots.work[batch_slots][rows], homes[rows], chosen, categories)
                 if self.with_csv:
                     write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
                 dated = table.append_column("createdate", pa.repeat(self.createdate, len(table)))
                 self._write_rows(dated, piece.parquet)
         if part.jobs is not None:
             columns: dict[str, Any] = {
-                "w_geocode": geography.block_codes.take(pa.array(slots.work[own])),
+                "w_geocode": geography.block_codes.take(pa.array(slots.work[batch_slots])),
                 "h_geocode": geography.block_codes.take(pa.array(homes)),
                 **{
                     name: pa.array(categories[name], pa.string()).take(pa.array(codes))
@@ -258,8 +258,8 @@ class MeasuredWork(BatchWork):
 
     def needed(self, batch: int) -> list[slice]:
         """Return the run of cells of each measured table that a batch is drawn from."""
-        pools, own = self.slices[batch], self._slots(batch)
-        slots = self.plan.pools.slots.take(np.arange(own.start, own.stop))
+        pools, batch_slots = self.slices[batch], self._slots(batch)
+        slots = self.plan.pools.slots.take(np.arange(batch_slots.start, batch_slots.stop))
         groups = [np.array([pools.start, pools.stop - 1]), *(of.find(slots) for of in self.plan.secondary)]
         ends = zip(self.layout.tables, ((of.min(), of.max() + 1) for of in groups), strict=True)
         return [slice(int(table.offsets[a]), int(table.offsets[b])) for table, (a, b) in ends]
@@ -380,8 +380,8 @@ class MeasuredBatches(RunBatches):
                 for k, table in enumerate(self.work.layout.tables[1:], start=1):
                     noisy[k][:] = measure(self.staging.read_counts(k), table, self.key, k, 0, run)
                 (fitting := folder / "fitting").mkdir()
-                found = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
-                for k, factors in enumerate(found):
+                fitted = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
+                for k, factors in enumerate(fitted):
                     if isinstance(factors, CellFile):
                         factors.rename(folder / _factors(run, k))
                     else:
@@ -398,6 +398,6 @@ class MeasuredBatches(RunBatches):
     def _noisy_counts(self, run: int, folder: Path) -> list[Cells]:
         """Return those of the first table as its batches keep them, and the others of a folder."""
         batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self))]
-        others = [folder / _noisy(run, k) for k in range(1, len(self.work.layout.tables))]
+        secondary = [folder / _noisy(run, k) for k in range(1, len(self.work.layout.tables))]
         first = JoinedFiles([CellFile(path, np.int64) for path in batches])
-        return [first, *(CellFile(path, np.int64) for path in others)]
+        return [first, *(CellFile(path, np.int64) for path in secondary)]

@@ -172,18 +172,18 @@ def try_workers(scheduler: str | None, *, begun: bool = False) -> None:
         return
     state = ("what was drawn is kept", "resume") if begun else ("nothing was paid", "begin again")
     code = dict(code_in_use())
-    with connect(scheduler) as client, _lost_in_words(client, *state):
+    with connect(scheduler) as client, _explaining_loss(client, *state):
         _refuse_unencrypted(client)
         try:
             client.run_on_scheduler(forbid_core_dumps)  # homes go through its memory
-            found = _within(_wait_limit(), lambda: client.run(_try, code, on_error="return"))
+            answers = _within(_wait_limit(), lambda: client.run(_try, code, on_error="return"))
         except TimeoutError:
             if not _cluster_now(client):
                 raise CancelledError from None
             rule = "a worker of the Dask cluster did not answer in time"
             text = f"{rule}; {state[0]}. Fix: restart the workers, and {state[1]}"
             raise ConnectionError(errno.ETIMEDOUT, text, shown_address(scheduler)) from None
-    for worker, why in found.items():
+    for worker, why in answers.items():
         if isinstance(why, OSError):  # not of the trial, which returns a text: the worker is gone
             continue
         if isinstance(why, Exception):
@@ -246,7 +246,7 @@ class _ClusterMap:
 
     def _called(self, function: Callable[[_S], _T], items: Sequence[_S], lives: int) -> list[_T]:
         client = self._client
-        with _lost_in_words(client, "nothing was paid", "begin again"):
+        with _explaining_loss(client, "nothing was paid", "begin again"):
             if self._sent[0] is not function:
                 _wait_for_worker(client)
                 # To as many workers as there are items; others get it from these.
@@ -281,11 +281,13 @@ def _require_code(code: dict[str, str]) -> None:
 
     The certificate and the plan say what that process has.
     """
-    mine = code_in_use()
-    names = [name for name in sorted({*code, *mine}) if code.get(name) != mine.get(name)]
+    installed = code_in_use()
+    names = [name for name in sorted({*code, *installed}) if code.get(name) != installed.get(name)]
     if names:
-        told = (f"{name} {mine.get(name, 'none')} (here {code.get(name, 'none')})" for name in names)
-        raise _OtherCodeError(f"has other code than this process: {', '.join(told)}")
+        differences = (
+            f"{name} {installed.get(name, 'none')} (here {code.get(name, 'none')})" for name in names
+        )
+        raise _OtherCodeError(f"has other code than this process: {', '.join(differences)}")
 
 
 class _OtherCodeError(Exception):
@@ -346,7 +348,7 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
 def _on_cluster(client: Client, run: RunBatches, task: Task, count: Callable[[int], None]) -> None:
     """Do what is not done yet of every batch on workers; one that dies is replaced, with the same bytes."""
     whole = len(run.to_do(task))
-    with _lost_in_words(client, "what was drawn is kept", "resume"):
+    with _explaining_loss(client, "what was drawn is kept", "resume"):
         for _ in range(_RETRIES + 1):
             todo = run.to_do(task)
             if not todo:
@@ -371,10 +373,17 @@ def _sent(client: Client, run: RunBatches, task: Task, todo: list[int]) -> Itera
         while len(batch_of) < 2 * max(_refuse_unencrypted(client), 1):
             if (batch := next(waiting, None)) is None:
                 return
-            given = _Confidential(run.packed(task, batch), key.secret(), key.secure)
+            arguments = _Confidential(run.packed(task, batch), key.secret(), key.secure)
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "2GB"}):
                 future = client.submit(
-                    _work, code, shared, task, batch, given, key=f"{task}-{uuid.uuid4()}", retries=_RETRIES
+                    _work,
+                    code,
+                    shared,
+                    task,
+                    batch,
+                    arguments,
+                    key=f"{task}-{uuid.uuid4()}",
+                    retries=_RETRIES,
                 )
             batch_of[future] = batch
             yield future
@@ -395,19 +404,19 @@ def _sent(client: Client, run: RunBatches, task: Task, todo: list[int]) -> Itera
 
 
 def _finished(
-    client: Client, futures: list[Future], more: Callable[[], Iterator[Future]] = lambda: iter(())
+    client: Client, futures: list[Future], submit_more: Callable[[], Iterator[Future]] = lambda: iter(())
 ) -> Iterator[Future]:
     """Yield tasks as they finish, and send more; there must be a scheduler and, but for a while, a worker."""
     from distributed import as_completed
 
-    done, look = as_completed(futures), _Watch(client)
+    done, watch = as_completed(futures), _Watch(client)
     while not done.is_empty():
         if not (ready := done.next_batch(block=False)):
             time.sleep(0.05)
-            look()
+            watch()
         for future in ready:
             yield future
-            for another in more():
+            for another in submit_more():
                 done.add(another)
 
 
@@ -465,7 +474,7 @@ def _wait_limit() -> float:
 
 
 @contextmanager
-def _lost_in_words(client: Client, state: str, again: str) -> Iterator[None]:
+def _explaining_loss(client: Client, state: str, again: str) -> Iterator[None]:
     """Say of a cluster that cannot be used any more what became of it, how things stand, and what to do."""
     from distributed import KilledWorker
     from distributed.scheduler import NoWorkerError

@@ -75,8 +75,8 @@ def other_version(place: Path, begun: Software | None) -> ConfigError:
         had, has = begun.dependencies, now.dependencies
         names = sorted(name for name in {*had, *has} if had.get(name) != has.get(name))
         if names:
-            told = (f"{name} {had.get(name, 'none')} (now {has.get(name, 'none')})" for name in names)
-            rule += f", with {', '.join(told)}"
+            changed = (f"{name} {had.get(name, 'none')} (now {has.get(name, 'none')})" for name in names)
+            rule += f", with {', '.join(changed)}"
     return ConfigError(
         f"{place}: {rule}. This is {now.words}. Fix: {fix}, or odsynth runs --wipe gives it up"
     )
@@ -202,15 +202,15 @@ class RunFolder:
     def _must_be_ours(self) -> None:
         """Refuse a folder that somebody else made or can write to: they could put their own key into it."""
         for folder in (self.folder, self.confidential):
-            found = folder.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
                 fix = "remove it"
                 if self.begun:
                     fix = "if the run in it is yours, chmod -R go= and resume it; if it is not, remove it"
                 raise ConfigError(
                     f"{folder}: this must be a folder of yours that nobody else can use; it is "
-                    f"{what_is_at(folder)}, of user {found.st_uid} and mode {stat.S_IMODE(found.st_mode):o}. "
-                    f"Fix: {fix}"
+                    f"{what_is_at(folder)}, of user {status.st_uid} and mode "
+                    f"{stat.S_IMODE(status.st_mode):o}. Fix: {fix}"
                 )
 
     def _remove_abandoned(self) -> None:

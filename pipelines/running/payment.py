@@ -161,9 +161,9 @@ def most_cost_of(config: ReleaseConfig) -> tuple[Fraction, Fraction]:
     """
     costs = any("delta" in synth.MECHANISMS[name].settings for name in config.mechanisms)
     delta = config.privacy.delta if costs else Fraction(0)
-    asked = EpsilonDelta(epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(delta))
-    most = _of_person(asked, config.jobs.records_per_worker)
-    return synth.exact(most.epsilon), synth.exact(most.delta)
+    requested = EpsilonDelta(epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(delta))
+    person = _of_person(requested, config.jobs.records_per_worker)
+    return synth.exact(person.epsilon), synth.exact(person.delta)
 
 
 def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:

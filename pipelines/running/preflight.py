@@ -64,15 +64,15 @@ def check_ready(
     begins, whose output folder must not be there; `public` and `confidential`, that the public files, and
     those of the jobs, are going to be read.
     """
-    found: list[ShownError] = []
+    problems: list[ShownError] = []
     checks = [_check_out, _check_key, check_ledger]
     if new:
         checks.insert(0, lambda config: refuse_existing(config.release.out))
     if public:
-        found += _missing([path for _, path in public_files(config)])
+        problems += _missing([path for _, path in public_files(config)])
         checks.append(refuse_as_public)
     if confidential:
-        found += _missing([*config.jobs.files])
+        problems += _missing([*config.jobs.files])
         checks.append(refuse_open_files)
     if public or confidential:
         checks.append(refuse_other_names)
@@ -80,13 +80,13 @@ def check_ready(
         try:
             check(config)
         except ShownError as error:
-            found.append(error)
+            problems.append(error)
         except OSError as error:  # a path that the system does not take
-            found.append(ConfigError(shown_message(error)))
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise ConfigError(line for error in found for line in str(error).splitlines())
+            problems.append(ConfigError(shown_message(error)))
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ConfigError(line for error in problems for line in str(error).splitlines())
 
 
 def load_back(config: ReleaseConfig, stored: Path, sha256: str) -> ReleasePlan:
@@ -119,7 +119,7 @@ def blame_plan(given: Path, fix: str = _AGAIN) -> AbstractContextManager[None]:
     return blame(ConfigError, f"{given}: the plan cannot be used", fix)
 
 
-def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:
+def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[ReleasePlan, str]:
     """Copy a plan that was made before, the names of areas and the forecast beside it, and read the copy.
 
     Returned is the plan, not yet certified, and its hash.
@@ -128,31 +128,31 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     names = stored.parent / NAME_FILE
     try:
         for name in PLAN_FILES:
-            shutil.copyfile(given / PLAN_FOLDER / name, stored / name)
-        numbers, content = plan_numbers(given, stored)
+            shutil.copyfile(folder / PLAN_FOLDER / name, stored / name)
+        numbers, content = plan_numbers(folder, stored)
         names_sha256 = numbers["names_sha256"]
         if config.geography.names == {} and not any(table.name for table in config.geography.polygons):
             names_sha256 = None  # none are to be published
         if names_sha256 is not None:
-            shutil.copyfile(given / NAME_FILE, names)
+            shutil.copyfile(folder / NAME_FILE, names)
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError):
-        raise ConfigError(f"{given}: {_NO_PLAN}") from None
+        raise ConfigError(f"{folder}: {_NO_PLAN}") from None
     if names_sha256 is not None and names_sha256 != sha256_of(names):
-        raise ConfigError(f"{given}: {_OTHER_PLAN}")
+        raise ConfigError(f"{folder}: {_OTHER_PLAN}")
     document = read_document(stored, content)
     if others := _differing(document["configuration"], config.public.quoted()):
         rule = "the plan was made for another configuration, or by another version of the program"
         fix = f"{_AGAIN}, or change the configuration back"
-        raise ConfigError(f"{given}: {rule}; they differ in {', '.join(others)}. {fix}")
+        raise ConfigError(f"{folder}: {rule}; they differ in {', '.join(others)}. {fix}")
     plan, others, problems = _checked_plan(config, stored, document)
     if names_sha256 is not None:
         check_names(names.parent, plan.geography)
         others += [] if check_parquet_bytes(names, partial(rewrite, names)) else [NAME_FILE]
     if others:
-        raise ConfigError(f"{given}: another version of pyarrow wrote {', '.join(others)}. {_AGAIN}")
+        raise ConfigError(f"{folder}: another version of pyarrow wrote {', '.join(others)}. {_AGAIN}")
     if problems:
         raise ConfigError(
-            f"{given}: the plan is not what its configuration asks for: {', '.join(problems)}. {_AGAIN}"
+            f"{folder}: the plan is not what its configuration asks for: {', '.join(problems)}. {_AGAIN}"
         )
     if (accuracy := numbers.get("accuracy")) is not None:  # a plan that was not tried has none
         expected = parse_expected(accuracy, PLAN_NUMBERS)
@@ -161,19 +161,19 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     return plan, numbers["plan_sha256"]
 
 
-def plan_numbers(given: Path, stored: Path | None = None) -> tuple[dict[str, Any], bytes]:
+def plan_numbers(folder: Path, stored: Path | None = None) -> tuple[dict[str, Any], bytes]:
     """Return the numbers of a plan that was made before, and what its plan.json holds, which they are about.
 
     Both are in a folder that `odsynth plan` wrote, unless the plan is stored elsewhere.
     """
     try:
-        numbers = read_json(given / PLAN_NUMBERS)
+        numbers = read_json(folder / PLAN_NUMBERS)
         plan_sha256, _ = numbers["plan_sha256"], numbers["names_sha256"]
-        content = ((stored or given / PLAN_FOLDER) / "plan.json").read_bytes()
+        content = ((stored or folder / PLAN_FOLDER) / "plan.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
-        raise ConfigError(f"{given}: {_NO_PLAN}") from None
+        raise ConfigError(f"{folder}: {_NO_PLAN}") from None
     if plan_sha256 != hashlib.sha256(content).hexdigest():
-        raise ConfigError(f"{given}: {_OTHER_PLAN}")
+        raise ConfigError(f"{folder}: {_OTHER_PLAN}")
     return numbers, content
 
 
@@ -182,12 +182,12 @@ def _differing(planned: Any, asked: Any, key: str = "") -> list[str]:
     if not (isinstance(planned, Mapping) and isinstance(asked, Mapping)):
         # As texts: to Python, 1 and true are equal.
         return [] if _text(planned) == _text(asked) else [key or "all keys"]
-    found: list[str] = []
+    keys: list[str] = []
     for name in dict.fromkeys([*asked, *planned]):
         path = f"{key}.{name}" if key else name
-        both = name in planned and name in asked
-        found += _differing(planned[name], asked[name], path) if both else [path]
-    return found
+        in_both = name in planned and name in asked
+        keys += _differing(planned[name], asked[name], path) if in_both else [path]
+    return keys
 
 
 def _text(value: Any) -> str:

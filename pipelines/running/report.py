@@ -315,11 +315,11 @@ def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
 def _totals_line(plan: ReleasePlan) -> str:
     """Say whose totals these are; nothing here is of the confidential jobs."""
     line = "  totals    of a public table of workplaces; those of the confidential jobs are protected"
-    found = plan.numeric.target.record_range
-    if found is None or "record_range" not in plan.mechanism.settings:
+    record_range = plan.numeric.target.record_range
+    if record_range is None or "record_range" not in plan.mechanism.settings:
         return line
-    least, most = (synth.decimal_up(x, 4) for x in (found.fewest, found.most))
-    return f"{line} (certified for {least} to {most} times as many)"
+    smallest, largest = (synth.decimal_up(x, 4) for x in (record_range.fewest, record_range.most))
+    return f"{line} (certified for {smallest} to {largest} times as many)"
 
 
 def peak_memory() -> int:

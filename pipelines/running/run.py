@@ -152,23 +152,25 @@ def run(
         with staging.fresh():
             refuse_existing(out)  # now that nobody else makes it
             try_workers(scheduler)
-            made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, steps, scheduler)
-            steps.order = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
-            certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
+            release_plan, guarantee, plan_sha256 = _write_plan(
+                config, reviewed, staging.public, steps, scheduler
+            )
+            steps.order = run_steps(reviewed=reviewed is not None, measures=bool(release_plan.measures))
+            certificate = make_certificate(release_plan, guarantee, plan_sha256, secure=key.secure)
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
-            check_payable(state, made)
-            check_space(config, made)
+            check_payable(state, release_plan)
+            check_space(config, release_plan)
             if config.workplaces is not None:
                 _log.info(_PROTECTED_TOTALS)
             with steps.step(Step.READ_ORIGINS):
                 jobs_sha256, rows = _keep_homes(
-                    config, made, staging, steps.progress, given=reviewed is not None
+                    config, release_plan, staging, steps.progress, given=reviewed is not None
                 )
             state = replace(state, inputs=jobs_sha256, rows=rows)
             try_workers(scheduler)  # others may have come
             staging.save(state, key)
             try:
-                state = pay(state, made, staging)
+                state = pay(state, release_plan, staging)
             except BaseException as error:
                 if isinstance(error, LedgerError) or debit_of(state) is None:
                     staging.abandon()  # the ledger refused, or was never asked
@@ -176,11 +178,11 @@ def run(
             steps.events = EventLog(staging.events)
             steps.events.write("began", version=certificate.software.version, debit=state.debit or "")
             with record_outcome(state, steps.events):
-                _draw_and_write(staging, made, state, key, signing_key, steps, scheduler)
-                _finish(staging, made, state, guarantee, steps, out)
+                _draw_and_write(staging, release_plan, state, key, signing_key, steps, scheduler)
+                _finish(staging, release_plan, state, guarantee, steps, out)
     finally:
         key.destroy()
-    return Release.just_made(out / "public", made)
+    return Release.just_made(out / "public", release_plan)
 
 
 def resume(
@@ -392,14 +394,14 @@ def _keep_homes(
     when = "since" if given else "during the run"
     if given:
         refuse_other_slots(config, plan)
-    others = plan.numeric.target.record_range is not None
+    protected_totals = plan.numeric.target.record_range is not None
     reading = Reading()
     # Slots have been read of the same files, unless they are those of a public table.
     source = job_source(config, plan.geography, reading, checked=config.workplaces is None)
     try:
         with count_job_files(config.jobs.files, progress) as rows:
-            parts = source.parts(plan.attributes, plan.pools.slots.categories, unmatched=others)
-            found = keep_homes(staging, plan, parts, config.run.batch_jobs)
+            parts = source.parts(plan.attributes, plan.pools.slots.categories, unmatched=protected_totals)
+            pool_sizes = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except ChangedFileError:
         raise geo_data.InputError(
             config.jobs.files[0],
@@ -409,15 +411,15 @@ def _keep_homes(
     # For the operator: nothing is refused because of these, as they depend on homes.
     for remark in reading.remarks:
         OPERATOR_LOG.warning(remark)
-    if others:
-        tables = [found[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
+    if protected_totals:
+        tables = [pool_sizes[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
         if not all(jobs.any() for jobs in tables):
             raise geo_data.InputError(
                 config.jobs.files[0],
                 "no job at all is of a work block and category that the public table of workplaces has",
                 fix="write work blocks and categories in both files alike",
             )
-        staging.note_differences(differences(plan, found))
+        staging.note_differences(differences(plan, pool_sizes))
     return reading.sha256, rows
 
 

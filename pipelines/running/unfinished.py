@@ -43,13 +43,13 @@ def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
     """Return the unfinished runs of an output folder, or of all outputs in a folder and in its folders."""
     place = path_of(place, "place")
     place = place.absolute()
-    own = RunFolder.of(place).folder if place.name else place
-    if place.name and own.is_dir():
-        return [_described(own)]
+    staging = RunFolder.of(place).folder if place.name else place
+    if place.name and staging.is_dir():
+        return [_described(staging)]
     if not place.is_dir():
         raise ConfigError(f"{place}: there is no such folder, and no unfinished run of it")
-    found = sorted({*place.glob(f".*{_END}"), *place.glob(f"*/.*{_END}")})
-    return [_described(folder) for folder in found if folder.is_dir() and not folder.is_symlink()]
+    folders = sorted({*place.glob(f".*{_END}"), *place.glob(f"*/.*{_END}")})
+    return [_described(folder) for folder in folders if folder.is_dir() and not folder.is_symlink()]
 
 
 def wipe_run(run: UnfinishedRun) -> None:

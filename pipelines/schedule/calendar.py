@@ -274,10 +274,11 @@ class Schedule:
 
     def _instant(self, day: datetime) -> datetime:
         """Return a local time as UTC: the first of two, and the end of a gap, as cronsim has it."""
-        here = day if day.tzinfo else day.replace(tzinfo=self.file.timezone)
-        while here.astimezone(UTC).astimezone(here.tzinfo).replace(tzinfo=None) != here.replace(tzinfo=None):
-            here += timedelta(minutes=1)
-        return here.astimezone(UTC)
+        local = day if day.tzinfo else day.replace(tzinfo=self.file.timezone)
+        zone = local.tzinfo
+        while local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None):
+            local += timedelta(minutes=1)
+        return local.astimezone(UTC)
 
     def problems(self) -> Iterator[str]:
         """Yield what cannot be right in a file whose single values are."""
@@ -396,13 +397,13 @@ def read_calendar(folder: Path | str) -> Calendar:
             schedules.append(_schedule(path))
         except ConfigError as error:
             problems += error.problems
-    own = settings.calendar
+    about = settings.calendar
     return Calendar(
         folder,
-        own.records or folder / "state",
-        own.attempts,
-        own.scheduler,
-        own.signer,
+        about.records or folder / "state",
+        about.attempts,
+        about.scheduler,
+        about.signer,
         settings.notify,
         tuple(schedules),
         tuple(problems),

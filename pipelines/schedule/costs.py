@@ -115,15 +115,16 @@ class _Books:
         try:
             config = occurrence.config()
         except ConfigError as error:
-            said = f"unknown: {shown_message(error, one_line=True)}"
-            return _cost(occurrence, (Fraction(0), Fraction(0)), None, None, False, said)
-        *asked, source = period_cost(config, self.store.plan(occurrence.name))
-        cost, said = (asked[0], asked[1]), f"epsilon {_up(asked[0])}, delta {_up(asked[1])} ({source})"
+            words = f"unknown: {shown_message(error, one_line=True)}"
+            return _cost(occurrence, (Fraction(0), Fraction(0)), None, None, False, words)
+        *requested, source = period_cost(config, self.store.plan(occurrence.name))
+        cost = requested[0], requested[1]
+        words = f"epsilon {_up(cost[0])}, delta {_up(cost[1])} ({source})"
         if (settings := config.ledger) is None:
-            return _cost(occurrence, cost, None, None, True, f"{said}; no [ledger] limits it")
+            return _cost(occurrence, cost, None, None, True, f"{words}; no [ledger] limits it")
         account = f"{settings.data_set} ({settings.file})"
         if (entries := self._read(settings)) is None:
-            return _cost(occurrence, cost, account, None, False, f"{said}; the ledger cannot be used")
+            return _cost(occurrence, cost, account, None, False, f"{words}; the ledger cannot be used")
         left = left_in(entries, settings)
         self.firsts.setdefault(account, None)
         shares = occurrence.schedule.file.shares
@@ -133,7 +134,7 @@ class _Books:
             payable, cost = True, (Fraction(0), Fraction(0))
         else:
             payable = cost[0] <= left[0] and cost[1] <= left[1]
-            why = said if payable else f"{said}; the budget does not suffice, it would be set aside"
+            why = words if payable else f"{words}; the budget does not suffice, it would be set aside"
         if payable and any(cost):
             left = left[0] - cost[0], left[1] - cost[1]
             data_set = line_of_text(settings.data_set, "data set")
@@ -141,11 +142,13 @@ class _Books:
             stated = [Entry(0, "", "budget", data_set, None, *total)] if total is not None else []
             debit = Entry(0, "", "debit", data_set, settings.period, *cost)
             self.entries[settings.file] = _summed([*entries, *stated, debit])
-        then = f"{why}; left {'then' if payable else 'are'} epsilon {_down(left[0])}, delta {_down(left[1])}"
-        made = _cost(occurrence, cost, account, left, payable, then)
+        summary = (
+            f"{why}; left {'then' if payable else 'are'} epsilon {_down(left[0])}, delta {_down(left[1])}"
+        )
+        cost_of_period = _cost(occurrence, cost, account, left, payable, summary)
         if not payable and self.firsts[account] is None:
-            self.firsts[account] = made
-        return made
+            self.firsts[account] = cost_of_period
+        return cost_of_period
 
     def _read(self, settings: LedgerSettings) -> list[Entry] | None:
         """Return what limits further debits in a ledger: what was spent in each period, and budgets for ever.
@@ -154,15 +157,15 @@ class _Books:
         """
         if settings.file not in self.entries:
             try:
-                found = read_ledger(settings, dry_run=True)
+                entries = read_ledger(settings, dry_run=True)
             except (LedgerError, OSError) as error:
                 problem = shown_message(error, one_line=True)
                 self.problems += [problem] * (problem not in self.problems)
                 return None
-            finished = {entry.debit for entry in found if entry.kind == "finished"}
-            debits = [entry for entry in found if entry.kind == "debit"]
+            finished = {entry.debit for entry in entries if entry.kind == "finished"}
+            debits = [entry for entry in entries if entry.kind == "debit"]
             self.unfinished[settings.file] = [entry for entry in debits if entry.hash not in finished]
-            self.entries[settings.file] = _summed(found)
+            self.entries[settings.file] = _summed(entries)
         return self.entries[settings.file]
 
     def _paid(self, config: ReleaseConfig, settings: LedgerSettings) -> str:
@@ -182,14 +185,14 @@ class _Books:
 
 def _summed(entries: list[Entry]) -> list[Entry]:
     """Return what limits further debits, in few entries: budgets for ever, and what each period has spent."""
-    kept = {e.data_set: e for e in entries if e.kind == "budget" and e.period is None}
+    budgets = {e.data_set: e for e in entries if e.kind == "budget" and e.period is None}
     spent: dict[tuple[str, str | None], list[Entry]] = {}
     for entry in entries:
         if entry.kind == "debit":
             spent.setdefault((entry.data_set or "", entry.period), []).append(entry)
     return [
-        *kept.values(),
-        *(Entry(0, "", "debit", *key, *spent_of(own, *key)) for key, own in spent.items()),
+        *budgets.values(),
+        *(Entry(0, "", "debit", *key, *spent_of(debits, *key)) for key, debits in spent.items()),
     ]
 
 
@@ -199,9 +202,9 @@ def _cost(
     account: str | None,
     left: tuple[Fraction, Fraction] | None,
     payable: bool,
-    said: str,
+    words: str,
 ) -> Cost:
-    text = f"{occurrence.name}, due {occurrence.local}: {said}"
+    text = f"{occurrence.name}, due {occurrence.local}: {words}"
     return Cost(occurrence.name, occurrence.at, *cost, account, left, payable, text)
 
 

@@ -276,24 +276,26 @@ class _Call:
                     if not is_signed(out / "public"):
                         _log.warning(UNSIGNED)
             except OverBudgetError as error:
-                said = shown_message(error, one_line=True)
-                _log.info("%s: set aside: %s", name, said, extra={"error": type(error).__name__})
+                message = shown_message(error, one_line=True)
+                _log.info("%s: set aside: %s", name, message, extra={"error": type(error).__name__})
                 epsilon, delta, _ = period_cost(config, planned)
-                return self._set_aside(occurrence, record, said, number - 1, out, (str(epsilon), str(delta)))
+                return self._set_aside(
+                    occurrence, record, message, number - 1, out, (str(epsilon), str(delta))
+                )
             except Exception as error:
-                kind, said = type(error).__name__, shown_message(error, one_line=True)
-                _log.error("%s: failed (%s): %s", name, kind, said, extra={"error": kind})
-                if (whole := private_message(error, one_line=True)) != said:
+                kind, message = type(error).__name__, shown_message(error, one_line=True)
+                _log.error("%s: failed (%s): %s", name, kind, message, extra={"error": kind})
+                if (whole := private_message(error, one_line=True)) != message:
                     private.write(whole)
                 self.store.save(replace(record, status="failed", error=kind))
-                return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
+                return _result(occurrence, "failed", f"{kind}: {message} (log: {log})", record, error)
             except KeyboardInterrupt as stop:
                 private.write(f"{name}: stopped by {exit_code(stop)[0]}", error=type(stop).__name__)
                 raise
             _log.info("%s: finished", name)
         self.store.save(replace(record, status="finished"))
-        fit = RunFolder(out).load().certificate.for_release
-        detail = f"{out}{'' if fit else ' (not for release)'}"
+        for_release = RunFolder(out).load().certificate.for_release
+        detail = f"{out}{'' if for_release else ' (not for release)'}"
         if record.published is not None and not is_signed(out / "public"):
             detail += f"; published at {record.published}. WARNING: {UNSIGNED}"
         return _result(occurrence, "finished", detail, record)
@@ -337,9 +339,9 @@ def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
     if config.ledger is None or record.epsilon is None or record.delta is None:
         return True
     left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
-    asked = most_cost_of(config)
+    requested = most_cost_of(config)
     cost = exact(record.epsilon), exact(record.delta)
-    return all(min(a, c) <= b for a, c, b in zip(asked, cost, left, strict=True))
+    return all(min(a, c) <= b for a, c, b in zip(requested, cost, left, strict=True))
 
 
 def _absent(config: ReleaseConfig) -> list[Path]:
@@ -355,14 +357,15 @@ def _refuse_wrong_paths(occurrence: Occurrence, absent: list[Path]) -> None:
     if not absent:
         return
     years = 7 if occurrence.period.kind == "year" else 31  # another year, quarter and month
-    other = replace(occurrence, period=occurrence.period.earlier(-years))
-    others = list(_inputs(other.config()))
+    other_period = replace(occurrence, period=occurrence.period.earlier(-years))
+    other_inputs = list(_inputs(other_period.config()))
     problems = []
     for path in absent:
-        same = max(
-            (Path(os.path.commonpath([path, each])) for each in others), key=lambda each: len(each.parts)
+        common = max(
+            (Path(os.path.commonpath([path, path_then])) for path_then in other_inputs),
+            key=lambda path_then: len(path_then.parts),
         )
-        folder = path.parent if same == path else same
+        folder = path.parent if common == path else common
         if _missing(folder) or folder.is_file():
             rule = f"the folder {folder} is not there, so that {path.name} cannot come"
             problems.append(f"{occurrence.name}: {rule}; correct the path, or make the folder")

@@ -93,8 +93,8 @@ class Summary:
         names: dict[str, list[str]] = {}
         for result in self.results:
             names.setdefault(result.status, []).append(result.name)
-        said = [f"{len(each)} {status} ({', '.join(each)})" for status, each in names.items()]
-        said += [f"{len(self.problems)} problems of the calendar"] * bool(self.problems)
+        counts = [f"{len(names_of)} {status} ({', '.join(names_of)})" for status, names_of in names.items()]
+        counts += [f"{len(self.problems)} problems of the calendar"] * bool(self.problems)
         occurrences = [
             {
                 "name": result.name,
@@ -107,7 +107,7 @@ class Summary:
         ]
         return {
             "format": "odsynth due 1",
-            "text": f"odsynth due {self.calendar}: {', '.join(said) or 'nothing is due'}",
+            "text": f"odsynth due {self.calendar}: {', '.join(counts) or 'nothing is due'}",
             "calendar": self.calendar,
             "time": self.now.isoformat(timespec="seconds"),
             "failed": self.failed,

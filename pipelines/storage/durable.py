@@ -54,8 +54,6 @@ def set_times(folder: Path, when: str) -> None:
 def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
     """Make a folder in another that nobody else can look into, and remove it at the end.
 
-    The error of a disk that is full names the other.
-
     The error of a disk that is full names the other. `sweep` removes what killed processes left of such
     folders first; not where processes of several machines work, whose locks a file system may keep apart.
     """

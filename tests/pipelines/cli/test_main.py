@@ -24,6 +24,8 @@ import pipelines
 import synth
 from pipelines.cli.common import counter
 from pipelines.cli.main import main
+from pipelines.planning import search
+from pipelines.plans.plan import Choices
 from pipelines.release import certificate
 from pipelines.release.signing import UNSIGNED
 from pipelines.running import batches
@@ -170,7 +172,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
 
 
 def test_more_weight_is_advice_only_beside_another_table(
-    write_config: Callable[..., Path], invoke: Invoke, figure_of_cells: None
+    write_config: Callable[..., Path], invoke: Invoke
 ) -> None:
     alone = {"home": "tabblk2010", "work": "tabblk2010"}
     changes = {"release.mechanism": "geometric", "plan.retention_min": None, "privacy.epsilon": "0.2"}
@@ -193,9 +195,9 @@ def test_tune_compares_and_recommends(
         "tune",
         config,
         "--epsilon",
-        "4,8.6",
+        "8.6",
         "--split-threshold",
-        "1",
+        "1,30",
         "--coarsening",
         "threshold",
         "--mechanism",
@@ -578,9 +580,10 @@ def test_an_interrupt_is_code_130_without_a_traceback(
 
 @pytest.fixture
 def small_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder in which the demo region is small."""
+    """A working folder in which the demo region is small, and its cells and pools are not searched for."""
     small = functools.partial(geo_data.write_demo_region, counties=2, tracts=6, blocks=120, jobs=600)
     monkeypatch.setattr(geo_data, "write_demo_region", small)
+    monkeypatch.setattr(search, "choose", lambda *_: Choices("trct", 8, (1.0,)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.axes import Axes
 
 import geo_data
 import helpers
@@ -27,6 +28,7 @@ from pipelines.plans.form import PLAN_FILES, plan_hash
 from pipelines.plans.storage import save_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
+from pipelines.running import cell_figure
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 from pipelines.running.preflight import refuse_other_slots
@@ -505,7 +507,24 @@ def test_nothing_is_compared_where_jobs_have_no_attributes(
     refuse_other_slots(config, release)
 
 
-# --- the command
+# --- the picture, and the command
+
+
+def test_of_very_many_blocks_some_are_drawn(
+    small_release: pipelines.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 7.7 million blocks of a nation took six minutes."""
+    scatter = Axes.scatter
+    drawn: list[int] = []
+    monkeypatch.setattr(
+        Axes, "scatter", lambda axis, x, *a, **k: (drawn.append(len(x)), scatter(axis, x, *a, **k))[1]
+    )
+    for most, dots in ((120, 120), (50, 40)):
+        monkeypatch.setattr(cell_figure, "_DOTS", most)
+        cell_figure.draw_cells(small_release.plan, tmp_path / "cells.png")
+        assert drawn == [dots] * 3
+        assert (tmp_path / "cells.png").stat().st_size > 10_000
+        drawn.clear()
 
 
 def test_the_command_runs_what_odsynth_plan_wrote(

@@ -7,7 +7,6 @@ import itertools
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -442,12 +441,3 @@ def test_cronjob() -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == {
         volume["name"] for volume in pod["volumes"]
     }
-
-
-def test_documentation_shows_the_files() -> None:
-    """What docs/scheduling.md quotes from the examples is what stands in them."""
-    text = (EXAMPLES.parent / "docs" / "scheduling.md").read_text()
-    for word in ("SuccessExitStatus=75", "Persistent=true", "concurrencyPolicy: Forbid", crontab()[1]):
-        assert word in text
-    block = text.split("```toml\n")[1].split("```")[0]
-    assert set(tomllib.loads(block)) <= set(ScheduleFile.model_fields)
