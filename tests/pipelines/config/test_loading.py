@@ -1,8 +1,10 @@
 """Configurations: what is accepted, and one clear line with a fix for everything that is not."""
 
 import json
+import os
 import re
 import tomllib
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -748,6 +750,44 @@ def test_no_value_breaks_the_messages(data: st.DataObject) -> None:
         assert "see the examples" not in line  # the words for an error that nobody expected
 
 
+# --- what would take for ever, wrap around or end in a traceback
+
+NUMBERS = ["1e400", "1e99999999", "9" * 5000, "1e-101", "0x1", "1_000", "\u0661", "1/0", "nan", "inf"]
+
+
+def test_exact_numbers(small_config: Callable[..., ReleaseConfig]) -> None:
+    for number in NUMBERS:
+        with pytest.raises(ConfigError, match=r"privacy\.epsilon: "):
+            small_config({"privacy.epsilon": number})
+    for number in ("1e99999999", "1e9999", "9" * 5000, "\u0661"):
+        with pytest.raises(ValueError, match="is not a number"):
+            exact(number)
+
+
+def test_whole_numbers(small_config: Callable[..., ReleaseConfig]) -> None:
+    for key in ("run.batch_jobs", "plan.pool_below"):
+        with pytest.raises(ConfigError, match=f"{key}: .* less than or equal to"):
+            small_config({key: 2**31})
+    with pytest.raises(ConfigError, match="batch_jobs: 100000000000000000000: Input should be less"):
+        small_config({"run": {"batch_jobs": 10**20}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 5000 + "]" * 5000,
+        "[" * 5000,
+        "a = " + "9" * 5000,
+        "a = {" * 5000,
+        "a." * 5000 + "b = 1",
+        "a = " + "[" * 30 + "]" * 30,
+    ],
+)
+def test_nesting_and_digits(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^x\.toml: "):
+        parse_toml(text, "x.toml")
+
+
 # --- files
 
 
@@ -761,6 +801,11 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=words):
             load_config(file)
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    for name in ("pipe.toml", "zero.toml"):
+        with pytest.raises(ConfigError, match="pipe, socket or device"):
+            load_config(tmp_path / name)
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())  # a byte order mark is harmless
     assert load_config(str(path)).release.name == "Test"
 
