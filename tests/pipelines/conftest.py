@@ -20,7 +20,7 @@ from geo_data.delimited import count_rows, note_rows
 from helpers import Said, freeze, same_key
 from pipelines.config.loading import check_config
 from pipelines.running import report
-from pipelines.running.cell_figure import draw_cells
+from pipelines.running.report import draw_cells
 from pipelines.running.steps import logged_to
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.

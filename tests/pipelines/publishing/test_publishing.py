@@ -603,9 +603,9 @@ def test_errata_at_the_same_time_are_all_kept(
         monkeypatch.setattr(os, "link", _no_links)
     version = publish(out, web).version
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda i: erratum(web, NAME, version, f"note {i}"), range(48)))
+        list(pool.map(lambda i: erratum(web, NAME, version, f"note {i}"), range(16)))
     (state,) = published(web)
-    assert sorted(remark.text for remark in state.errata) == sorted(f"note {i}" for i in range(48))
+    assert sorted(remark.text for remark in state.errata) == sorted(f"note {i}" for i in range(16))
 
 
 def _no_links(source: object, target: object) -> None:

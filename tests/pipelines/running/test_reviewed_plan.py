@@ -28,10 +28,11 @@ from pipelines.plans.form import PLAN_FILES, plan_hash
 from pipelines.plans.storage import save_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
-from pipelines.running import cell_figure
+from pipelines.running import report
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 from pipelines.running.preflight import refuse_other_slots
+from pipelines.running.report import draw_cells
 from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, Step
 from pipelines.storage.checksums import sha256_of
 
@@ -520,8 +521,8 @@ def test_of_very_many_blocks_some_are_drawn(
         Axes, "scatter", lambda axis, x, *a, **k: (drawn.append(len(x)), scatter(axis, x, *a, **k))[1]
     )
     for most, dots in ((120, 120), (50, 40)):
-        monkeypatch.setattr(cell_figure, "_DOTS", most)
-        cell_figure.draw_cells(small_release.plan, tmp_path / "cells.png")
+        monkeypatch.setattr(report, "_DOTS", most)
+        draw_cells(small_release.plan, tmp_path / "cells.png")
         assert drawn == [dots] * 3
         assert (tmp_path / "cells.png").stat().st_size > 10_000
         drawn.clear()
