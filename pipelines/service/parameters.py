@@ -28,13 +28,13 @@ LATEST = "latest"
 
 async def known_parameters(request: Request) -> None:
     """Refuse parameters that an address of the API does not have, and those that are there twice."""
-    several = _parameters(request.app, request.scope["route"].path, request.method.lower())
+    repeatable = _parameters(request.app, request.scope["route"].path, request.method.lower())
     for name, times in Counter(key for key, _ in request.query_params.multi_items()).items():
-        if name not in several:
-            names = f"it has: {', '.join(several)}" if several else "it has none"
+        if name not in repeatable:
+            names = f"it has: {', '.join(repeatable)}" if repeatable else "it has none"
             detail = f"{_shown(name)}: there is no such parameter here; {names}. Leave it out or correct it."
             raise ServiceError(422, "unknown_parameter", detail)
-        if times > 1 and not several[name]:
+        if times > 1 and not repeatable[name]:
             raise invalid(f"{name}: is there {times} times; give it once.")
 
 

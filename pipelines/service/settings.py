@@ -35,7 +35,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pipelines.config.fields import Line, absolute, shown
+from pipelines.config.fields import Line, absolute
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
@@ -44,11 +44,37 @@ _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
 
 INPUT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
-_Rate = Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}/(second|minute|hour)$")]
+
+def _like(pattern: str, problem: str) -> AfterValidator:
+    """Refuse a text that is not of a form."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(problem)
+        return value
+
+    return AfterValidator(check)
+
+
+_INPUT = _like(INPUT_NAME, "not a name of an input; use letters, digits, dots, dashes and underscores")
+_Rate = Annotated[
+    str,
+    _like("[1-9][0-9]{0,8}/(second|minute|hour)", 'this is not a rate; write for example "600/minute"'),
+]
 _Role = Literal["viewer", "operator", "approver"]
-_Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$")]
+_Url = Annotated[
+    str,
+    _like(
+        r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?",
+        "this is not an address; write one like https://data.example.org",
+    ),
+]
 _Contact = Annotated[
-    str, StringConstraints(pattern=r"^(https?://[^\s]+|[^\s@/:]+@[^\s@/:]+)$", max_length=300)
+    str,
+    _like(
+        r"(?=.{,300}$)(https?://[^\s]+|[^\s@/:]+@[^\s@/:]+)",
+        "not a mail address nor the address of a page; write one like data@example.org",
+    ),
 ]
 _Path = Annotated[Path, AfterValidator(lambda path: absolute(Path.cwd(), path))]
 
@@ -134,13 +160,13 @@ def _webhook_secret(value: str) -> str:
     )
 
 
-def _mail_address(value: str) -> str:
-    if len(value) > 254 or not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+", value):
-        raise ValueError("this is not a mail address; write one like ann@example.org")
-    return value
-
-
-_MailAddress = Annotated[str, AfterValidator(_mail_address)]
+_MailAddress = Annotated[
+    str,
+    _like(
+        r"(?=.{,254}$)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+",
+        "this is not a mail address; write one like ann@example.org",
+    ),
+]
 
 
 class Notices(_Table):
@@ -233,12 +259,12 @@ class ServiceSettings(BaseSettings):
     folder: _Path = Path("odsynth-service")
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
-    database: str = Field(default_factory=lambda given: f"sqlite:///{given['folder'] / 'service.sqlite'}")
-    releases: _Path = Field(default_factory=lambda given: given["folder"] / "published")
-    outs: _Path = Field(default_factory=lambda given: given["folder"] / "runs")
+    database: str = Field(default_factory=lambda values: f"sqlite:///{values['folder'] / 'service.sqlite'}")
+    releases: _Path = Field(default_factory=lambda values: values["folder"] / "published")
+    outs: _Path = Field(default_factory=lambda values: values["folder"] / "runs")
     signer: _Path | None = None
     calendar: _Path | None = None
-    inputs: dict[Annotated[str, StringConstraints(pattern=INPUT_NAME)], _Path] = {}
+    inputs: dict[Annotated[str, _INPUT], _Path] = {}
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     scheduler: str | None = None
     public_url: _Url | None = None
@@ -379,21 +405,6 @@ def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _problem(error: ErrorDetails) -> str:
     """One line: the key, what is wrong, the fix. Secrets are not quoted."""
     key = ".".join(str(part) for part in error["loc"])
-    match error["type"]:
-        case "missing":
-            return f"{key}: missing; add a line {error['loc'][-1]} = ..."
-        case "int_parsing":
-            return f"{key}: {shown(error['input'])} is not a whole number"
-        case "path_type":
-            return f"{key}: this is not a path; write it as text, in quotes"
-        case "string_pattern_mismatch" if key.endswith(("public_url", "issuer")):
-            return f"{key}: this is not an address; write one like https://data.example.org"
-        case "string_pattern_mismatch" if key == "contact":
-            return "contact: not a mail address nor the address of a page; write one like data@example.org"
-        case "string_pattern_mismatch" if key.startswith("limits."):
-            return f'{key}: {shown(error["input"])} is not a rate; write for example "600/minute"'
-        case "string_pattern_mismatch":
-            return f"{key}: not a name of an input; use letters, digits, dots, dashes and underscores"
-        case "string_type" if key in _SECRET:
-            return f"{key}: this is not text; write it in quotes"
+    if error["type"] == "string_type" and key in _SECRET:
+        return f"{key}: this is not text; write it in quotes"
     return "; ".join(describe(error, _KEYS))

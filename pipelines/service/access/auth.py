@@ -132,10 +132,10 @@ def close_session(request: Request, response: Response) -> None:
 def end_sessions(store: Store, name: str, *, by: Principal) -> int:
     """Log a person out of all browsers."""
     by.must("approver")
-    whose = person(name)
+    subject = person(name)
     with store.write() as connection:
-        ended = connection.execute(delete(sessions).where(sessions.c.person == whose)).rowcount
-        record(connection, by.person, by.credential, "sessions ended", whose, str(ended))
+        ended = connection.execute(delete(sessions).where(sessions.c.person == subject)).rowcount
+        record(connection, by.person, by.credential, "sessions ended", subject, str(ended))
     return ended
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import shapely
 from anyio import to_thread
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, StringConstraints
 from shapely import Polygon
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from pipelines.service.parameters import separated
 from pipelines.service.public.areas import Areas, Shapes, joined
 from pipelines.service.public.catalog import OpenVersion
 from pipelines.service.public.describing import ABOUT_INTERVALS
@@ -27,7 +29,7 @@ from pipelines.service.public.flow_queries import (
     no_attribute,
     with_bounds,
 )
-from pipelines.service.public.formats import Part, Table, Written
+from pipelines.service.public.formats import Format, Part, Table, Written
 from pipelines.service.public.models import SYNTHETIC
 from pipelines.service.refusals import invalid, not_found
 from pipelines.views.labels import find_areas, names_with
@@ -112,14 +114,39 @@ def area_part(
     return Part(table, table.column("code").to_pylist, lambda: shapes.shapes[units])
 
 
-@dataclass(frozen=True)
-class AreaQuestion:
-    """Which areas, and what is counted of them."""
+Codes = list[Annotated[str, StringConstraints(min_length=1, max_length=20_000)]]
+FORMAT = Field(description="json, csv, geojson, or arrow (a stream of Apache Arrow).")
+LIMIT = Field(ge=1, le=10_000, description="Rows of a page; left out, all are sent as they are read.")
+AFTER = Field(max_length=300, description="Where a page goes on: as its `next` says.")
 
-    level: str
-    within: str | None = None  # Only those wholly in this one, of another level: its code or name
-    name: str | None = None  # Only those with these words in their names
-    counts: tuple[str, ...] = ("S000",)
+
+class AreaQuestion(BaseModel):
+    """A question about areas, as a query says it."""
+
+    level: Annotated[str, Field(min_length=1, max_length=100, description="As in contents, such as trct.")]
+    within: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=100,
+            description="Only areas that lie wholly in this one, of another level: its code or name.",
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Field(min_length=1, max_length=100, description="Only areas with these words in their names."),
+    ] = None
+    attribute: Annotated[
+        Codes, Field(description="Which jobs are counted, separated by commas, as for flows.")
+    ] = ["S000"]
+    format: Annotated[Format, FORMAT] = "json"
+    limit: Annotated[int | None, LIMIT] = None
+    after: Annotated[str | None, AFTER] = None
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Which jobs are counted."""
+        return separated(self.attribute) or ("S000",)
 
 
 def area_table(

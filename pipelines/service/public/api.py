@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import StringConstraints
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pipelines.release.certificate import Certificate
@@ -18,29 +18,34 @@ from pipelines.service.parameters import (
     latest_version,
     separated,
 )
-from pipelines.service.public.answers import AreaQuestion, Paging, answered, area_table, flow_table
-from pipelines.service.public.catalog import Catalog, Version, opened_version
+from pipelines.service.public.answers import (
+    AFTER,
+    FORMAT,
+    LIMIT,
+    AreaQuestion,
+    Codes,
+    Paging,
+    answered,
+    area_table,
+    flow_table,
+)
+from pipelines.service.public.catalog import Catalog, opened_version
 from pipelines.service.public.describing import ATOM, atom
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Format, Written
 from pipelines.service.public.models import (
     AreaList,
-    AttributeEntry,
     Contents,
-    FileEntry,
     FileList,
     FlowList,
-    LevelEntry,
     ReleaseEntry,
     ReleaseList,
 )
 from pipelines.service.refusals import invalid
 from pipelines.service.settings import ServiceSettings
-from pipelines.views.labels import plural, singular
 
 MOST_CODES = 1_000
 _MOST_TOP = 1_000
-_MOST_ROWS = 10_000  # of a page
 
 router = APIRouter(
     prefix="/api/v1/releases",
@@ -49,14 +54,6 @@ router = APIRouter(
     dependencies=[Depends(known_parameters), Depends(latest_version)],
 )
 
-Codes = list[Annotated[str, StringConstraints(min_length=1, max_length=20_000)]]
-_Level = Annotated[str | None, Query(min_length=1, max_length=100)]
-_Limit = Annotated[
-    int | None,
-    Query(ge=1, le=_MOST_ROWS, description="Rows of a page; left out, all are sent as they are read."),
-]
-_After = Annotated[str | None, Query(max_length=300, description="Where a page goes on: as its `next` says.")]
-_Format = Annotated[Format, Query(description="json, csv, geojson, or arrow (a stream of Apache Arrow).")]
 _IN_FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in MEDIA_TYPES.values()}, "description": "In the format asked for"},
     304: {"description": "The client holds it"},
@@ -70,10 +67,7 @@ def list_releases(request: Request) -> Response:
     """All versions, newest first. Withdrawn ones stay in the list, with the reason."""
     catalog: Catalog = request.app.state.catalog
 
-    def made(versions: list[Version]) -> bytes:
-        return ReleaseList(releases=[ReleaseEntry.of(v) for v in versions]).model_dump_json().encode()
-
-    return answer(request, catalog.once("list", made))
+    return answer(request, catalog.once("list", lambda v: ReleaseList.of(v).model_dump_json().encode()))
 
 
 @router.get(
@@ -120,12 +114,7 @@ def get_certificate(request: Request, name: Name, version: VersionName) -> Respo
 def list_files(request: Request, name: Name, version: VersionName) -> Response:
     """Every file that SHA256SUMS lists, and where to download it. Range requests are answered."""
     catalog: Catalog = request.app.state.catalog
-    published = catalog.find_usable(name, version)
-    files = [
-        FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=published.address(file))
-        for file in published.files.values()
-    ]
-    return answer(request, FileList(files=files))
+    return answer(request, FileList.of(catalog.find_usable(name, version)))
 
 
 @router.get(
@@ -136,72 +125,7 @@ def list_files(request: Request, name: Name, version: VersionName) -> Response:
 )
 def get_contents(request: Request, name: Name, version: VersionName) -> Response:
     """What can be asked of a version: levels of areas, and counts of jobs, with what they are called."""
-    opened = opened_version(request, name, version)
-    release, draws = opened.release, opened.draws
-    of_attributes = {
-        count: {"variable": variable, "category": category}
-        for variable, categories in release.categories.items()
-        for category in categories
-        for count in (category, f"{variable}_{category}")
-        if count in release.counts
-    }
-    here = f"/api/v1{opened.page}"
-    contents = Contents(
-        levels=[
-            LevelEntry(
-                level=level,
-                one=singular(level),
-                many=plural(level),
-                nests=level in release.levels,
-                areas=release.geography.n_units(level),
-                shapes=opened.shapes(level).kind,
-                href=f"{here}/areas?level={level}",
-                tiles=f"{here}/tiles/{level}",
-                style=f"{here}/tiles/{level}/style",
-            )
-            for level in release.kinds_of_areas
-        ],
-        attributes=[
-            AttributeEntry(attribute=count, meaning=meaning, **of_attributes.get(count, {}))
-            for count, meaning in release.counts.items()
-        ],
-        implicates=release.implicates,
-        intervals=draws is not None,
-        interval_level=None if draws is None else draws.home_level,
-    )
-    return answer(request, contents)
-
-
-async def page_of(request: Request, limit: _Limit = None, after: _After = None) -> Paging:
-    """Return which rows are asked for."""
-    return Paging(request, limit, after)
-
-
-async def area_question(
-    level: Annotated[str, Query(min_length=1, max_length=100, description="As in contents, such as trct.")],
-    within: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=100,
-            description="Only areas that lie wholly in this one, of another level: its code or name.",
-        ),
-    ] = None,
-    words: Annotated[
-        str | None,
-        Query(
-            alias="name",
-            min_length=1,
-            max_length=100,
-            description="Only areas with these words in their names.",
-        ),
-    ] = None,
-    attribute: Annotated[
-        Codes, Query(description="Which jobs are counted, separated by commas, as for flows.")
-    ] = ["S000"],  # noqa: B006
-) -> AreaQuestion:
-    """Return the query of `get_areas` as a question."""
-    return AreaQuestion(level, within, words, separated(attribute) or ("S000",))
+    return answer(request, Contents.of(opened_version(request, name, version)))
 
 
 @router.get(
@@ -211,9 +135,7 @@ async def get_areas(
     request: Request,
     name: Name,
     version: VersionName,
-    ask: Annotated[AreaQuestion, Depends(area_question)],
-    paging: Annotated[Paging, Depends(page_of)],
-    form: Annotated[_Format, Query(alias="format")] = "json",
+    ask: Annotated[AreaQuestion, Query()],
 ) -> Response:
     """Codes, names, coordinates, and how many live and work there; as GeoJSON with their shapes.
 
@@ -225,90 +147,92 @@ async def get_areas(
         opened = opened_version(request, name, version)
         if ask.level not in opened.release.kinds_of_areas:
             raise no_level(opened.release, "level")
-        table = area_table(opened, ask, paging)
+        table = area_table(opened, ask, Paging(request, ask.limit, ask.after))
         parts = request.app.version, opened.sha256, ask.level, ask.within, ask.name, ask.counts
-        headers = {"ETag": tag(*parts, form, paging.limit, paging.after), "Cache-Control": CONTENT}
+        headers = {"ETag": tag(*parts, ask.format, ask.limit, ask.after), "Cache-Control": CONTENT}
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        return table.written(form, headers)
+        return table.written(ask.format, headers)
 
     return await answered(request, written)
 
 
-async def flow_question(
+_Level = Annotated[str | None, Field(min_length=1, max_length=100)]
+
+
+class FlowQuery(BaseModel):
+    """The query of `get_flows`."""
+
+    top: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=_MOST_TOP,
+            description="Only so many pairs of a work and a home area, of all that are asked for together, "
+            "those with the largest number of the first attribute first.",
+        ),
+    ] = None
+    format: Annotated[Format, FORMAT] = "json"
+    places: Annotated[bool, Field(description="With names and coordinates of both ends.")] = False
+    limit: Annotated[int | None, LIMIT] = None
+    after: Annotated[str | None, AFTER] = None
     work: Annotated[
         Codes,
-        Query(
+        Field(
             description="Work areas, codes or whole names, separated by commas: who works there; left out, "
             "everywhere."
         ),
-    ] = [],  # noqa: B006 - FastAPI copies it
+    ] = []
     home: Annotated[
-        Codes, Query(description="Home areas, as for work: who lives there; left out, everywhere.")
-    ] = [],  # noqa: B006
+        Codes, Field(description="Home areas, as for work: who lives there; left out, everywhere.")
+    ] = []
     work_level: Annotated[
         _Level,
-        Query(
+        Field(
             description="Level of the workplaces in the answer, such as trct; by default that of the areas."
         ),
-    ] = None,
-    home_level: Annotated[_Level, Query(description="Level of the homes in the answer.")] = None,
+    ] = None
+    home_level: Annotated[_Level, Field(description="Level of the homes in the answer.")] = None
     attribute: Annotated[
         Codes,
-        Query(
+        Field(
             description="Which jobs, separated by commas: S000 is all; the others are in contents. low and "
             "high are of the first."
         ),
-    ] = ["S000"],  # noqa: B006
-    sums: Annotated[
+    ] = ["S000"]
+    sum: Annotated[
         list[Literal["work", "home", "work,home", "home,work"]],
-        Query(
-            alias="sum",
+        Field(
             description="Sides that are added up, work, home or work,home: all areas asked for there are "
             "one, with one interval. With both there is one row, the total.",
         ),
-    ] = [],  # noqa: B006
-    implicate: Annotated[int, Query(ge=1, le=1_000, description="Which synthetic data set.")] = 1,
-) -> FlowQuestion:
-    """Return the query of `get_flows` as a question."""
-    lists = {"work": separated(work), "home": separated(home), "attribute": separated(attribute)}
-    for name, codes in lists.items():
-        if len(codes) > MOST_CODES:
-            raise invalid(
-                f"{name}: {len(codes):,} codes, and at most {MOST_CODES:,} are answered at once. Name areas "
-                "of a coarser level, or ask in parts."
-            )
-    return FlowQuestion(
-        tuple(work),
-        tuple(home),
-        work_level,
-        home_level,
-        lists["attribute"] or ("S000",),
-        implicate,
-        tuple(side for side in SIDES if side in separated(sums)),
-    )
+    ] = []
+    implicate: Annotated[int, Field(ge=1, le=1_000, description="Which synthetic data set.")] = 1
+
+    def question(self) -> FlowQuestion:
+        """Return it as a question, whose areas are not looked up yet."""
+        for name in ("work", "home", "attribute"):
+            if (number := len(separated(getattr(self, name)))) > MOST_CODES:
+                raise invalid(
+                    f"{name}: {number:,} codes, and at most {MOST_CODES:,} are answered at once. Name areas "
+                    "of a coarser level, or ask in parts."
+                )
+        return FlowQuestion(
+            tuple(self.work),
+            tuple(self.home),
+            self.work_level,
+            self.home_level,
+            separated(self.attribute) or ("S000",),
+            self.implicate,
+            tuple(side for side in SIDES if side in separated(self.sum)),
+        )
 
 
 @router.get(
     "/{name}/{version}/flows", response_model=FlowList, responses=_IN_FORMATS, summary="Flows between areas"
 )
 async def get_flows(
-    request: Request,
-    name: Name,
-    version: VersionName,
-    paging: Annotated[Paging, Depends(page_of)],
-    ask: Annotated[FlowQuestion, Depends(flow_question)],
-    top: Annotated[
-        int | None,
-        Query(
-            ge=1,
-            le=_MOST_TOP,
-            description="Only so many pairs of a work and a home area, of all that are asked for together, "
-            "those with the largest number of the first attribute first.",
-        ),
-    ] = None,
-    form: Annotated[_Format, Query(alias="format")] = "json",
-    places: Annotated[bool, Query(description="With names and coordinates of both ends.")] = False,
+    request: Request, name: Name, version: VersionName, query: Annotated[FlowQuery, Query()]
 ) -> Response:
     """Where the workers of work areas live, where the residents of home areas work, or all of it.
 
@@ -321,14 +245,17 @@ async def get_flows(
     """
 
     def written() -> Written | Response:
+        ask = query.question()
         opened = opened_version(request, name, version)
         selection = select(opened.release, ask)
-        parts = request.app.version, opened.sha256, ask, top, form, places, paging.limit, paging.after
-        headers = {"ETag": tag(*parts, opened.draws_mark), "Cache-Control": CONTENT}
-        if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
+        parts = ask, query.top, query.format, query.places, query.limit, query.after
+        etag = tag(request.app.version, opened.sha256, *parts, opened.draws_mark)
+        headers = {"ETag": etag, "Cache-Control": CONTENT}
+        if is_fresh(request, etag):  # not before: of an area that there is not, nothing is fresh
             return Response(status_code=304, headers=headers)
-        table = flow_table(opened, selection, paging, top=top, places=places)
-        return table.written(form, headers)
+        paging = Paging(request, query.limit, query.after)
+        table = flow_table(opened, selection, paging, top=query.top, places=query.places)
+        return table.written(query.format, headers)
 
     # A few threads of their own: more would only wait for each other, and others not wait for them.
     return await answered(request, written)

@@ -231,7 +231,7 @@ def _title(version: Version) -> str:
 
 def atom(versions: Iterable[Version], address: str, author: str) -> bytes:
     """Write the feed."""
-    entries = sorted(((_updated(version), version) for version in versions), key=lambda each: each[0])
+    entries = sorted(((_updated(version), version) for version in versions), key=lambda entry: entry[0])
     # Of the content: it stays when the service moves.
     latest = [
         (_id(v.state.name, v.state.version, v.sha256), when, v) for when, v in entries[::-1][:_MOST_ENTRIES]

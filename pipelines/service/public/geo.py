@@ -8,7 +8,6 @@ they are: no external zones, and no flows that begin and end in one area.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -17,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 import shapely
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from shapely import Polygon
 from starlette.responses import Response
@@ -234,38 +233,25 @@ def collection(request: Request, name: Name, version: VersionName, collection: C
     return answer(request, _plain(_Service(request, name, version).collection(collection)))
 
 
-@dataclass(frozen=True)
-class FeatureQuestion:
-    """Which features of a collection."""
+class FeatureQuestion(BaseModel):
+    """The query of `items`."""
 
-    bbox: str | None
-    time: str | None
-    work: str | None
-    home: str | None
-
-
-async def feature_question(
+    limit: Annotated[int, Field(ge=1, le=MOST_FEATURES, description="Features of a page.")] = MOST_FEATURES
     bbox: Annotated[
         str | None,
-        Query(max_length=200, description="West, south, east and north, in degrees: what is in it."),
-    ] = None,
-    time: Annotated[
+        Field(max_length=200, description="West, south, east and north, in degrees: what is in it."),
+    ] = None
+    datetime: Annotated[
         str | None,
-        Query(
-            alias="datetime",
-            max_length=100,
-            description="As the standard has it; nothing here has a time of its own.",
-        ),
-    ] = None,
+        Field(max_length=100, description="As the standard has it; nothing here has a time of its own."),
+    ] = None
     work: Annotated[
-        str | None, Query(max_length=20_000, description="Work areas, as for flows; of flows only.")
-    ] = None,
+        str | None, Field(max_length=20_000, description="Work areas, as for flows; of flows only.")
+    ] = None
     home: Annotated[
-        str | None, Query(max_length=20_000, description="Home areas, as for flows; of flows only.")
-    ] = None,
-) -> FeatureQuestion:
-    """Return the query of `items` as a question."""
-    return FeatureQuestion(bbox, time, work, home)
+        str | None, Field(max_length=20_000, description="Home areas, as for flows; of flows only.")
+    ] = None
+    after: Annotated[str | None, Field(max_length=300, description="As a next link has it.")] = None
 
 
 @router.get(
@@ -279,9 +265,7 @@ async def items(
     name: Name,
     version: VersionName,
     collection: CollectionName,
-    ask: Annotated[FeatureQuestion, Depends(feature_question)],
-    limit: Annotated[int, Query(ge=1, le=MOST_FEATURES, description="Features of a page.")] = MOST_FEATURES,
-    after: Annotated[str | None, Query(max_length=300, description="As a next link has it.")] = None,
+    ask: Annotated[FeatureQuestion, Query()],
 ) -> Response:
     """A page of areas or flows, as GeoJSON; flows have all counts."""
 
@@ -293,18 +277,18 @@ async def items(
                 f"{'home' if ask.work is None else 'work'}: areas have no such parameter. Leave it out."
             )
         box = _box(ask.bbox)
-        _check_time(ask.time)
+        _check_time(ask.datetime)
         ends = [() if areas is None else (areas,) for areas in (ask.work, ask.home)]
         question = FlowQuestion(ends[0], ends[1], level, level, tuple(service.release.counts))
         selection = select(service.release, question)
         parts = (
             service.version.sha256,
             collection,
-            limit,
+            ask.limit,
             ask.bbox,
             ask.work,
             ask.home,
-            after,
+            ask.after,
             service.address,
         )
         headers = {
@@ -313,9 +297,9 @@ async def items(
         }
         if is_fresh(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
-        paging = Paging(request, limit, after)
+        paging = Paging(request, ask.limit, ask.after)
         table = (
-            area_table(service.version, AreaQuestion(level), paging, box)
+            area_table(service.version, AreaQuestion(level=level), paging, box)
             if what == "areas"
             else flow_table(service.version, selection, paging, places=True, box=box)
         )
@@ -360,7 +344,7 @@ async def item(
 ) -> Response:
     """An area or a flow, as GeoJSON."""
 
-    def found() -> Response:
+    def feature_alone() -> Response:
         service = _Service(request, name, version)
         what, level = service.parts(collection)
         part = _area(service, level, feature) if what == "areas" else _flow(service, level, feature, request)
@@ -377,7 +361,7 @@ async def item(
             _GEOJSON,
         )
 
-    return await answered(request, found)
+    return await answered(request, feature_alone)
 
 
 def _area(service: _Service, level: str, code: str) -> Part | None:

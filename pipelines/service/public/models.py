@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from pipelines.publishing.publishing import Remark
 from pipelines.release.signing import PUBLIC_KEY
-from pipelines.service.public.catalog import Version
+from pipelines.service.public.catalog import OpenVersion, Version
+from pipelines.views.labels import plural, singular
 
 SYNTHETIC = "Synthetic workers: no row is a real person."
 
@@ -96,6 +98,11 @@ class ReleaseList(BaseModel):
 
     releases: list[ReleaseEntry]
 
+    @classmethod
+    def of(cls, versions: Iterable[Version]) -> ReleaseList:
+        """Return the list of versions."""
+        return cls(releases=[ReleaseEntry.of(version) for version in versions])
+
 
 class FileEntry(BaseModel):
     """A file of a version: name, bytes, hash, and where it is downloaded."""
@@ -110,6 +117,16 @@ class FileList(BaseModel):
     """Files of a version."""
 
     files: list[FileEntry]
+
+    @classmethod
+    def of(cls, version: Version) -> FileList:
+        """Return the files of a version."""
+        return cls(
+            files=[
+                FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=version.address(file))
+                for file in version.files.values()
+            ]
+        )
 
 
 class LevelEntry(BaseModel):
@@ -183,6 +200,41 @@ class Contents(BaseModel):
     implicates: int
     intervals: bool
     interval_level: str | None
+
+    @classmethod
+    def of(cls, version: OpenVersion) -> Contents:
+        """Return what a version has."""
+        release, draws, here = version.release, version.draws, f"/api/v1{version.page}"
+        of_attributes = {
+            count: {"variable": variable, "category": category}
+            for variable, categories in release.categories.items()
+            for category in categories
+            for count in (category, f"{variable}_{category}")
+            if count in release.counts
+        }
+        return cls(
+            levels=[
+                LevelEntry(
+                    level=level,
+                    one=singular(level),
+                    many=plural(level),
+                    nests=level in release.levels,
+                    areas=release.geography.n_units(level),
+                    shapes=version.shapes(level).kind,
+                    href=f"{here}/areas?level={level}",
+                    tiles=f"{here}/tiles/{level}",
+                    style=f"{here}/tiles/{level}/style",
+                )
+                for level in release.kinds_of_areas
+            ],
+            attributes=[
+                AttributeEntry(attribute=count, meaning=meaning, **of_attributes.get(count, {}))
+                for count, meaning in release.counts.items()
+            ],
+            implicates=release.implicates,
+            intervals=draws is not None,
+            interval_level=None if draws is None else draws.home_level,
+        )
 
 
 class AreaEntry(BaseModel):

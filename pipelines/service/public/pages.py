@@ -20,10 +20,11 @@ from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public import downloads
-from pipelines.service.public.catalog import Catalog, File, OpenVersion, Version, opened_version
+from pipelines.service.public.catalog import Catalog, OpenVersion, Version, opened_version
 from pipelines.service.public.describing import ABOUT_INTERVALS, Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.flow_queries import SIDES, FlowQuestion, Side, select
 from pipelines.service.public.geo import MOST_FEATURES
+from pipelines.service.public.models import FileEntry, FileList
 from pipelines.service.public.pictures import picture_words
 from pipelines.service.public.tiles import zoom_levels
 from pipelines.service.refusals import not_found, preparing
@@ -160,7 +161,8 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         newer=_newer(catalog, published),
         words=_words(published),
         accuracy=shown and _accuracy(shown.release),
-        files=_alike(published.files.values()),
+        files=(files := FileList.of(published).files),
+        alike=_alike(files),
         citation=published.certificate and cite(published, settings),
         offers=[Offer.of(published, level) for level in shown.release.levels] if shown else [],
         described=shown and data_set(published, shown.release, settings),
@@ -171,9 +173,9 @@ def _accuracy(shown: Release) -> Markup:
     return Markup(accuracy_words(shown.accuracy, read_in_words(shown.certificate)))  # escaped by itself
 
 
-def _alike(files: Iterable[File]) -> dict[str, list[File]]:
+def _alike(files: Iterable[FileEntry]) -> dict[str, list[FileEntry]]:
     """Files by what they are, data first."""
-    alike: dict[str, list[File]] = {meaning: [] for meaning in FILE_MEANINGS}
+    alike: dict[str, list[FileEntry]] = {meaning: [] for meaning in FILE_MEANINGS}
     for file in files:
         alike.setdefault(file_meaning(file.name), []).append(file)
     return {meaning: those for meaning, those in alike.items() if those}

@@ -61,13 +61,13 @@ def send_next(store: Store, settings: ServiceSettings) -> bool:
         return False
     problem = _send(notices, settings.address, message)
     with store.write() as connection:
-        mine = (outbox.c.id == message.id) & (outbox.c.attempts == message.attempts)
+        this_message = (outbox.c.id == message.id) & (outbox.c.attempts == message.attempts)
         if problem is None:
-            if connection.execute(delete(outbox).where(mine)).rowcount:
+            if connection.execute(delete(outbox).where(this_message)).rowcount:
                 add_event(connection, message.run, "told", message.way)
             return True
         wait = min(_FIRST_WAIT * 2.0 ** min(message.attempts - 1, 20), _LONGEST_WAIT)
-        connection.execute(update(outbox).where(mine).values(due=after(wait)))
+        connection.execute(update(outbox).where(this_message).values(due=after(wait)))
         if message.attempts == 1:
             add_event(connection, message.run, "not told", f"{message.way}: {problem}")
     _log.error("run %d, %s: %s; it is tried again", message.run, message.way, problem)

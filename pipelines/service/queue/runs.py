@@ -207,8 +207,8 @@ def get_run(store: Store, run: int) -> Row[Any]:
 
 def decision_of(store: Store, run: int) -> Row[Any] | None:
     """Return what was decided about a run under its version name, or None."""
-    mine = (approvals.c.run == runs.c.id) & (approvals.c.version == func.coalesce(runs.c.version, ""))
-    query = select(approvals).join(runs, mine).where(runs.c.id == run)
+    decided = (approvals.c.run == runs.c.id) & (approvals.c.version == func.coalesce(runs.c.version, ""))
+    query = select(approvals).join(runs, decided).where(runs.c.id == run)
     with store.read() as connection:
         return connection.execute(query).one_or_none()
 

@@ -41,26 +41,6 @@ def refused(call: Callable[[], object]) -> ServiceError:
     return error.value
 
 
-def test_a_version_is_what_was_published(open_catalog: Open, service_state: Path) -> None:
-    catalog = open_catalog(service_state)
-    [version] = catalog.versions()
-    assert catalog.version(NAME, "v1") is version
-    assert catalog.find_usable(NAME, "v1") is version
-    folder = service_state / "published" / NAME / "v1"
-    present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    assert version.files.keys() == present.keys()
-    for name, path in present.items():
-        file = catalog.file(version, name)
-        assert (file.size, file.sha256) == (
-            path.stat().st_size,
-            hashlib.sha256(path.read_bytes()).hexdigest(),
-        )
-    assert version.certificate == pipelines.Certificate.model_validate_json(
-        present["certificate.json"].read_bytes()
-    )
-    assert catalog.opened(version) is catalog.opened(version)
-
-
 def test_what_changes_is_seen_after_a_refresh(
     open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,16 +243,6 @@ def test_areas_have_names(crossed: Release, folder: Path) -> None:
         assert ("t2 (Old Town; town)" in error.value.detail) == (status == 404)
 
 
-def test_the_largest_flows(release: Release, folder: Path) -> None:
-    rows = expected(release, "trct", "cty", "SE03")
-    mine = sorted((r for r in rows if r[0] == 1), key=lambda row: (-row[2], row[1]))
-    question = FlowQuestion((release.geography.codes("cty")[1],), home_level="trct", attributes=("SE03",))
-    for top in (1, 3, 1000):
-        said = largest_flows(FlowTables(folder), select(release, question), top)
-        assert rows_of(said.flows) == mine[:top]
-        assert (said.jobs.tolist(), said.number) == ([sum(r[2] for r in mine)], len(mine))
-
-
 def test_levels_have_defaults(release: Release) -> None:
     codes = release.geography.codes
     for question, levels in (

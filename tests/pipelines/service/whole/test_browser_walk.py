@@ -196,22 +196,13 @@ def progress(served: Served, page: Any) -> list[str]:
     return [str(row).partition("\t")[2] for row in rows]
 
 
-def test_progress_is_shown_as_it_is_made(walked: Walked) -> None:
+def test_from_the_submission_to_the_map_of_the_publication(walked: Walked) -> None:
     assert walked.live == ["submitted\t", "begun\tplan", "step\t<b>Reading public inputs</b>"]
-
-
-def test_steps_of_the_release_are_listed(walked: Walked) -> None:
     order = [walked.steps.find(word) for word in ("planned", "queued", "Drawing", "Checking", "finished")]
     assert order[0] > -1
     assert order == sorted(order)
-
-
-def test_the_approver_sees_certificate_and_map(walked: Walked) -> None:
     assert "differential privacy" in walked.approval
     assert walked.approval.endswith("600")
-
-
-def test_the_release_is_published_with_its_map(walked: Walked) -> None:
     assert "Version 2019.1" in walked.release
     assert "SHA256SUMS" in walked.release
     assert walked.map == "600"
