@@ -66,8 +66,7 @@ class Account:
     delta: Fraction
     debits: int  # releases that were paid from it
     unfinished: int  # those of them that have not finished
-    # What the sum is a guarantee of; None if that is nothing with a name, as of some that earlier
-    # versions added up.
+    # What the sum is a guarantee of; None without a release, or if that is nothing with a name.
     terms: Terms | None = None
     # The debits, each with what became of its release: "unfinished", "resumed", "failed", "abandoned"
     # or "finished".

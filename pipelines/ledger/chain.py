@@ -24,7 +24,7 @@ from synth.errors import ShownError
 
 GENESIS = "odsynth ledger 1"
 _APPLICATION_ID = 0x6F64736C  # "odsl"
-_VERSION = 2  # the first has no terms; a ledger of it is given them with the first debit that names some
+_VERSION = 3
 _BUSY_SECONDS = 60.0
 _AMOUNTS = {"epsilon", "delta"}
 _RESTORE = (
@@ -38,12 +38,13 @@ TABLES = {
     ),
     "releases": ("entry", "time", "kind", "debit", "detail"),
 }
-"""The columns of each table, besides `hash`. Entries are numbered across both; version 1 has no policy."""
+"""The columns of each table, besides `hash`. Entries are numbered across both."""
 
 _COLUMNS = {
     "spends": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
  kind TEXT NOT NULL CHECK (kind IN ('budget', 'debit')), data_set TEXT NOT NULL, period TEXT,
- epsilon TEXT NOT NULL, delta TEXT NOT NULL, plan_sha256 TEXT, release TEXT, hash TEXT NOT NULL""",
+ epsilon TEXT NOT NULL, delta TEXT NOT NULL, plan_sha256 TEXT, release TEXT, hash TEXT NOT NULL,
+ policy TEXT""",
     "releases": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
  kind TEXT NOT NULL CHECK (kind IN ('resumed', 'finished', 'failed', 'abandoned')), debit TEXT NOT NULL,
  detail TEXT, hash TEXT NOT NULL""",
@@ -68,11 +69,6 @@ _SCHEMA = [
 ]
 
 
-_POLICY = "policy TEXT"
-_ADD_POLICY = f"ALTER TABLE spends ADD COLUMN {_POLICY}"
-_SCHEMAS = {1: _SCHEMA, 2: [f"{_SCHEMA[0][:-1]}, {_POLICY})", *_SCHEMA[1:]]}  # as SQLite writes it then
-
-
 class LedgerError(ShownError, ValueError):
     """The ledger refuses: what rule, how many, the fix. Nothing was written."""
 
@@ -90,9 +86,7 @@ class Entry:
     delta: Fraction | None = None
     plan_sha256: str | None = None  # of a debit: the hash of the plan, and the name of the release
     release: str | None = None
-    # Of a debit: what it is a guarantee of (`pipelines.ledger.terms`); none is "full" of jobs of
-    # whomever.
-    policy: str | None = None
+    policy: str | None = None  # of a debit: what it is a guarantee of (`pipelines.ledger.terms`)
     debit: str | None = None  # of what became of a release: the hash of its debit
     detail: str | None = None  # further words
     hash: str = ""  # SHA-256 over the hash of the entry before and this entry
@@ -170,12 +164,10 @@ def _transaction(path: Path, *, keep: bool) -> Iterator[sqlite3.Connection]:
 
 def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
     """Return all entries in order, having checked the whole chain."""
-    left_out = {"policy"} if _version(connection) == 1 else set[str]()
     rows = []
-    for table, names in TABLES.items():
-        columns = [name for name in names if name not in left_out] + ["hash"]
-        cursor = connection.execute(f"SELECT {', '.join(columns)} FROM {table}")
-        rows += [dict(zip(columns, row, strict=True)) for row in cursor]
+    for table, columns in TABLES.items():
+        stored = connection.execute(f"SELECT {', '.join(columns)}, hash FROM {table}")
+        rows += [dict(zip((*columns, "hash"), row, strict=True)) for row in stored]
     rows.sort(key=lambda row: row["entry"])
     entries: list[Entry] = []
     previous, time = GENESIS, ""
@@ -216,9 +208,6 @@ def append(connection: sqlite3.Connection, entries: list[Entry], entry: Entry) -
     values = fields(entry) | {"entry": len(entries) + 1}
     values["hash"] = _hash(entries[-1].hash if entries else GENESIS, values)
     table = next(name for name, columns in TABLES.items() if set(values) <= {*columns, "hash"})
-    if "policy" in values and _version(connection) == 1:
-        connection.execute(_ADD_POLICY)
-        connection.execute("PRAGMA user_version = 2")
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", [*values.values()])
     added = Entry(**{**vars(entry), "entry": values["entry"], "hash": values["hash"]})
@@ -233,10 +222,6 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(f"{path}: SQLite finds {len(faults)} fault(s) in the file. Fix: {_RESTORE}")
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that is not a ledger of this version, table by table and trigger by trigger."""
     identity, version = (
@@ -244,13 +229,13 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     )
     if identity != _APPLICATION_ID:
         raise LedgerError(f"{path}: this is not a ledger. Fix: name another file")
-    if version > _VERSION:
+    if version != _VERSION:
         raise LedgerError(
-            f"{path}: the ledger is from the future: its format is {version}, this program knows {_VERSION}. "
-            "Fix: use the newer program"
+            f"{path}: the ledger's format is {version}, and this version reads {_VERSION}. Fix: use the "
+            "version that wrote it"
         )
     statements = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
-    if sorted(map(str, statements)) != sorted(_SCHEMAS.get(version, [])):
+    if sorted(map(str, statements)) != sorted(_SCHEMA):
         raise LedgerError(f"{path}: the ledger's tables or triggers were changed. Fix: {_RESTORE}")
 
 
@@ -326,7 +311,7 @@ def _made(path: Path, *, keep: bool = False) -> Iterator[Path]:
             for statement in _SCHEMA:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute("PRAGMA user_version = 1")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.execute("COMMIT")
         file.chmod(0o600)
         yield file

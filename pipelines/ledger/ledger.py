@@ -47,7 +47,6 @@ from pipelines.ledger.chain import (
     writing,
 )
 from pipelines.ledger.terms import Terms
-from synth.policy import FULL
 
 Outcome = Literal["finished", "failed", "abandoned"]
 _LONGEST_DETAIL = 1000
@@ -67,8 +66,7 @@ class Charge:
     release : str
         Its name.
     policy : str
-        The text of its terms (`Terms`): what it is a guarantee of. A policy alone (`synth.Policy`), as
-        earlier versions entered, does not say whose jobs it is about.
+        The text of its terms (`Terms`): what it is a guarantee of.
     """
 
     data_set: str
@@ -76,7 +74,7 @@ class Charge:
     delta: Fraction
     plan_sha256: str
     release: str
-    policy: str = FULL.name
+    policy: str = str(Terms())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_set", line_of_text(self.data_set, "data set"))
@@ -101,7 +99,7 @@ class Debit:
     delta: Fraction
     plan_sha256: str
     release: str
-    policy: str | None = None  # the text of its terms (`Terms`); None is "full"
+    policy: str  # the text of its terms (`Terms`)
 
     @property
     def head(self) -> str:
@@ -206,8 +204,7 @@ class Ledger:
                 if entered.get((data_set, limit.period)) != limit:
                     allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
                     append(connection, entries, allowed)
-            # As earlier versions did, where nothing but "full" is said.
-            under = None if policy == FULL.name else line_of_text(policy, "policy", _LONGEST_DETAIL)
+            under = line_of_text(policy, "policy", _LONGEST_DETAIL)
             about = charge.plan_sha256, charge.release, under
             entry = Entry(0, time, "debit", data_set, budget.period, *cost, *about)
             paid = append(connection, entries, entry)

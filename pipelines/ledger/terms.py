@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from pipelines.ledger.chain import LedgerError
 from synth.policy import FULL, implies
 
 ANYWHERE = "anywhere"
@@ -19,51 +20,50 @@ class Terms:
 
     policy: str = FULL.name  # name of the policy of homes (`synth.Policy`)
     # "anywhere"; or "inside " and a digest of the blocks of a geography, where jobs of its residents
-    # are released, so that nothing is promised of a home inside and one outside. None of debits by
-    # earlier versions, which do not say it.
-    homes: str | None = None
+    # are released, so that nothing is promised of a home inside and one outside.
+    homes: str = ANYWHERE
     records: int = 1  # of a person with at most so many
 
     @classmethod
     def of(cls, text: str | None) -> Terms:
-        """Return the terms that a debit names; of an earlier version the policy, or "full" if it has none."""
-        if (match := _TEXT.fullmatch(text or "")) is None:
-            return cls(text or FULL.name)
-        return cls(match[1], match[2], int(match[3]))
+        """Return the terms that a debit names."""
+        if (parts := _TEXT.fullmatch(text or "")) is None:
+            raise LedgerError(
+                f"the terms of a debit, {text!a}, are none. Fix: write POLICY; homes anywhere; records 1, or "
+                "as another debit has them"
+            )
+        return cls(parts[1], parts[2], int(parts[3]))
 
     @classmethod
     def of_sum(cls, summed: Sequence[Terms]) -> Terms | None:
         """Return what the sum of costs on such terms is a guarantee of; None if that is nothing with a name.
 
         The policy is one that all others imply. Of homes that lie inside the geography of each release all
-        costs are bounds; whose jobs a debit was about that does not say so, nobody knows.
+        costs are bounds.
         """
         if len(summed) == 1:
             return summed[0]
         policies = dict.fromkeys(terms.policy for terms in summed)
         common = (name for name in policies if all(implies(other, name) for other in policies))
-        homes = {terms.homes for terms in summed}
-        inside = homes - {ANYWHERE, None}
+        inside = {terms.homes for terms in summed} - {ANYWHERE}
         if len(inside) > 1 or (policy := next(common, None)) is None:
             return None
-        where = None if None in homes else next(iter(inside), ANYWHERE)
-        return cls(policy, where, min(terms.records for terms in summed))
+        return cls(policy, next(iter(inside), ANYWHERE), min(terms.records for terms in summed))
 
     def __str__(self) -> str:
-        return f"{self.policy}; homes {self.homes}; records {self.records}" if self.homes else self.policy
+        return f"{self.policy}; homes {self.homes}; records {self.records}"
 
     @property
     def words(self) -> str:
         """The same for people."""
-        homes = self.homes or "inside the geography of each release (earlier versions did not say whose jobs)"
         policy = "" if self.policy == FULL.name else f" under the policy {self.policy}"
-        return f"homes {homes}{policy}, at most {self.records:,} job record(s) a person"
+        return f"homes {self.homes}{policy}, at most {self.records:,} job record(s) a person"
 
 
 def conflict(former: Terms, latter: Terms) -> str:
     """Say why costs on two terms do not add up, by the key of the configuration, and what to do."""
     neither = "neither protects all that the other does"
-    if len({former.homes, latter.homes} - {ANYWHERE, None}) > 1:
+    if len({former.homes, latter.homes} - {ANYWHERE}) > 1:
         return (
             "geography, with jobs.population: both are of jobs of residents, of other blocks, and "
             f"{neither}. Fix: keep the blocks of the first release, or release jobs of workers who live "

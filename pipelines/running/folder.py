@@ -175,11 +175,6 @@ class RunFolder:
 
         `begun` says that a run that can be resumed may be in it.
         """
-        if (note := self.confidential / "in_store").exists():  # of a cluster that an earlier version used
-            raise ConfigError(
-                f"{self.folder}: an earlier version put homes and key of this run into "
-                f"{note.read_text(encoding='utf-8')}. Fix: remove that folder of the store, then {note}"
-            )
         self.confidential.mkdir(mode=0o700, exist_ok=True)
         self._must_be_ours()
         with self._locked():

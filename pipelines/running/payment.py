@@ -32,7 +32,6 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
-from pipelines.storage.stored_names import one_form
 
 _log = logging.getLogger(__name__)
 
@@ -207,8 +206,8 @@ def debit_of(state: RunState) -> str | None:
     settings = state.config.ledger
     if settings is None or not settings.file.exists():
         return None
-    name = one_form(state.name)  # the form of the ledger: a run of an earlier version may have another
-    return next((entry.hash for entry in Ledger(settings.file).entries() if entry.release == name), None)
+    entries = Ledger(settings.file).entries()
+    return next((entry.hash for entry in entries if entry.release == state.name), None)
 
 
 def is_finished(state: RunState) -> bool:

@@ -17,12 +17,13 @@ from pipelines.ledger import chain
 from pipelines.ledger.budgets import Budget
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.ledger.ledger import Charge, Debit, Ledger
+from pipelines.ledger.terms import Terms
 
 PLAN = "a" * 64
 OTHER_KIND = {"budget": "debit", "debit": "budget", "resumed": "failed"}
 
 
-def pay(ledger: Ledger, data_set: str = "jobs", policy: str = "full", witness: Sequence[str] = ()) -> Debit:
+def pay(ledger: Ledger, data_set: str = "jobs", policy: str = str(Terms()), witness: Sequence[str] = ()) -> Debit:
     charge = Charge(data_set, Fraction(1, 3), Fraction("1e-6"), PLAN, "r", policy)
     return ledger.debit(charge, Budget(Fraction(100), Fraction(1, 2)), witness=witness)
 
@@ -30,7 +31,7 @@ def pay(ledger: Ledger, data_set: str = "jobs", policy: str = "full", witness: S
 def story(path: Path) -> Ledger:
     """A ledger of eight entries, of every kind."""
     ledger = Ledger(path)
-    first, second = pay(ledger), pay(ledger, "wages", policy="parts st:1")
+    first, second = pay(ledger), pay(ledger, "wages", policy=str(Terms("parts st:1")))
     ledger.outcome(first.id, "failed", "no space")
     ledger.resume(first.id, PLAN)
     ledger.outcome(first.id, "finished")
@@ -208,9 +209,8 @@ def test_another_structure(whole: Path, tmp_path: Path) -> None:
         "DROP TRIGGER releases_INSERT": "tables or triggers",
         "CREATE TRIGGER t AFTER INSERT ON spends BEGIN DELETE FROM releases; END": "tables or triggers",
         "ALTER TABLE spends ADD COLUMN x": "tables or triggers",
-        "PRAGMA user_version = 3": "from the future: its format is 3, this program knows 2",
-        "PRAGMA user_version = 1": "tables or triggers",
-        "PRAGMA user_version = 0": "tables or triggers",
+        "PRAGMA user_version = 4": "the ledger's format is 4, and this version reads 3. Fix: use the version",
+        "PRAGMA user_version = 2": "the ledger's format is 2, and this version reads 3",
         "PRAGMA application_id = 7": "not a ledger",
     }.items():
         ledger = copy_of(whole, tmp_path)

@@ -247,8 +247,6 @@ def test_a_crash_beside_the_ledger_costs_nothing(
     """
     config = paid_config({"release.name": NFD, "ledger.data_set": NFD})
     assert config.release.name == config.ledger.data_set == NFC  # type: ignore[union-attr]
-    # As a run of an earlier version has it.
-    config = config.model_copy(update={"release": config.release.model_copy(update={"name": NFD})})
     debit, outcome, save = Ledger.debit, Ledger.outcome, RunFolder.save
 
     class Killed(BaseException):

@@ -30,7 +30,7 @@ def test_what_is_debited_says_whose_jobs_and_how_many_records(
     plan, geography = small_release.plan, small_release.plan.geography
     other = replace(geography, block_codes=pa.array([f"{code}0" for code in geography.blocks]))
     terms = terms_of(plan)
-    assert re.fullmatch("inside [0-9a-f]{16}", terms.homes or "")
+    assert re.fullmatch("inside [0-9a-f]{16}", terms.homes)
     assert Terms.of_sum([terms, terms_of(replace(plan, geography=other))]) is None
     assert terms_of(zoned_release.plan).homes == ANYWHERE
     jobs = MicrodataJobsSettings(
@@ -79,7 +79,6 @@ def test_nobody_is_told_to_leave_out_jobs_because_of_their_homes(
 def test_a_configuration_that_was_not_checked_is_refused_before_it_is_paid(
     paid_config: Configs, book: Path, zones: dict[str, Any]
 ) -> None:
-    """As a job in the queue of a service that an earlier version took on."""
     all_jobs, residents = ({"population": value} for value in ("all", "residents"))
     for config, change in ((paid_config(), all_jobs), (paid_config(zones), residents)):
         config = config.model_copy(update={"jobs": config.jobs.model_copy(update=change)})

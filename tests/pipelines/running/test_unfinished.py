@@ -94,26 +94,6 @@ def test_one_at_work_is_shown_and_not_touched(small_config: Configs, monkeypatch
     assert left_over(config) == ["release"]
 
 
-def test_a_run_with_homes_in_a_store_stays_and_the_others_are_removed(paid_config: Configs) -> None:
-    """Of a version that had `run.confidential_store`: only a note names what is in the store."""
-    stays, goes = paid_config(), paid_config()
-    for config in (stays, goes):
-        interrupted(config)
-    staging, parent = RunFolder.of(stays.release.out), stays.release.out.parent.parent
-    (note := staging.confidential / "in_store").write_text("s3://agency/secret/3f")
-    state = RunFolder.of(goes.release.out).confidential / "state.json"
-    document = json.loads(state.read_bytes())
-    document["config"]["run"]["confidential_store"] = None
-    state.write_text(json.dumps(document), encoding="utf-8")
-    code, words = verb("runs", parent, "--wipe", answer="release\nrelease\n")
-    assert code == 1
-    assert "put homes and key of this run into s3://agency/secret/3f. Fix: remove that folder" in words
-    assert left_over(goes) == []
-    note.unlink()
-    assert verb("runs", parent, "--wipe", answer="release\n")[0] == 0
-    assert left_over(stays) == []
-
-
 def test_what_cannot_be_read_is_taken_for_paid(paid_config: Configs, book: Path) -> None:
     config = paid_config()
     interrupted(config)
