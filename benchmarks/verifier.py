@@ -120,8 +120,8 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     records = chance.choice([1, 1, 3])
     presence = numeric.target.record_range is not None
     configuration = {
-        "privacy": {},
-        "jobs": {"records_per_worker": records},
+        "privacy": {"policy": "full"},
+        "jobs": {"format": "microdata", "records_per_worker": records},
         "release": {"implicates": implicates.number, "implicate_source": implicates.source},
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
     }

@@ -23,11 +23,10 @@ from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan
 from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
-from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, certificate_text, parse_certificate
-from pipelines.release.layout import expected_files, public_files, seal, with_sizes
+from pipelines.release.layout import expected_files, public_files, seal, texts_of, with_sizes
 from pipelines.release.names import NAME_FILE
-from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.readme import describe_plan
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
@@ -169,18 +168,16 @@ def forge(folder: Path, document: Any) -> None:
     except Exception:
         pass
     else:
-        with suppress(ValueError):  # of a plan that is refused
-            page = describe_attackers(plan, certificate, attackers_of()).text()
-            (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
         sheet = folder / ACCURACY_FILE
         if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
-        with suppress(ValueError):  # of a sheet that is none
+        with suppress(ValueError):  # of a plan that is refused, or a sheet that is none
             accuracy = read_accuracy(folder, certificate.plan_sha256)
             about = describe_plan(plan, certificate, named=(folder / NAME_FILE).is_file())
             signed = (folder / PUBLIC_KEY).is_file()
-            text = release_readme(plan, certificate, about, signed=signed, accuracy=accuracy)
-            (folder / "README.md").write_text(text, encoding="utf-8")
+            texts = texts_of(plan, certificate, about, signed=signed, accuracy=accuracy)
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
     _write_records(folder, certificate)
     seal(folder, certificate)
 

@@ -58,13 +58,7 @@ class _Less:
 class AttackersReport:
     """What attackers can gain from a release of a plan, in odds and in correct guesses.
 
-    Attributes
-    ----------
-    plan : ReleasePlan
-    certificate : Certificate
-        Of the plan, with what it promises against everybody.
-    attackers : tuple of Attackers
-        The classes of attackers; the first knows all other jobs. None where such are not bounded.
+    The first class of attackers knows all other jobs; there are none where attackers are not bounded.
     """
 
     plan: ReleasePlan
@@ -131,18 +125,10 @@ class AttackersReport:
 
 
 def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[Attackers, ...]:
-    """Return the classes of attackers of a page: who knows everything, then others by what they believe.
+    """Return who knows everything, then classes of attackers by what they believe.
 
-    Parameters
-    ----------
-    stubbornness : iterable of str
-        Sums of sigma of classes of attackers, exact numbers as text: the weight of their belief, in homes
-        seen.
-
-    Raises
-    ------
-    ValueError
-        If one is no number, or not positive.
+    `stubbornness` are sums of sigma, exact numbers as text: the weight of their belief, in homes seen. Raises
+    ValueError if one is no number, or not positive.
     """
     sure = [None, *(synth.exact(value, "stubbornness") for value in stubbornness)]
     first, *others = KNOWLEDGE
@@ -155,21 +141,10 @@ def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[Attackers,
 def describe_attackers(
     plan: ReleasePlan, certificate: Certificate, attackers: tuple[Attackers, ...]
 ) -> AttackersReport:
-    """Return what attackers can gain from a release of a plan.
+    """Return what attackers can gain from a release of a plan with this certificate, or such a promise.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-    certificate : Certificate
-        Of it, or what it will promise (`pipelines.release.certificate.promise`).
-    attackers : tuple of Attackers
-        As of `attackers_of`.
-
-    Returns
-    -------
-    AttackersReport
-        Without classes of attackers where the plan is another than Dirichlet resampling from pools of a
-        public size, drawn once.
+    Without classes of attackers where the plan is another than Dirichlet resampling from pools of a public
+    size, drawn once.
     """
     numeric = plan.numeric
     if (

@@ -387,27 +387,9 @@ _MEMBERSHIP = {
 def make_certificate(
     plan: ReleasePlan, guarantee: synth.Guarantee, plan_sha256: str, *, secure: bool
 ) -> Certificate:
-    """Write the certificate of a run.
+    """Write the certificate of a run; `secure`: its key came from the operating system.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-    guarantee : synth.Guarantee
-        Of the release (`ReleasePlan.certify`).
-    plan_sha256 : str
-        Hash of the stored plan.
-    secure : bool
-        Whether the run key came from the operating system.
-
-    Returns
-    -------
-    Certificate
-
-    Raises
-    ------
-    ConfigError
-        If the plan does not say whose jobs are released: of a configuration that was not checked as a file
-        is.
+    Raises ConfigError if the plan does not say whose jobs are released.
     """
     if not plan.says_whose_jobs:
         raise ConfigError(
@@ -418,10 +400,9 @@ def make_certificate(
         )
     software = this_software()
     reasons = reasons_against_release(software, randomness_fields(secure))
-    release = plan.config.release
     return Certificate(
         format=CERTIFICATE_FORMAT,
-        release=Subject(**{name: getattr(release, name) for name in Subject.model_fields}),
+        release=subject_of(plan),
         mechanism=plan.numeric.mechanism,
         **guarantee_fields(plan, guarantee),
         plan_sha256=plan_sha256,
@@ -431,6 +412,11 @@ def make_certificate(
         for_release=not reasons,
         not_for_release_because=reasons,
     )
+
+
+def subject_of(plan: ReleasePlan) -> Subject:
+    """Return what a plan releases."""
+    return Subject(**{name: getattr(plan.config.release, name) for name in Subject.model_fields})
 
 
 def promise(plan: ReleasePlan, guarantee: synth.Guarantee) -> Certificate:

@@ -70,19 +70,7 @@ VERIFIER = "verify.py"
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of the jobs.
-
-    Attributes
-    ----------
-    name : str
-        Of the column that has its codes.
-    meaning : str
-        What it is; its name where nobody has said it.
-    unit : str or None
-        Of its categories.
-    labels : dict of str to str
-        What each of its codes stands for, in order; the code itself where nobody has said it.
-    """
+    """An attribute of the jobs: the column of its codes, and what it and each code, in order, stand for."""
 
     name: str
     meaning: str
@@ -92,20 +80,11 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    name, meaning : str
-    kind : {"text", "integer", "number", "boolean", "geometry", "integers"}
-        Geometry is WKB, in degrees WGS84; integers are a list of them.
-    unit : str or None
-    labels : dict of str to str
-        What its codes stand for, where it has codes of a few categories.
-    """
+    """A column of a table; `labels` are of its codes, where it has codes of a few categories."""
 
     name: str
     meaning: str
+    # Geometry is WKB, in degrees WGS84; integers are a list of them.
     kind: Literal["text", "integer", "number", "boolean", "geometry", "integers"] = "text"
     unit: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -120,19 +99,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a release.
-
-    Attributes
-    ----------
-    name : str
-        Short, of the table in this release.
-    meaning : str
-        What a row is.
-    files : tuple of str
-        Relative names of its files, each with all of its rows; one that ends in ``.parquet`` may be a folder
-        of parts.
-    columns : tuple of Column
-    """
+    """A table of a release: what a row is, and its files, each with all rows, or a folder of parts."""
 
     name: str
     meaning: str
@@ -142,49 +109,22 @@ class Table:
 
 @dataclass(frozen=True)
 class ReleaseDescription:
-    """What a release says about itself to whoever finds it.
-
-    Attributes
-    ----------
-    title : str
-    summary : str
-        What it is, and how far it is protected, in a few sentences.
-    year : int
-        Of the jobs.
-    created : str
-        Time of the release, UTC, ISO 8601.
-    version : str
-        Its day, in the form of a version number.
-    identifier : str
-        URN, of the plan and the time of the release.
-    licence, publisher, contact : str or None
-        As the configuration has them; None where it has none.
-    citation : str
-        As the configuration has it, or made of publisher, title, date and plan.
-    keywords : tuple of str
-    extent : tuple of float or None
-        West, south, east and north of the blocks' points, degrees WGS84; beyond 180 where the region goes on
-        there (`geo_data.Geography.unbroken`).
-    attributes : tuple of Attribute
-        Of the jobs.
-    tables : tuple of Table
-        The synthetic data first, then what is joined to them.
-    """
+    """What a release says about itself to whoever finds it."""
 
     title: str
     summary: str
     year: int
-    created: str
-    version: str
-    identifier: str
+    created: str  # UTC, ISO 8601
+    version: str  # its day, in the form of a version number
+    identifier: str  # URN, of the plan and the time
     licence: str | None
     publisher: str | None
     contact: str | None
     citation: str
     keywords: tuple[str, ...]
-    extent: tuple[float, float, float, float] | None
+    extent: tuple[float, float, float, float] | None  # west, south, east, north; east may be beyond 180
     attributes: tuple[Attribute, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...]  # the synthetic data first, then what is joined to them
 
     @property
     def box(self) -> str | None:
@@ -225,15 +165,7 @@ def file_names(config: PublicConfig) -> dict[str, str]:
 def attributes_of(
     categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
 ) -> tuple[Attribute, ...]:
-    """Say what the attributes of the jobs of a release mean.
-
-    Parameters
-    ----------
-    categories : mapping of str to tuple of str
-        The categories of each attribute, in order.
-    stated : iterable of AttributeSettings
-        What the configuration says of them.
-    """
+    """Say what the attributes of jobs with these categories mean, by what the configuration states."""
     tables = {table.name: table for table in stated}
     found = []
     for name, codes in categories.items():
@@ -251,18 +183,7 @@ def attributes_of(
 def count_meanings(
     categories: Mapping[str, tuple[str, ...]], stated: Iterable[AttributeSettings]
 ) -> dict[str, str]:
-    """Say in words what each count of an OD file counts.
-
-    Parameters
-    ----------
-    categories, stated
-        As for `attributes_of`.
-
-    Returns
-    -------
-    dict of str to str
-        By column, in the order of the file; the first is S000.
-    """
+    """Say in words what each count of an OD file counts, by column, in the order of the file."""
     meanings = {"S000": _LODES_MEANING["S000"]}
     columns = count_columns(categories)
     for attribute in attributes_of(categories, stated):
@@ -285,25 +206,8 @@ def describe_release(
 ) -> ReleaseDescription:
     """Describe a release by what its public folder holds.
 
-    Parameters
-    ----------
-    certificate : Certificate
-    config : PublicConfig
-        Which its plan quotes.
-    categories : mapping of str to tuple of str
-        Categories of each attribute of its jobs.
-    geography : Geography
-    named : bool
-        Whether it has names of units.
-    pooled_by : sequence of str
-        Attributes whose categories have pools of their own.
-    measured : sequence of mapping, or None
-        What ``choices.tables`` of its plan says of the measured tables beyond the first; None where the
-        release has no noisy counts.
-
-    Returns
-    -------
-    ReleaseDescription
+    `named`: it has names of units. `pooled_by` are attributes whose categories have pools of their own,
+    `measured` what ``choices.tables`` of its plan says; None where the release has no noisy counts.
     """
     release, attributes = config.release, attributes_of(categories, config.attribute)
     publisher, licence = release.publisher, release.licence

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.config.loading import PublicConfig
+from pipelines.plans.accuracy import ExpectedAccuracy
 from pipelines.plans.form import PLAN_FILES
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.accuracy import read_accuracy
 from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.certificate import Certificate, Subject, certificate_text, schema_text
-from pipelines.release.description import VERIFIER, file_names
+from pipelines.release.description import VERIFIER, ReleaseDescription, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import describe_plan, release_readme
@@ -86,11 +87,10 @@ def write_public(
     (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     (folder / VERIFIER).write_bytes(verifier_bytes())
     about = describe_plan(plan, certificate, named=(folder / NAME_FILE).is_file())
-    page = describe_attackers(plan, certificate, attackers_of()).text()
-    (folder / ATTACKERS_FILE).write_text(page, encoding="utf-8")
     accuracy = read_accuracy(folder, certificate.plan_sha256)
-    readme = release_readme(plan, certificate, about, signed=key is not None, accuracy=accuracy)
-    (folder / "README.md").write_text(readme, encoding="utf-8")
+    texts = texts_of(plan, certificate, about, signed=key is not None, accuracy=accuracy)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)
     hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
@@ -99,6 +99,21 @@ def write_public(
     seal(folder, certificate, hashes)
     if key is not None:
         sign(key, folder)
+
+
+def texts_of(
+    plan: ReleasePlan,
+    certificate: Certificate,
+    about: ReleaseDescription,
+    *,
+    signed: bool,
+    accuracy: ExpectedAccuracy | None,
+) -> dict[str, str]:
+    """Return what a release says in words, by file."""
+    return {
+        ATTACKERS_FILE: describe_attackers(plan, certificate, attackers_of()).text(),
+        "README.md": release_readme(plan, certificate, about, signed=signed, accuracy=accuracy),
+    }
 
 
 @cache

@@ -206,22 +206,8 @@ def _is(kind: pa.DataType, other: pa.DataType) -> bool:
 class Measurements:
     """The noisy counts of a release, and what they make of the totals of every unit of the public model.
 
-    Parameters
-    ----------
-    plan : ReleasePlan
-    layout : JobLayout
-        Of the plan.
-    noisy : sequence of sequence of Cells
-        By run and table (`read_measurements`).
-    factors : sequence of sequence of Cells, optional
-        What `estimate_factors` makes of them, where that is known.
-    scratch : Path, optional
-        Empty folder for what several tables are fitted with, where that is not known.
-
-    Attributes
-    ----------
-    words : str
-        What was measured, for people.
+    `factors` are what `estimate_factors` makes of them, where that is known; else several tables are fitted
+    in the empty folder `scratch`. `words` say what was measured.
     """
 
     def __init__(
@@ -260,17 +246,7 @@ class Measurements:
 
 
 class Rounded:
-    """The estimate of some places, and the cells that their whole jobs were given to.
-
-    Attributes
-    ----------
-    domains : synth.Domains
-        Cells of each place, in the order of places.
-    shares : OriginShares
-        By which a cell is shared among the units in it, by domain.
-    attributes : tuple of str
-        Those by which tables tell jobs apart.
-    """
+    """The estimate of some places, and the cells (`domains`, with `shares` of units) of their whole jobs."""
 
     def __init__(self, plan: ReleasePlan, rows: JobRows, fit: Estimate, attributes: tuple[str, ...]) -> None:
         self.attributes = attributes

@@ -35,20 +35,9 @@ _BUILT_FROM_MODIFIED = re.compile(r"[+.]d\d{8}$")
 
 @dataclass(frozen=True)
 class SourceState:
-    """The state of the code that is running.
+    """The state of the code that is running; None where it is unknown.
 
-    Attributes
-    ----------
-    version : str
-        Version of the installed distribution.
-    commit : str or None
-        Hexadecimal id of the commit: in full from a checkout, shortened from a built package. None if
-        unknown.
-    modified : bool or None
-        Whether the code differs from that commit. None if unknown.
-    sbom_sha256 : str or None
-        SHA-256 of the bill of materials that lies beside the package. None of a checkout, whose code may
-        change, and of a package that was built without one.
+    The commit is in full from a checkout, shortened from a built package, which alone has an SBOM.
     """
 
     version: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from pipelines.plans.form import check_tables, read_document
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
-from pipelines.release.attackers import ATTACKERS_FILE, attackers_of, describe_attackers
 from pipelines.release.byte_check import check_bytes, version_here
 from pipelines.release.certificate import (
     Certificate,
@@ -34,6 +34,7 @@ from pipelines.release.certificate import (
     randomness_fields,
     reasons_against_release,
     schema_text,
+    subject_of,
 )
 from pipelines.release.data_check import check_data
 from pipelines.release.description import VERIFIER, ReleaseDescription
@@ -44,6 +45,7 @@ from pipelines.release.layout import (
     manifest_text,
     not_public,
     public_files,
+    texts_of,
     verifier_bytes,
     with_sizes,
     without_parts,
@@ -51,7 +53,7 @@ from pipelines.release.layout import (
 from pipelines.release.measurements import Factors, Measurements, check_measurements, measurement_files
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
-from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.readme import describe_plan
 from pipelines.release.records import record_texts
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
@@ -261,8 +263,20 @@ class _PublicFolder:
 
     def texts(self) -> str:
         """Compare the list of files, and what is said in words, with what the certificate gives."""
-        self.about = describe_plan(self.plan, self.certificate, named=NAME_FILE in self.hashes)
-        return _check_texts(self)
+        plan, certificate, present = self.plan, self.certificate, self.hashes.keys()
+        expected = {*expected_files(plan.config), *itertools.chain(*measurement_files(plan))}
+        expected |= {ACCURACY_FILE} if self.accuracy else set()
+        if more := sorted({*without_parts(present - {MANIFEST, NAME_FILE, PUBLIC_KEY})} ^ expected):
+            raise RefusedError(f"a release of this kind has other files: {', '.join(more)}")
+        if not _manifest_is_original(self.folder, self.hashes):
+            raise RefusedError(f"{MANIFEST} does not describe this release")
+        sources = f"the plan, certificate.json{f' and {ACCURACY_FILE}' if self.accuracy else ''}"
+        self.about = describe_plan(plan, certificate, named=NAME_FILE in present)
+        texts = texts_of(plan, certificate, self.about, signed=PUBLIC_KEY in present, accuracy=self.accuracy)
+        for name, text in texts.items():
+            if (self.folder / name).read_bytes() != text.encode():
+                raise RefusedError(f"{name} is not the text that {sources} give")
+        return f"{', '.join([*texts, MANIFEST])} follow from {sources}"
 
     def verifier(self) -> str:
         """Check that the program in the release is the project's: somebody might run another."""
@@ -347,10 +361,6 @@ def _check_files(folder: Path) -> dict[str, str]:
     actual = {name: sha256_of(folder / name) for name in (*present, MANIFEST)}
     stated = (folder / CHECKSUMS).read_bytes()
     if stated == "".join(checksum_lines(actual)).encode():
-        manifest = read_json(folder / MANIFEST)
-        listed = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
-        if listed != {name: actual[name] for name in present}:
-            raise RefusedError(f"{MANIFEST} and {CHECKSUMS} disagree")
         for path in folder.rglob("*"):
             if not path.is_file() and not (path.is_dir() and any(path.iterdir())):
                 name = path.relative_to(folder).as_posix()
@@ -423,23 +433,12 @@ def _load_plan(
     else:  # it was read from files of these hashes
         check_tables(folder / "plan", read_document(folder / "plan"), own)
         plan = given
-    if (plan.numeric.target.record_range is not None) != (certificate.presence is not None):
-        raise RefusedError("the plan and the certificate differ in whose totals of workplaces these are")
-    if plan.population != certificate.population:
-        raise RefusedError("the plan and the certificate differ in whose jobs are released")
     if not plan.says_whose_jobs:
         raise RefusedError(
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
         )
-    if plan.numeric.mechanism != certificate.mechanism:
-        raise RefusedError("the plan and the certificate name different mechanisms")
     if others := contradictions(plan.config, plan):
         raise RefusedError(f"plan.json: {', '.join(others)}: not what its configuration asks for")
-    if any(
-        getattr(plan.config.release, name) != value
-        for name, value in certificate.release.model_dump().items()
-    ):
-        raise RefusedError("the plan and the certificate are of different releases")
     return plan
 
 
@@ -475,45 +474,26 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
 
 
 def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
+    """Compare every field of a certificate with what is due, but those of the software and the time."""
     stated = certificate.model_dump(mode="json")
-    expected = certificate.model_copy(update=guarantee_fields(plan, guarantee)).model_dump(mode="json")
+    reasons = reasons_against_release(certificate.software, certificate.randomness)
+    due = {
+        "release": subject_of(plan),
+        "mechanism": plan.numeric.mechanism,
+        **guarantee_fields(plan, guarantee),
+        "randomness": randomness_fields(certificate.randomness.secure),
+        "for_release": not reasons,
+        "not_for_release_because": reasons,
+    }
+    expected = certificate.model_copy(update=due).model_dump(mode="json")
     for name, value in expected.items():
         if stated[name] != value:
             raise RefusedError(
-                f"certificate.json: {name} is not what the plan gives: it was changed, or another version "
-                f"wrote it. Fix: use version {certificate.software.version}, which it says made it",
+                f"certificate.json: {name} is not what the plan and its other fields give: it was changed, "
+                f"or another version wrote it. Fix: use version {certificate.software.version}, which it "
+                "says made it"
             )
     if json.dumps(stated) != json.dumps(expected):
         raise RefusedError("certificate.json: numbers of classes are in another order")
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
-
-
-def _check_texts(release: _PublicFolder) -> str:
-    folder, plan, certificate = release.folder, release.plan, release.certificate
-    hashes, accuracy = release.hashes, release.accuracy
-    present = hashes.keys() - {MANIFEST}
-    present -= {NAME_FILE, PUBLIC_KEY}
-    expected = {*expected_files(plan.config)}
-    expected |= {name for names in measurement_files(plan) for name in names}
-    expected |= {ACCURACY_FILE} if accuracy else set()
-    more = sorted({*without_parts(present)} ^ expected)
-    if more:
-        raise RefusedError(f"a release of this kind has other files: {', '.join(more)}")
-    if not _manifest_is_original(folder, hashes):
-        raise RefusedError(f"{MANIFEST} does not describe this release")
-    signed = PUBLIC_KEY in hashes
-    readme = release_readme(plan, certificate, release.about, signed=signed, accuracy=accuracy)
-    if (folder / "README.md").read_bytes() != readme.encode():
-        rule = f"certificate.json{f' and {ACCURACY_FILE} give' if accuracy else ' gives'}"
-        raise RefusedError(f"README.md is not the text that {rule}")
-    page = describe_attackers(plan, certificate, attackers_of()).text()
-    if (folder / ATTACKERS_FILE).read_bytes() != page.encode():
-        raise RefusedError(f"{ATTACKERS_FILE} is not the text that the plan gives")
-    if certificate.randomness != randomness_fields(certificate.randomness.secure):
-        raise RefusedError("certificate.json: randomness is not what this program writes")
-    reasons = reasons_against_release(certificate.software, certificate.randomness)
-    if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
-        raise RefusedError("certificate.json: for_release is not what its other fields give")
-    sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
-    return f"README.md, {ATTACKERS_FILE}, MANIFEST.json and the verdict follow from the plan, {sources}"

@@ -290,6 +290,7 @@ def shortfall(c: PoolClass) -> Decimal:
     return result
 
 
+@functools.lru_cache(maxsize=4096)
 def failure(c: PoolClass) -> Decimal:
     """Return F, a bound of the probability of a bad cell for any histogram (Lemma 7)."""
     empty = per_worker = per_cell = ZERO
@@ -429,6 +430,7 @@ def pairs_delta(c: PoolClass, epsilon: Fraction) -> Decimal:
 # --- pools of few cells (Lemma 32)
 
 
+@functools.lru_cache(maxsize=4096)
 def few_cells(c: PoolClass) -> Decimal:
     """Bound the probability of a bad loss of pools that all have these slots, draws and cells."""
     cells, n = [s for s in c.strata for _ in range(s.most)], c.n_max
@@ -540,12 +542,29 @@ def reach(name: str, stated: str, bounds: Iterable[Decimal], ratios: list[Decima
 
 SIGNATURES = {"certificate.json": "certificate.json.sig", "SHA256SUMS": "SHA256SUMS.sig"}
 DEGREES = ("latitude", "longitude")
+STATES = "us-states"
+"""External zones: all states of which there is no block."""
 MARGIN = 1e-11
 """What is added to the chord of a distance (docs/formats.md)."""
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km", "attribute")
 """Kinds of policies other than "full"."""
+SCHEMA = "0c04bace513716d1b6beaeb71fbba1763d7385bd48afbca64c6fc7579073dfd5"
+"""SHA-256 of the schema of certificates of this format."""
+KEYS = {
+    "configuration": "attribute auxiliary geography jobs plan privacy release weights workload workplaces",
+    "geography": "block external_zones file groupings latitude levels longitude non_nesting_areas polygons",
+    "lodes": "aux file format population",
+    "microdata": "attributes count decimal_point file format home population records_per_worker work worker",
+    "plan": "cell_level coarsening distance_miles pool_below pool_by pool_level preset prior retention_min"
+    " share split_threshold",
+    "privacy": "delta epsilon guarantee policy",
+    "release": "citation contact csv implicate_source implicates job_type licence mechanism name publisher"
+    " state year",
+    "workplaces": "count fewest file most",
+}
+"""Keys of a configuration and of its tables; those of jobs by their format."""
 
 
 class Near:
@@ -604,12 +623,13 @@ class Plan:
     def __init__(self, document: Document, tables: dict[str, dict[str, list[Any]]]) -> None:
         self.document, self.tables, self.config = document, tables, document["configuration"]
         release, geography, blocks = self.config["release"], document["geography"], tables["blocks"]
-        policy = self.config["privacy"].get("policy", "full")
+        policy = self.config["privacy"]["policy"]
         policy = {} if policy == "full" else policy
-        need(len(policy) <= 1 and {*policy} <= {*POLICIES}, f"plan.json: {[*policy]} is no policy known here")
+        named = policy == {} or [*policy] in [[kind] for kind in POLICIES]
+        need(named, f"plan.json: {json.dumps(policy)[:80]} is no policy known here")
         self.dirichlet, self.cuts = document["mechanism"] == "dirichlet", tables["domains"]["cuts"]
-        self.protected = bool(self.config.get("workplaces"))  # the numbers of records
-        self.records = self.config["jobs"].get("records_per_worker", 1)  # of a person
+        self.protected = self.config["workplaces"] is not None  # the numbers of records
+        self.records = records_of(self.config["jobs"])
         # Implicates, and the independent runs that they come from.
         self.number = release["implicates"]
         self.runs = self.number if release["implicate_source"] == "independent-runs" else 1
@@ -649,6 +669,33 @@ class Plan:
         return [{kind: below + name.format(kind) for kind in kinds if kinds[kind]} for below in folders]
 
 
+def records_of(jobs: Document) -> Any:
+    """Return the most records that a person may have: a LODES file has one of each."""
+    return 1 if jobs["format"] == "lodes" else jobs["records_per_worker"]
+
+
+def configuration_of(config: Document) -> Document:
+    """Return the form of a configuration: the keys of its tables, in order, whatever they hold."""
+    keys, form = {**KEYS, "jobs": KEYS[config["jobs"]["format"]]}, {}
+    for name in KEYS["configuration"].split():
+        one_table = name in keys and config[name] is not None
+        form[name] = dict.fromkeys(keys[name].split(), like(".*")) if one_table else like(".*")
+    return form
+
+
+def choices_of(plan: Plan) -> Document:
+    """Return what a plan may say of its cells: what the configuration asks for, or else what was chosen."""
+    asked_for, choices = plan.config["plan"], plan.document["choices"]
+    threshold, level, thresholds = asked_for["split_threshold"], choices["cell_level"], choices["thresholds"]
+    if asked_for["coarsening"] == "units":
+        level = asked_for["cell_level"] or plan.document["model_level"]
+    elif asked_for["coarsening"] or threshold:
+        level = None
+    if level or threshold:
+        thresholds = [] if level else [repr(float(asked(threshold)))]
+    return {"cell_level": level, "tables": like(".*"), "thresholds": thresholds}
+
+
 def check_plan(folder: Path, plan: Plan) -> str:
     """Check that a plan agrees with itself and with the configuration that it quotes."""
     document, config, tables = plan.document, plan.config, plan.tables
@@ -656,7 +703,9 @@ def check_plan(folder: Path, plan: Plan) -> str:
     # What is null there, the planner chose.
     chosen = {name: of for name, of in {**config["plan"], **config["release"]}.items() if of is not None}
     due = {
-        **dict.fromkeys(("attributes", "choices", "configuration"), like(".*")),
+        "attributes": like(".*"),
+        "choices": choices_of(plan),
+        "configuration": configuration_of(config),
         **{name: str(asked(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
         "files": {f"{name}.parquet": sha256(folder / "plan" / f"{name}.parquet") for name in TABLES},
         "format": PLAN,
@@ -669,7 +718,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
     follow("plan.json", document, due, [])
     order = [*geography["levels"], geography["block"]]
     columns = {
-        "blocks": [order[-1], *order[:-1], *geography.get("non_nesting_areas", []), *DEGREES, "weight"],
+        "blocks": [order[-1], *order[:-1], *geography["non_nesting_areas"], *DEGREES, "weight"],
         "domains": ["destination", "size", "cuts", "stratum"],
         "shares": ["destination", "unit", "share"],
         "pools": ["place", "shared", *pooling["by"], "n", "m", "domain", "class"],
@@ -682,12 +731,23 @@ def check_plan(folder: Path, plan: Plan) -> str:
     # The end of each part, by its first block; of copies of all blocks, these are one part.
     after = {part: plan.copies * end for part, end in zip(plan.parts, itertools.count(1))}
     limits = [[*own, after.get(own[0], 0)] for own in cells]
-    strata = range(len(document["parameters"].get("retention", [])))
+    strata = range(len(document["parameters"]["retention"] if plan.dirichlet else []))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
     shares = [ratio(table["share"]) for table in document["choices"]["tables"]]
-    people = {"residents": "residents"}.get(config["jobs"].get("population", "all"))
+    people, zones = config["jobs"]["population"], {*geography["external_zones"]}
+    places_of = [*zip(plan.codes, *(blocks[name] for name in DEGREES))]
     checks = {
-        "jobs are of residents if, and only if, there are no external zones": plan.population == people,
+        "external zones are others": zones - {STATES} <= {*plan.zones}
+        and (STATES in zones or {*plan.zones} == zones),
+        "places are not degrees, or external zones have one": all(
+            (north != north and east != east)
+            if code in plan.external
+            else abs(north) <= 90 and abs(east) <= 180
+            for code, north, east in places_of
+        ),
+        "the model is of a level that there is not": document["model_level"] in order,
+        "jobs are of residents if, and only if, there are no external zones": (plan.population or "all")
+        == people,
         "shares of epsilon leave nothing": sum(shares) < 1,
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
         "cells are of a level that there is not": document["choices"]["cell_level"] in (None, *order),
@@ -878,7 +938,7 @@ def policy_name(kind: str, lines: dict[str, list[str]]) -> str:
 
 def pool_classes(plan: Plan) -> list[PoolClass]:
     """Return the classes of Dirichlet resampling; every pool must be in its own (Lemmas 9 and 29)."""
-    parameters, known = plan.document["parameters"], plan.config.get("workplaces")
+    parameters, known = plan.document["parameters"], plan.config["workplaces"]
     retention, found = [*map(ratio, parameters["retention"])], parameters["classes"]
     classes = [PoolClass.of(row, retention, parameters["denominator"]) for row in found]
     reached = dict.fromkeys(range(len(classes)), (0, 0))  # m is a multiple of n
@@ -1135,7 +1195,7 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
         other = f"{name}: its format is {str(one['format'])[:40]}, and this program reads {due}"
         need(one["format"] == due, f"{other}. Fix: use the verify.py of the version that wrote it")
     release, jobs = document["configuration"]["release"], document["configuration"]["jobs"]
-    numbers = {99: release["implicates"], 2**31 - 1: jobs.get("records_per_worker", 1)}
+    numbers = {99: release["implicates"], 2**31 - 1: records_of(jobs)}
     for most, number in numbers.items():
         need(type(number) is int and 1 <= number <= most, f"plan.json: {number} is not from 1 to {most:,}")
     tables = {name: parquet(folder / "plan" / f"{name}.parquet").read().to_pydict() for name in TABLES}
@@ -1150,7 +1210,9 @@ def check_names(folder: Path, plan: Plan) -> str:
     due = {"README.md", "certificate.json", "certificate.schema.json", "MANIFEST.json", "SHA256SUMS"}
     due |= {"verify.py", "attackers.md", "datapackage.json", "croissant.json"}
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
-    due |= {f"geo/{one['level']}.parquet" for one in plan.config["geography"].get("polygons") or []}
+    geography = plan.config["geography"]
+    shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
+    due |= {f"geo/{one['level']}.parquet" for one in shapes}
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
         with_csv = plan.config["release"]["csv"] and kind != "jobs_main"
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
@@ -1158,12 +1220,18 @@ def check_names(folder: Path, plan: Plan) -> str:
         tables = range(len(plan.document["choices"]["tables"]) + 1)
         below = [f"run-{i + 1}/" for i in range(plan.runs)] if plan.runs > 1 else [""]
         due |= {f"measurements/{run}table-{k + 1}.parquet" for run in below for k in tables}
-    for name in [name for name in due if (folder / name).is_dir()]:
+    whole = {f"{name}.parquet" for files in plan.files for name in files.values()}
+    in_parts = {name for name in whole if (folder / name).is_dir()}
+    alike = in_parts == (set() if plan.config["release"]["csv"] else whole)
+    need(alike, "without CSV every table is a folder of parts, and else none is")
+    for name in in_parts:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     other = sorted((found ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
+    due_schema = sha256(folder / "certificate.schema.json") == SCHEMA
+    need(due_schema, "certificate.schema.json is not that of its format")
     return "the files are those of such a release"
 
 
@@ -1242,7 +1310,13 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
 def check_texts(folder: Path, stated: Document) -> str:
     """Compare the numbers in the read-me with the certificate's."""
     text = (folder / "README.md").read_text(encoding="utf-8")
-    user = stated["user_level"]
+    user, words = stated["user_level"], stated["definition"]["words"]
+    whose = words[words.index("The released population") :] if stated["population"] else ""
+    paragraphs = [whose, stated["policy"]["words"] if stated["policy"] else ""]
+    need(
+        all(words in " ".join(text.split()) for words in paragraphs),
+        "README.md leaves out words of certificate.json",
+    )
     for said in (
         f"# {stated['release']['name']}\n",
         f"{stated['totals']['synthetic_workers']:,} **synthetic** workers",
@@ -1258,8 +1332,8 @@ NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes were estimated from the noisy counts in measurements/, where there are some",
     "the other words of README.md, attackers.md, the numbers of accuracy.json, the shapes and names for maps,"
-    " the schema, and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
-    "the settings that plan.json quotes beyond epsilon, delta, geography, pooling and the jobs' attributes",
+    " and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
+    "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,18 @@ import pandas as pd
 import pytest
 
 import geo_data
+import helpers
 import pipelines
+import synth
 from geo_data import polygons
 from geo_data.delimited import count_rows, note_rows
 from helpers import Said, freeze, same_key
 from pipelines.config.loading import check_config
+from pipelines.release import verification
 from pipelines.running import report
 from pipelines.running.report import draw_cells
 from pipelines.running.steps import logged_to
+from pipelines.storage.checksums import sha256_of
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
@@ -303,6 +307,34 @@ def british_release(tmp_path_factory: pytest.TempPathFactory, clean_source: obje
 def public_copy(small_release: pipelines.Release, tmp_path: Path) -> Path:
     """A copy of the public folder of the small release, to tamper with."""
     return Path(shutil.copytree(small_release.public, tmp_path / "public"))
+
+
+@pytest.fixture(scope="module")
+def plans_known() -> Iterator[None]:
+    """Load a plan and compute its guarantee once for each content of its folder: the time goes there."""
+    plans: dict[str, pipelines.ReleasePlan] = {}
+    guarantees: dict[int, synth.Guarantee] = {}  # by `id` of plans that are kept
+    certify, load_plan = pipelines.ReleasePlan.certify, helpers.load_plan
+
+    def load(folder: Path, hashes: Mapping[str, str] | None = None) -> pipelines.ReleasePlan:
+        files = hashes or {path.name: sha256_of(path) for path in folder.iterdir()}
+        content = repr(sorted(files.items()))
+        if content not in plans:
+            plans[content] = load_plan(folder, hashes=hashes)
+        return plans[content]
+
+    def certified(plan: pipelines.ReleasePlan) -> synth.Guarantee:
+        if plan not in plans.values():
+            return certify(plan)
+        if id(plan) not in guarantees:
+            guarantees[id(plan)] = certify(plan)
+        return guarantees[id(plan)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (helpers, verification):
+            patch.setattr(module, "load_plan", load)
+        patch.setattr(pipelines.ReleasePlan, "certify", certified)
+        yield
 
 
 @pytest.fixture

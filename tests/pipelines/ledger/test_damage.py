@@ -23,7 +23,9 @@ PLAN = "a" * 64
 OTHER_KIND = {"budget": "debit", "debit": "budget", "resumed": "failed"}
 
 
-def pay(ledger: Ledger, data_set: str = "jobs", policy: str = str(Terms()), witness: Sequence[str] = ()) -> Debit:
+def pay(
+    ledger: Ledger, data_set: str = "jobs", policy: str = str(Terms()), witness: Sequence[str] = ()
+) -> Debit:
     charge = Charge(data_set, Fraction(1, 3), Fraction("1e-6"), PLAN, "r", policy)
     return ledger.debit(charge, Budget(Fraction(100), Fraction(1, 2)), witness=witness)
 

@@ -53,6 +53,6 @@ def test_words_that_this_version_does_not_write_are_refused(public_copy: Path) -
     for name, words in (("definition", "symbols"), ("requested", "words"), ("user_level", "statement")):
         forge(public_copy, stated | {name: stated[name] | {words: "No one can learn anything."}})
         error = refused(public_copy)
-        assert f"guarantee: certificate.json: {name} is not what the plan gives" in str(error)
+        assert f"guarantee: certificate.json: {name} is not what the plan" in str(error)
         assert f"Fix: use version {stated['software']['version']}" in str(error)
         assert alone(public_copy) is not None

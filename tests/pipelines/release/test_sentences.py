@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from fractions import Fraction
 from types import SimpleNamespace
@@ -78,3 +79,4 @@ def test_its_digests_are_those_of_todays_sentences(monkeypatch: pytest.MonkeyPat
         assert said(kind)(words)
     assert said("arithmetic")(certificates._ARITHMETIC.model_dump(mode="json"))
     assert sorted(met) == sorted(due), "WORDS must be " + " ".join(sorted(met))
+    assert hashlib.sha256(certificates.schema_text().encode()).hexdigest() == verify_alone.SCHEMA

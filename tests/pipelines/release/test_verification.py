@@ -10,24 +10,21 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 import pytest
-import shapely
 from pydantic_core import to_jsonable_python
 
 import geo_data
 import helpers
-import pipelines
 import synth
 from geo_data.od_files import GZIP_LEVEL
 from helpers import alone, edit_json, forge, seal_again, with_values
@@ -35,20 +32,21 @@ from pipelines import (
     Certificate,
     Release,
     ReleaseConfig,
-    ReleasePlan,
     VerificationError,
     load_plan,
     run,
     verify,
 )
 from pipelines.plans.form import plan_hash
-from pipelines.release import byte_check, data_check, verification
+from pipelines.release import byte_check, data_check
 from pipelines.release.certificate import guarantee_fields
 from pipelines.release.layout import seal
 from pipelines.release.signing import PUBLIC_KEY, generate_keys, read_private_key, sign
 from pipelines.storage.checksums import sha256_of
 
 from .only_signed import ONLY_SIGNED, Document, Step, leaves
+
+pytestmark = pytest.mark.usefixtures("plans_known")
 
 Configs = Callable[..., ReleaseConfig]
 Tables = Callable[[pd.DataFrame], pd.DataFrame]
@@ -108,12 +106,8 @@ def passed(folder: Path) -> list[str]:
 # bounds, of which it proves that they are none too small.
 NOT_ALONE = (
     "^(accuracy|polygons|names|bytes): |attackers.md is not the text",
-    r"certificate\.schema\.json is not the schema",
     "the configuration is not one of this program",
-    "(thresholds|external zones): not what its configuration asks for",
-    "places are not degrees",
-    "plan: cannot be checked: there is no level",
-    r"certificate\.json: (run|record_level|user_level|losses) is not what the plan gives",
+    r"certificate\.json: (run|record_level|user_level|losses) is not what the plan and its other fields give",
 )
 
 
@@ -155,9 +149,8 @@ def test_the_folder_around_the_public_one(small_release: Release) -> None:
 
 def accidents(data: bytes) -> Iterator[bytes]:
     """What may become of the bytes of a file: of the first, one bit is another."""
-    for at in (0, 1, len(data) // 4, len(data) // 2, len(data) - 1):
-        for change in (0x01, 0x80):
-            yield data[:at] + bytes([data[at] ^ change]) + data[at + 1 :]
+    for at in (0, len(data) // 2, len(data) - 1):
+        yield data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     yield from (b"", data + b"\n", data[:-1])
     lines = data.replace(b"\n", b"\r\n")
     yield lines if lines != data else data + b"\r\n"
@@ -174,7 +167,7 @@ def test_harm_to_any_file_is_found_and_the_file_named(public_copy: Path, tmp_pat
             path.write_bytes(changed)
             error = refused(public_copy)
             assert name in str(error), number
-            if number < 10:
+            if number < 3:
                 assert (error.check, f"{name} has been changed" in str(error)) == ("files", True), number
         path.unlink()
         error = refused(public_copy)
@@ -293,24 +286,9 @@ def rewritten(small_release: Release, public_copy: Path) -> Callable[[], None]:
     return put_back
 
 
-@pytest.fixture
-def plans_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read a plan once to seal it and to verify it; most of the time goes there."""
-    plans: dict[str, ReleasePlan] = {}
-
-    def load(folder: Path, hashes: Mapping[str, str] | None = None) -> ReleasePlan:
-        name = plan_hash(folder)
-        if name not in plans:
-            plans[name] = pipelines.load_plan(folder)
-        return plans[name]
-
-    for module in (sys.modules[__name__], helpers, verification):
-        monkeypatch.setattr(module, "load_plan", load)
-
-
 @pytest.mark.parametrize("name", ONLY_SIGNED)
 def test_every_field_is_checked_or_only_signed(
-    name: str, public_copy: Path, rewritten: Callable[[], None], plans_read_once: None
+    name: str, public_copy: Path, rewritten: Callable[[], None]
 ) -> None:
     document = json.loads((public_copy / name).read_text(encoding="utf-8"))
     paths = [path for path, _ in leaves(document)]
@@ -334,7 +312,8 @@ def test_every_field_is_checked_or_only_signed(
             "polygons",
         }, path
         if error.check == "guarantee" and name == "certificate.json":
-            assert f"certificate.json: {path[0]} is not what the plan gives" in str(error)
+            due = "for_release" if path[0] == "software" else path[0]
+            assert f"certificate.json: {due} is not what the plan and its other fields give" in str(error)
         rewritten()
     # All at once, so that the list names nothing that is checked.
     forge_fields(public_copy, name, *sorted(ONLY_SIGNED[name], key=len, reverse=True))
@@ -347,12 +326,11 @@ def test_a_signature_protects_what_is_only_signed(public_copy: Path, tmp_path: P
     forge(public_copy, read_certificate(public_copy))
     sign(read_private_key(private), public_copy)
     assert [check.name for check in verify(public_copy, public)][-1] == "for release"
-    for name, paths in ONLY_SIGNED.items():
-        for path in sorted(paths, key=len, reverse=True):
-            forge_fields(public_copy, name, path)
-            with pytest.raises(VerificationError) as caught:
-                list(verify(public_copy, public))
-            assert caught.value.check == "signature", path
+    for name, paths in ONLY_SIGNED.items():  # a signature is over whole files
+        forge_fields(public_copy, name, max(paths, key=len))
+        with pytest.raises(VerificationError) as caught:
+            verify(public_copy, public)
+        assert caught.value.check == "signature", name
 
 
 def test_prose_has_no_room_where_nothing_checks_it(small_release: Release) -> None:
@@ -666,11 +644,15 @@ def test_fractions_of_jobs_are_found(public_copy: Path) -> None:
     assert refused(public_copy).check == "data"
 
 
-@pytest.fixture(params=[(25, 7, 300), (40, 100_000, 2_000)], ids=str)
-def small_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read and compare a few jobs, rows and bytes at a time, so that every boundary is met."""
-    for name, value in zip(("_AT_A_TIME", "_ROWS", "_PIECE"), request.param, strict=True):
-        monkeypatch.setattr(byte_check if name == "_PIECE" else data_check, name, value)
+    for module, name, value in (
+        (data_check, "_AT_A_TIME", 25),
+        (data_check, "_ROWS", 7),
+        (byte_check, "_PIECE", 300),
+    ):
+        monkeypatch.setattr(module, name, value)
 
 
 def test_changed_data_are_found_piece_by_piece(copies: Iterator[Path], small_pieces: None) -> None:
@@ -703,15 +685,6 @@ def test_a_line_too_many_is_found_and_not_quoted(public_copy: Path) -> None:
         while cause is not None:
             assert "03001" not in str(cause)
             cause = cause.__cause__ or cause.__context__
-
-
-def test_two_data_files_that_differ_are_found(public_copy: Path) -> None:
-    csv = public_copy / OD[1]
-    lines = gzip.decompress(csv.read_bytes()).splitlines(keepends=True)
-    csv.write_bytes(gzipped(b"".join([lines[0], lines[2], lines[1], *lines[3:]])))
-    error = forged(public_copy)
-    assert error.check == "bytes"
-    assert "hold different rows" in str(error)
 
 
 def test_changed_microdata_are_found(
@@ -757,23 +730,23 @@ def test_a_seeded_release_is_not_for_release_and_cannot_be_declared_fit(
     assert "the run was seeded" in str(error)
     for more in ({}, {"not_for_release_because": []}):
         error = forged(folder, lambda document, more=more: document.update(for_release=True, **more))
-        assert "for_release is not what its other fields give" in str(error)
+        assert "for_release is not what the plan and its other fields give" in str(error)
 
 
 def test_modified_or_unknown_code_cannot_be_declared_fit(public_copy: Path) -> None:
     for commit, modified in (("a" * 40, True), ("a" * 40, None), (None, None), (None, True)):
         code = {"commit": commit, "modified": modified}
         error = forged(public_copy, lambda document, code=code: document["software"].update(code))
-        assert "for_release is not what its other fields give" in str(error)
+        assert "for_release is not what the plan and its other fields give" in str(error)
 
 
 def test_a_seed_cannot_be_called_secure_in_one_place_only(public_copy: Path) -> None:
     error = forged(public_copy, lambda document: document["randomness"].update(source="a seed (tests only)"))
-    assert "randomness is not what this program writes" in str(error)
+    assert "randomness is not what the plan and its other fields give" in str(error)
 
 
 def test_an_unfit_release_that_hides_its_reasons_is_found(public_copy: Path) -> None:
-    assert forged(public_copy, lambda document: document.update(for_release=False)).check == "texts"
+    assert forged(public_copy, lambda document: document.update(for_release=False)).check == "guarantee"
 
 
 def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
@@ -781,7 +754,7 @@ def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("Epsilon 8.", "Epsilon 0."), encoding="utf-8")
     seal_again(public_copy)
     error = refused(public_copy)
-    assert "README.md is not the text that certificate.json and accuracy.json give" in str(error)
+    assert "README.md is not the text that the plan, certificate.json and accuracy.json give" in str(error)
 
 
 def test_other_numbers_in_the_page_about_attackers_are_found(public_copy: Path) -> None:
@@ -789,7 +762,7 @@ def test_other_numbers_in_the_page_about_attackers_are_found(public_copy: Path) 
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("| sees the release |", "| sees the release  |"), encoding="utf-8")
     seal_again(public_copy)
-    assert "attackers.md is not the text that the plan gives" in str(refused(public_copy))
+    assert "attackers.md is not the text that the plan, certificate.json" in str(refused(public_copy))
     path.unlink()
     seal_again(public_copy)
     assert "has other files: attackers.md" in str(refused(public_copy))
@@ -890,15 +863,6 @@ def test_more_than_rows_in_the_od_file_is_found(copies: Iterator[Path]) -> None:
     for form, folder in zip(FORMS, copies, strict=False):
         write_data(folder, form(pq.read_table(folder / OD[0]).to_pandas()))
         assert refused(folder).check == "data"
-
-
-def test_more_than_shapes_in_a_file_of_polygons_is_found(public_copy: Path) -> None:
-    path = public_copy / "geo" / "trct.parquet"
-    frame = gpd.read_parquet(path)
-    frame.assign(secret="lives here").set_index("secret").to_parquet(path)
-    assert forged(public_copy).check == "polygons"
-    frame.set_geometry(shapely.force_3d(frame.geometry.array, 7.0)).to_parquet(path, index=False)
-    assert forged(public_copy).check == "polygons"
 
 
 def test_another_column_in_a_table_of_the_plan_is_found(copies: Iterator[Path]) -> None:

@@ -198,7 +198,10 @@ def test_a_document_of_other_numbers_or_that_says_a_thing_twice_is_refused(text:
 def test_numbers_that_no_plan_has_are_refused_before_they_are_counted_up_to(
     path: str, value: object, public_copy: Path
 ) -> None:
-    edit_json(public_copy / "plan" / "plan.json", lambda plan: plan.update(with_values(plan, {path: value})))
+    jobs = {"configuration.jobs": {"format": "microdata", "records_per_worker": 1}}
+    edit_json(
+        public_copy / "plan" / "plan.json", lambda plan: plan.update(with_values(plan, jobs, {path: value}))
+    )
     with pytest.raises(verify_alone.WrongError):
         verify_alone.pool_classes(verify_alone.read_release(public_copy)[1])
 

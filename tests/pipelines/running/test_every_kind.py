@@ -163,15 +163,16 @@ def test_readers_take_it(release: Release, tmp_path: Path) -> None:
         assert json.loads(shown) == document
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.other_files], ids=str)
 def test_a_reviewed_plan_is_run_and_goes_on_after_a_kill_to_the_same_bytes(
     kind: Kind,
-    release: Release,
+    released: Callable[[str], Release],
     kind_config: Callable[..., pipelines.ReleaseConfig],
     monkeypatch: pytest.MonkeyPatch,
     frozen_day: None,
     clean_source: object,
 ) -> None:
-    config = kind_config(kind)
+    config, release = kind_config(kind), released(kind.name)
     kind.choose(monkeypatch)
     planned = plan(config)
     assert planned.sha256 == release.certificate.plan_sha256
@@ -195,7 +196,7 @@ def test_a_reviewed_plan_is_run_and_goes_on_after_a_kill_to_the_same_bytes(
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.forgeries], ids=str)
 def test_forgeries_are_refused_by_both_verifiers(
-    kind: Kind, released: Callable[[str], Release], tmp_path: Path
+    kind: Kind, released: Callable[[str], Release], plans_known: None, tmp_path: Path
 ) -> None:
     refuse_each(released(kind.name).public, tmp_path / "both", kind.forgeries)
     refuse_each(released(kind.name).public, tmp_path / "one", kind.not_for_verify_py, alone_too=False)
