@@ -334,6 +334,13 @@ class Mechanism(ABC):
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say in words what is added to the cells, and what epsilon pays for."""
 
+    def as_of_all(self, plan: Plan, share: float) -> Plan:
+        """Return the plan of a sample, a share of all records, with noise as small beside counts as in all.
+
+        For trials, in floats: of tables that count records of many pools, of which the sample has few.
+        """
+        return plan
+
     def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
         """Return the tables of which noisy counts are published, from which homes are estimated.
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, isqrt, sqrt
+from math import inf, isqrt
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ import synth
 from geo_data.pools import PoolTable
 from geo_data.proxy_truth import proxy_origins
 from pipelines.config.loading import ReleaseConfig
+from pipelines.config.sections import Section
 from pipelines.drawing.procedures import procedure_of
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs
@@ -28,11 +30,9 @@ from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.workload import Table, Workload, jobs_at
 from synth.arrays import segment_indices
 from synth.geometric.measured import count_cells
-from synth.geometric.parameters import GeometricParameters
 
-SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
-_MOST_DRAWS = 8
-_CLEARLY = 3.0  # times sqrt(loss / jobs), about the standard deviation of a share of jobs that are elsewhere
+_DRAWN_JOBS = 40_000  # of about as many a candidate is tried, in several draws of a smaller sample
+_MOST_DRAWS = 4
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
 _MOST_TOGETHER = 2**25  # the same, of several tables, which are fitted together in memory there
@@ -41,6 +41,7 @@ _MOST_MEASURED = 2**29  # noisy counts of a release: of more, estimates take lon
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
+_Section = TypeVar("_Section", bound=Section)
 
 
 class ParallelMap(Protocol):
@@ -149,44 +150,65 @@ def draw_sample(
         inputs.policy,
         inputs.concentrations,
         len(slots),
-        min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
+        min(_MOST_DRAWS, max(1, _DRAWN_JOBS // len(slots))),
     )
 
 
 def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, choices: Choices) -> float:
     """Return what a candidate loses over the workload: infinity where it cannot be had, or is too large."""
-    return float(np.mean(try_candidate(config, inputs, sample, choices)))
-
-
-def try_candidate(
-    config: ReleaseConfig,
-    inputs: PublicInputs,
-    sample: Sample,
-    choices: Choices,
-    best: Sequence[float] | None = None,
-) -> list[float]:
-    """Return what a candidate loses over the workload in each draw: infinity as for `expected_loss`."""
     if len(sample) == 0:
-        return [0.0]
+        return 0.0
     delta = config.privacy.delta
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
         delta = delta * len(sample) / sample.of
     try:
         plan = assemble(config, inputs, sample.slots, choices, delta, rough=True)
     except synth.BudgetTooSmallError:
-        return [inf]
+        return inf
     if _is_too_large(plan, sample.share):
-        return [inf]
-    plan = _as_of_all_jobs(plan, sample.share)
-    found: list[float] = []
-    for i, homes in enumerate(sample.homes_of(plan.pools)):
-        found.append(sample.workload.objective(_losses(plan, sample, sample.seed + i, homes)))
-        if best:
-            least = float(np.mean(best[: i + 1]))
-            worse = float(np.mean(found)) - least
-            if worse > _CLEARLY * sqrt(least / len(found) / len(sample)):
-                return found + [other + worse for other in best[i + 1 :]]
-    return found
+        return inf
+    numeric = plan.mechanism.as_of_all(plan.numeric, sample.share)
+    plan = plan if numeric is plan.numeric else replace(plan, numeric=numeric)
+    draws = enumerate(sample.homes_of(plan.pools), start=sample.seed)
+    return float(
+        np.mean([sample.workload.objective(_losses(plan, sample, seed, homes)) for seed, homes in draws])
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Tries candidates on a sample, wherever it is sent: all of it is public."""
+
+    config: ReleaseConfig
+    inputs: PublicInputs
+    sample: Sample
+
+    @classmethod
+    def of(cls, config: ReleaseConfig, inputs: PublicInputs, sample: Sample) -> Trial:
+        """Return one that is as small as can be."""
+        config = config.model_copy(update={"signature": None, "ledger": None})
+        inputs = replace(inputs, slots=sample.slots, polygons={}, names={}, rows={})
+        return cls(_without_folders(config), inputs, sample)
+
+    def __call__(self, candidate: Choices) -> float:
+        """Return what the candidate loses."""
+        return expected_loss(self.config, self.inputs, self.sample, candidate)
+
+
+def _without_folders(section: _Section) -> _Section:
+    """Return a part of a configuration with names of files only: a folder's may say what is confidential."""
+
+    def plain(value: object) -> object:
+        match value:
+            case Path():
+                return Path(value.name)
+            case Section():
+                return _without_folders(value)
+            case tuple():
+                return tuple(map(plain, value))
+        return value
+
+    return section.model_copy(update={name: plain(value) for name, value in section})
 
 
 def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -234,30 +256,7 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
 def _is_too_large(plan: ReleasePlan, share: float) -> bool:
     cells = int(plan.numeric.k.sum())
     # What is drawn anew takes its time by jobs, of which a sample may have more for that.
-    more = 1 if plan.measures else max(1, len(plan.pools.slots) / SAMPLE_JOBS)
+    more = 1 if plan.measures else max(1, len(plan.pools.slots) / _DRAWN_JOBS)
     if cells > (_MOST_TOGETHER if plan.secondary else more * _MOST_CELLS):
         return True
     return plan.measures and cells > share * _MOST_MEASURED
-
-
-def _as_of_all_jobs(plan: ReleasePlan, share: float) -> ReleasePlan:
-    """Return the plan of a sample with the noise of its secondary tables as much smaller as their counts are.
-
-    They count jobs of many units of the model, of which the sample has few.
-    """
-    parameters = plan.numeric.parameters
-    if share >= 1 or not isinstance(parameters, GeometricParameters) or not parameters.secondary:
-        return plan
-    secondary = tuple(_with_less_noise(table, share) for table in parameters.secondary)
-    numeric = replace(plan.numeric, parameters=replace(parameters, secondary=secondary))
-    return replace(plan, numeric=numeric)
-
-
-def _with_less_noise(parameters: GeometricParameters, part: float) -> GeometricParameters:
-    """Return the ratio of noise whose standard deviation is a part of what it was: for trials, in floats."""
-    p = float(parameters.ratio)
-    inverse = (1 - p) ** 2 / (2 * p) / part**2  # of the variance, 2p / (1 - p)^2
-    smaller = 1 / (1 + inverse + ((1 + inverse) ** 2 - 1) ** 0.5)
-    total = parameters.numerator + parameters.denominator
-    numerator = max(1, int(total * smaller / (1 + smaller)))
-    return GeometricParameters(numerator, total - numerator)

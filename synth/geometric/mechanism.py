@@ -138,6 +138,12 @@ class Geometric(Mechanism):
             loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
         return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
 
+    def as_of_all(self, plan: Plan, share: float) -> Plan:
+        """Return the plan of a sample with less noise in secondary tables."""
+        parameters = _parameters(plan)
+        secondary = tuple(_with_less_noise(table, share) for table in parameters.secondary if share < 1)
+        return replace(plan, parameters=replace(parameters, secondary=secondary)) if secondary else plan
+
     def tables(self, plan: Plan) -> tuple[MeasuredTable, ...]:
         """Return the table of the pools and the secondary ones, each with its p."""
         parameters = _parameters(plan)
@@ -216,6 +222,16 @@ def joint_loss(sets: Sets, losses: Sequence[Fraction]) -> Fraction:
         for members in sets
     )
     return max(added)
+
+
+def _with_less_noise(parameters: GeometricParameters, part: float) -> GeometricParameters:
+    """Return the ratio of noise whose standard deviation is a part of what it was: for trials, in floats."""
+    p = float(parameters.ratio)
+    inverse = (1 - p) ** 2 / (2 * p) / part**2  # of the variance, 2p / (1 - p)^2
+    smaller = 1 / (1 + inverse + ((1 + inverse) ** 2 - 1) ** 0.5)
+    total = parameters.numerator + parameters.denominator
+    numerator = max(1, int(total * smaller / (1 + smaller)))
+    return GeometricParameters(numerator, total - numerator)
 
 
 def noise_loss(ratio: Fraction) -> Fraction:

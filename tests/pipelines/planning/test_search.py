@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import tomllib
 from collections.abc import Callable, Mapping
@@ -25,10 +24,10 @@ from pipelines import ReleaseConfig, make_plan
 from pipelines.planning import search, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.search import _descend, choose
+from pipelines.planning.search import choose
 from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, recommend, tune
-from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
+from pipelines.planning.trials import Sample, draw_sample, expected_loss
 from pipelines.plans.plan import Choices
 from pipelines.plans.workload import resolve_workload
 from pipelines.running.report import run_cost
@@ -88,25 +87,21 @@ def test_choices_are_the_same_every_time_and_read_no_homes(
 def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a large region, in which one draw decides."""
-    monkeypatch.setattr(trials, "_MOST_DRAWS", 1)
     config = small_config(FREE, NO_PRUNING, {"workload": [FLOWS]})
     inputs, threads = read_public_inputs(config), set()
-    losses: dict[Choices, list[float]] = {}
+    losses: list[dict[Choices, float]] = []
 
-    def spy(
-        config: ReleaseConfig, inputs: object, sample: Sample, candidate: Choices, *best: object
-    ) -> object:
+    def spy(*given: Any) -> float:
         threads.add(threading.get_ident())
-        found = trials.try_candidate(config, inputs, sample, candidate, *best)  # type: ignore[arg-type]
-        return losses.setdefault(candidate, found)
+        return losses[-1].setdefault(given[-1], expected_loss(*given))
 
-    monkeypatch.setattr(search, "try_candidate", spy)
-    together = choose(config, inputs, parallel_map=trials.thread_map)
-    known = dict(losses)
-    losses.clear()
-    assert choose(config, inputs, parallel_map=map) == together
-    assert losses == known
+    monkeypatch.setattr(trials, "expected_loss", spy)
+    chosen = []
+    for parallel_map in (trials.thread_map, map):
+        losses.append({})
+        chosen.append(choose(config, inputs, parallel_map=parallel_map))
+    assert chosen[0] == chosen[1]
+    assert losses[0] == losses[1]
     assert threads - {threading.get_ident()}
 
 
@@ -220,7 +215,7 @@ def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, conf
         model = inputs.model
         workload = resolve_workload(config.workload, model.geography, model.level, inputs.slots)
         every = tuple(inputs.slots.attributes)
-        sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, every)
+        sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), workload, every)
 
         def loss(choices: Choices) -> float:
             return expected_loss(config, inputs, sample, choices)  # noqa: B023
@@ -245,67 +240,6 @@ def test_what_the_configuration_fixes_is_not_chosen(config_of: Configs) -> None:
 def test_thresholds_serve_their_size_class() -> None:
     choices = Choices("trct", 1, (0.5, 1.0, 2.0))
     assert [choices.threshold(n) for n in (1, 2, 3, 4, 7, 8, 1e6)] == [0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
-
-
-def test_classes_of_which_no_sample_is_large_enough_have_one_threshold(
-    config_of: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where every unit has a few jobs, of which a sample has too few units."""
-    monkeypatch.setattr(search, "_FEWEST_JOBS", 10**9)
-    monkeypatch.setattr(search, "draw_sample", lambda *_: ())
-    config = config_of()
-    inputs = read_public_inputs(config)
-    workload = resolve_workload(config.workload, inputs.geography, "trct", inputs.slots)
-    start = Choices("trct", 1, (1.0,))
-    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
-    assert search._thresholds(config, inputs, jobs, start, workload) == start
-
-
-def test_descent_finds_the_bottom_of_a_valley() -> None:
-    for bottom, start in itertools.product((-8, -3, 0, 5, 8), (-8, -1, 0, 7, 8)):
-        asked: list[int] = []
-
-        def value(point: int, bottom: int = bottom, asked: list[int] = asked) -> float:
-            asked.append(point)
-            return abs(point - bottom)
-
-        assert _descend(value, start) == bottom
-        assert len(asked) == len(set(asked)) <= abs(bottom - start) + 3
-
-
-def test_descent_from_what_cannot_be_had_begins_at_larger_numbers() -> None:
-    for start, first in itertools.product((0, -5, search._SMALLEST), (3, 7)):
-
-        def value(point: int, first: int = first) -> float:
-            return float("inf") if point < first else abs(point - 6)
-
-        assert _descend(value, start) == max(6, first)
-        assert _descend(lambda _: float("inf"), start) == search._LARGEST
-
-
-def test_classes_that_are_not_searched_lie_between_their_neighbours(
-    config_of: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of("8")
-    inputs = read_public_inputs(config)
-    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
-    classes = int(jobs.max()).bit_length()
-    workload = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
-    asked: list[int] = []
-
-    def best(value: object, start: int, strides: object) -> int:
-        asked.append(start)
-        return -2 * len(asked)
-
-    monkeypatch.setattr(search, "_FEWEST_JOBS", 0)
-    monkeypatch.setattr(search, "_descend", best)
-    start = Choices(inputs.model.level, 1, (1.0,), (), mechanism="dirichlet")
-    found = np.log2(search._thresholds(config, inputs, jobs, start, workload).thresholds)
-    assert found.size == classes
-    assert len(asked) == -(-classes // search._EVERY)
-    assert asked == [-2 * i for i in range(len(asked))]  # each begins at the answer of the one before
-    assert (np.diff(found[:: search._EVERY]) == 2).all()
-    assert (np.diff(found) >= 0).all()
 
 
 def test_a_budget_that_pays_nothing_is_an_error_not_a_choice(config_of: Configs) -> None:
@@ -636,10 +570,8 @@ def test_where_units_are_too_many_to_measure_one_size_of_cells_is_searched(
     config_of: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a nation: 24 pools of 24 units are too many, and noise does not depend on the size of a pool."""
-    for module in (search, trials):
-        monkeypatch.setattr(module, "SAMPLE_JOBS", 3_000)
+    monkeypatch.setattr(search, "_SAMPLE_JOBS", 3_000)
     monkeypatch.setattr(trials, "_MOST_MEASURED", 400)
-    monkeypatch.setattr(search, "_thresholds", pytest.fail)
     pure = {"release.mechanism": "geometric", "privacy.delta": "0"}
     config = config_of("2", {**pure, **NO_PRUNING, "workload": [FLOWS]})
     inputs = read_public_inputs(config)
@@ -671,11 +603,10 @@ def test_a_small_table_is_not_given_up_for_a_share_that_is_too_small(
         "7/10": 0.4,
     }
 
-    def lost(_: object, inputs: object, sample: object, candidate: Choices, *best: object) -> list[float]:
-        return [with_share[str(candidate.tables[0].share)] if candidate.tables else 0.48]
+    def lost(_: object, inputs: object, sample: object, candidate: Choices) -> float:
+        return with_share[str(candidate.tables[0].share)] if candidate.tables else 0.48
 
-    monkeypatch.setattr(search, "try_candidate", lost)
-    monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
+    monkeypatch.setattr(trials, "expected_loss", lost)
     tables = [FLOWS, {"home": "trct", "attributes": ["SI"]}]
     change = NO_PRUNING | {"release.mechanism": "geometric", "privacy.delta": "0", "workload": tables}
     config = config_of("2", change)
@@ -688,48 +619,27 @@ def test_large_urns_are_tried_with_cells_that_suit_them(
 ) -> None:
     """An urn for all jobs of a unit loses least, with cells eight times as large as suit an urn a block."""
 
-    def lost(_: object, inputs: object, sample: object, candidate: Choices, *best: object) -> list[float]:
+    def lost(_: object, inputs: object, sample: object, candidate: Choices) -> float:
         if len(candidate.thresholds) != 1 or candidate.pool_by:
-            return [0.5]
+            return 0.5
         shared = candidate.pool_below > 1000
-        apart = abs(np.log2(candidate.thresholds[0]) - (10 if shared else 7))
-        return [(0.29 if shared else 0.30) + 0.02 * float(apart) ** 0.5]
+        apart = abs(np.log2(candidate.thresholds[0]) - (6 if shared else 3))
+        return (0.29 if shared else 0.30) + 0.02 * float(apart) ** 0.5
 
-    monkeypatch.setattr(search, "try_candidate", lost)
-    monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
-    monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(128.0,)))
+    monkeypatch.setattr(trials, "expected_loss", lost)
     config = config_of("1", NO_PRUNING | {"workload": [FLOWS]})
     chosen = choose(config, read_public_inputs(config))
     assert chosen.pool_below > 1000
-    assert chosen.thresholds == (1024.0,)
+    assert chosen.thresholds == (64.0,)
 
 
-def test_what_is_nearly_as_good_is_compared_on_more_jobs(
-    config_of: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cells that are tracts seem to lose a little more, and on more jobs lose less; other kinds, far more."""
-    tried: dict[bool, set[str | None]] = {False: set(), True: set()}
-
-    def lost(_: object, inputs: object, sample: Sample, candidate: Choices, *best: object) -> list[float]:
-        every = sample.share == 1
-        tried[every].add(candidate.cell_level)
-        losses = {None: (0.300, 0.310), "trct": (0.303, 0.290)} if candidate.pool_below == 1 else {}
-        return [losses.get(candidate.cell_level, (0.35, 0.1))[every]]
-
-    monkeypatch.setattr(search, "try_candidate", lost)
-    monkeypatch.setattr(search, "expected_loss", lambda *given: lost(*given)[0])
-    monkeypatch.setattr(search, "SAMPLE_JOBS", 3_000)  # as of a region of which only a part is tried
-    monkeypatch.setattr(search, "_MORE_JOBS", 3_000)
-    monkeypatch.setattr(search, "_thresholds", lambda *given: replace(given[3], thresholds=(1.0,)))
-    config = config_of("2", NO_PRUNING | {"release.mechanism": "dirichlet", "workload": [FLOWS]})
-    assert choose(config, read_public_inputs(config)).cell_level == "trct"
-    assert tried == {False: {None, "trct", "bgrp"}, True: {None, "trct"}}
-
-
-def test_long_strides_pass_over_humps_on_the_way_to_what_is_far() -> None:
-    def lost(exponent: int) -> float:
-        return abs(exponent - 7) + 1.5 * (exponent == 1)
-
-    assert _descend(lost, 0) == 0
-    assert _descend(lost, 0, search._FAR) == 7
-    assert _descend(lambda exponent: abs(exponent + 1), 0, search._FAR) == -1
+def test_cells_of_resampled_pools_may_grow_with_the_root_of_their_jobs(config_of: Configs) -> None:
+    """And expect a power of two of workers."""
+    same, growing = search._scales(1000, measures=False)
+    assert all(len(sizes) == 1 for sizes in same)
+    for sizes in growing:
+        choices = Choices("trct", 1, sizes)
+        assert [choices.threshold(n) / sizes[0] for n in (1, 3, 4, 16, 64, 256, 1000)] == [
+            *(1, 1, 2, 4, 8, 16, 16)
+        ]
+        assert all(np.log2(size) % 1 == 0 for size in sizes)
