@@ -135,9 +135,9 @@ def simulated(name: str, folder: Path) -> Path:
     return geo_data.simulate_nation(folder, jobs, seed=seed)
 
 
-def without_ties(labels: Ints, n: Ints, areas: int, chances: Any, random: np.random.Generator) -> Any:
+def without_ties(labels: Ints, n: Ints, areas: int, random: np.random.Generator) -> Any:
     """Return no ties between the groups of a place."""
-    return ties_of(labels[:0], n, areas, chances[:0], random)
+    return ties_of(labels[:0], n, areas, random)
 
 
 def without_parts(draws: implicates.Implicates, member: NDArray[np.int32]) -> Parts:
@@ -204,7 +204,6 @@ EFFECTS: dict[str, list[tuple[object, str, Any]]] = {
     "inside": [(Inside, "weights", without_inside)],
     "effects of groups": [(implicates.Implicates, "_effects_of_groups", without_group_effects)],
     "factors of rows": [(implicates, "_factors", without_row_factors)],
-    "chances from draws of places": [(implicates.Implicates, "_measure_chances", lambda *_: None)],
     "others of a place": [(implicates.Implicates, "_measure_concentrations", with_all_groups)],
     "homes that are cut alike": [(implicates, "_common_homes", lambda starts, stops, first, *_: first)],
     "strata": [(implicates, "strata", one_stratum), (inside, "strata", one_stratum)],

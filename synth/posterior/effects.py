@@ -141,20 +141,8 @@ class Family:
         self.chances: list[Float64] = []
         self.values: list[NDArray[np.float16]] = []
 
-    def given(self, label: Int64, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
-        """Return the factors of labels in each draw: those that sums have were drawn with them.
-
-        Parameters
-        ----------
-        label : ndarray of int64, shape (n,)
-            As they were given; not all need be of sums.
-        jobs, stratum, random
-            As for `unknown`.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_draws, n)
-        """
+    def factors_of(self, label: Int64, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
+        """Return the factors of labels in each draw: those that sums have were drawn with them."""
         result = self.unknown(jobs, stratum, random)
         if not self.values:
             return result
@@ -167,21 +155,7 @@ class Family:
     def unknown(self, jobs: Float64, stratum: Int64, random: np.random.Generator) -> Float32:
         """Draw factors of labels of which nothing is known, as far from 1 as those that were drawn.
 
-        Parameters
-        ----------
-        jobs : ndarray of float64, shape (n,)
-            That are expected.
-        stratum : ndarray of int64, shape (n,)
-        random : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of float32, shape (n_draws, n)
-
-        Raises
-        ------
-        RuntimeError
-            If `draw_effects` has not drawn the factors of the family.
+        Shape (n_draws, n_labels); `jobs` are expected of each.
         """
         if not self.chances:
             raise RuntimeError("draw_effects has not drawn the factors of this family yet")
@@ -224,13 +198,7 @@ class Sums:
         return now * (self.n / np.bincount(self.owner, now)[self.owner])
 
     def by(self, label: Int64, expected: Float64) -> Sums:
-        """Return sums over labels, each of one owner and rising from 0, of which so much is expected.
-
-        Parameters
-        ----------
-        label : ndarray of int64, shape (n_sums,)
-        expected : ndarray of float64, shape (n_sums,)
-        """
+        """Return sums over labels, each of one owner and rising from 0, of which so much is expected."""
         total: Float64 = np.bincount(label, expected).astype(np.float64)
         slope = np.bincount(label, self.slope * expected) / np.maximum(total, 1e-300)
         first = np.flatnonzero(np.append(True, np.diff(label) > 0))
@@ -291,10 +259,6 @@ def draw_effects(
     random : numpy.random.Generator
     done : callable, optional
         Told how many turns are done, and how many there are.
-
-    Returns
-    -------
-    Effects
     """
     *shared, single = drawn = [_Mixture(sums, family) for family in families]
     first = np.flatnonzero(np.append(True, np.diff(sums.owner) != 0))

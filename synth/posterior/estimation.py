@@ -96,18 +96,7 @@ class Estimate:
     _bounds: Int64  # where those of each table begin, and the last ones end
 
     def rows(self, position: int) -> Float64:
-        """Return the expected jobs of the rows of a place in its cells.
-
-        Parameters
-        ----------
-        position : int
-            Of the place.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_rows, n_cells)
-            Not negative; each row adds up to its jobs.
-        """
+        """Return the expected jobs of the rows of a place in its cells, shape (n_rows, n_cells)."""
         layout, n = self.layouts[position], self.groups.n[self.groups.rows(position)]
         values = np.empty((n.size, layout.cuts.size))
         _expect(self.shares[position], n, self._factors, *self._places(layout), values)
@@ -439,15 +428,7 @@ class _Fit:
 def restore(
     tables: Sequence[Table], factors: Sequence[Float64], groups: JobGroups, prior: Prior | None
 ) -> Estimate:
-    """Return an estimate from its factors, of all of its places or of some.
-
-    Parameters
-    ----------
-    tables, groups, prior
-        As for `estimate`, of these places.
-    factors : sequence of ndarray of float64
-        Of the cells of each measured table, at its offsets (`fit_factors`).
-    """
+    """Return an estimate from its factors (`fit_factors`), of all of its places or of some."""
     groups.check(tables)
     parts = layouts(tables, groups)
     bounds = offsets_of(np.array([values.size for values in factors]))

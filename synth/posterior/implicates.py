@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from synth.posterior.placing import (
     draw_place,
     place_of,
 )
-from synth.posterior.ties import SHAPES, Ties, ties_of
+from synth.posterior.ties import Ties, ties_of
 from synth.randomness import WordStream
 
 Float32 = NDArray[np.float32]
@@ -55,12 +56,6 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _INFORMATIVE = 16  # jobs of a group whose own counts say something of its concentration
-# Chances of concentrations are found in rounds: in the first half of them they come near to where they stay.
-_ROUNDS, _SAMPLED_PLACES, _KEPT_DRAWS = (
-    24,
-    30,
-    8,
-)  # and so many places are drawn in each, given so many draws of effects
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 _TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _BURN = 8  # draws of a place of several groups that are thrown away
@@ -190,7 +185,6 @@ class Implicates:
         self._areas, self._attributes = areas, attributes
         none = np.zeros((0, tables[0].n.size), np.int64)
         self._labels = none if attributes.labels is None else attributes.labels
-        self._shapes = np.full((len(self._labels), SHAPES.size), 1 / SHAPES.size)
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior)
         effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random, done)
@@ -202,49 +196,24 @@ class Implicates:
         mean = sums.times(effects.factor.mean(axis=0, dtype=np.float64))
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
-        self._measure_chances(random)
 
     def places(self) -> Iterator[Int32]:
-        """Yield the home cell of every job of each place in every draw.
+        """Yield the home cell of every job of each place in every draw, shape (n_draws, jobs of the place).
 
+        Cells are numbers in the domain of the place in `domains`, row after row, in random order inside each.
         Places take from what steered tables lack, so they come in order, and once.
-
-        Yields
-        ------
-        ndarray of int32, shape (n_draws, jobs of the place)
-            Cells of the domain of that number in `domains`: row after row, in random order inside each.
-
-        Raises
-        ------
-        RuntimeError
-            If they were drawn before.
         """
         if self._drawn:
             raise RuntimeError("the places of these implicates have been drawn: make others")
         self._drawn = True
         for position in range(self._groups.n_places):
-            random = np.random.default_rng(self._seeds[position])
-            kappas = self._concentrations(position, random)
-            shares, ties = self._drawn_shares(position), self._ties(position, random)
-            burn = _BURN if self._members[position].size > 1 else 0
-            yield self._draw(position, shares, kappas, ties, self._crossing, burn, random)[0]
+            yield self._draw(position, np.random.default_rng(self._seeds[position]))
             self._expect(position, self._rest, -1.0)
 
-    def _draw(
-        self,
-        position: int,
-        shares: Float64,
-        kappas: Float64,
-        ties: Ties,
-        crossing: _CrossingTables,
-        burn: int,
-        random: np.random.Generator,
-    ) -> tuple[Int32, Float64, Float64]:
-        """Draw the jobs of a place, given draws of shares and factors of crossing tables.
-
-        Returns them, and how many jobs were in groups of each concentration, and in ties of each kind and
-        shape. Those of places of several groups are drawn on from the first ones, which become the last ones.
-        """
+    def _draw(self, position: int, random: np.random.Generator) -> Int32:
+        """Draw the jobs of a place."""
+        kappas = self._concentrations(position, random)
+        shares, ties = self._drawn_shares(position), self._ties(position, random)
         groups, layout, members = self._groups, self._layouts[position], self._members[position]
         rows = groups.rows(position)
         member = groups.member[:, rows]
@@ -263,18 +232,18 @@ class Implicates:
         concentrations = Concentrations(
             # Beyond the grid nothing is left that a place could differ by from what is drawn of its sums.
             self.k_place if self.k_place < _GRID[-1] else np.inf,
-            self.k_public, kappas, _GRID, np.log(self._chances), np.zeros(_GRID.size),
+            self.k_public, kappas, _GRID, np.log(self._chances),
         )  # fmt: skip
-        ties = ties._replace(log_chance=np.log(self._shapes), shape_jobs=np.zeros(self._shapes.shape))
-        factors = Crossing(
-            layout.start[crossing.table] + crossing.begin[:, np.newaxis], layout.which[crossing.table],
-            layout.cell, crossing.factor, self._rest, crossing.use,
+        table, use, begin, factor = self._crossing
+        crossing = Crossing(
+            layout.start[table] + begin[:, np.newaxis], layout.which[table], layout.cell, factor,
+            self._rest, use,
         )  # fmt: skip
-        shares = np.ascontiguousarray(shares)
-        parts = self._parts_of(member)
-        jobs, failures = draw_place(place, shares, concentrations, ties, parts, factors, burn, random)
+        burn = _BURN if members.size > 1 else 0
+        parts, shares = self._parts_of(member), np.ascontiguousarray(shares)
+        jobs, failures = draw_place(place, shares, concentrations, ties, parts, crossing, burn, random)
         self.failures += failures
-        return jobs, concentrations.jobs, ties.shape_jobs
+        return np.asarray(jobs)
 
     def domains(self) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
@@ -420,7 +389,7 @@ class Implicates:
         self.k_place = _concentration(sums, mean)
         mean = sums.times(product(self.families[: self._shared], effects.last[: self._shared]))
         self._place_sums = _PlaceSums(sums.by(self._unit, mean), self._unit, self._bounds)
-        jobs = self._jobs_of_several()
+        jobs = np.array([self._table.n[groups].sum() * (groups.size > 1) for groups in self._members])
         position = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
         logs = []
         for i in np.searchsorted(np.cumsum(jobs), position).tolist():
@@ -430,11 +399,6 @@ class Implicates:
             logs.append(self._logs_around_rest(i, g))
         self.k_group = _likely(np.sum(logs, axis=0).tolist())
         self._chances = _concentration_chances(np.array(logs))
-
-    def _jobs_of_several(self) -> Int64:
-        """Return the jobs of each place, 0 where it has one group."""
-        members = self._members
-        return np.array([self._table.n[groups].sum() if groups.size > 1 else 0 for groups in members])
 
     def _logs_around_rest(self, position: int, g: int) -> Float64:
         """Return how likely every concentration of a group around what the others of its place say is.
@@ -497,42 +461,10 @@ class Implicates:
         return drawn
 
     def _ties(self, position: int, random: np.random.Generator) -> Ties:
-        """Return the ties of the groups of a place, as far as their chances tell."""
+        """Return the ties of the groups of a place, as they are before anything is known."""
         members = self._members[position]
         areas = int(self._place_sums.cells(position)[1][-1]) + 1 if self._several else 0
-        return ties_of(self._labels[:, members], self._table.n[members], areas, self._shapes, random)
-
-    def _measure_chances(self, random: np.random.Generator) -> None:
-        """Find how often groups have which concentration, and ties which shape, from draws of some places.
-
-        In every round these are drawn given the chances of the one before. Large places are looked at more
-        often, as people read more of them.
-        """
-        if not self._several:
-            return
-        jobs = self._jobs_of_several()
-        u = (np.arange(_SAMPLED_PLACES) + random.random(_SAMPLED_PLACES)) / _SAMPLED_PLACES * jobs.sum()
-        places, times = np.unique(np.searchsorted(np.cumsum(jobs), u), return_counts=True)
-        kappas = [self._concentrations(i, random) for i in places.tolist()]
-        shares = [self._drawn_shares(i)[:_KEPT_DRAWS].copy() for i in places.tolist()]
-        ties = [self._ties(i, random) for i in places.tolist()]
-        of_concentrations = np.zeros((_ROUNDS, _GRID.size))
-        of_shapes = np.zeros((_ROUNDS, *self._shapes.shape))
-        for turn in range(_ROUNDS):
-            draw = turn % len(shares[0])
-            some = slice(draw, draw + 1)
-            for j, i in enumerate(places.tolist()):
-                factors = self._crossing.of_groups(some)
-                _, of_grid, of_shape = self._draw(i, shares[j][some], kappas[j], ties[j], factors, 0, random)
-                of_concentrations[turn] += of_grid * times[j] / jobs[i]
-                of_shapes[turn] += of_shape * times[j] / jobs[i]
-            # In the second half chances are those of its rounds: earlier ones were still on their way.
-            since = slice(min(turn, _ROUNDS // 2), turn + 1)
-            self._chances = _chances_of(of_concentrations[since].sum(axis=0))
-            self._shapes = np.array(
-                [_chances_of(jobs_of_kind) for jobs_of_kind in of_shapes[since].sum(axis=0)]
-            ).reshape(self._shapes.shape)
-        self.failures = 0  # of draws that nobody gets
+        return ties_of(self._labels[:, members], self._table.n[members], areas, random)
 
     def _expected_inside(self, position: int) -> Float64:
         """Return the jobs of a place that the public model expects in each of its fine cells."""
@@ -679,8 +611,7 @@ class Implicates:
                 np.add.at(total, cells, sign * size * share)
 
 
-@dataclass(frozen=True, eq=False)
-class _CrossingTables:
+class _CrossingTables(NamedTuple):
     """Tables whose groups lie in several places: their numbers, uses, and factors in each draw."""
 
     table: Int64
@@ -688,24 +619,12 @@ class _CrossingTables:
     begin: Int64  # of the cells of each
     factor: Float32
 
-    def of_groups(self, draws: slice) -> _CrossingTables:
-        """Return those of factors of groups, in some draws."""
-        some = self.use == GROUP
-        return _CrossingTables(self.table[some], self.use[some], self.begin[some], self.factor[draws])
-
 
 class BlockDraws:
     """Draws of the blocks of homes inside cells of which nothing more is known.
 
-    Homes follow shares that are Dirichlet, the same for all jobs. They are drawn once for each draw: 8 bytes
-    for each block.
-
-    Parameters
-    ----------
-    shape : ndarray of float64, shape (n_blocks,)
-        Parameters of the Dirichlet distributions, not negative: they hold inside any run of blocks.
-    draws : int
-    stream : WordStream
+    Homes follow shares that are Dirichlet of a `shape` by block, which holds inside any run of blocks. They
+    are drawn once for each draw, the same for all jobs: 8 bytes for each block.
     """
 
     def __init__(self, shape: Float64, draws: int, stream: WordStream) -> None:
@@ -715,20 +634,7 @@ class BlockDraws:
             np.cumsum(np.maximum(self._random.standard_gamma(shape), _TINY), out=row[1:])
 
     def draw(self, cuts: Int32, end: int, cells: Int32) -> Int32:
-        """Return a block of each cell.
-
-        Parameters
-        ----------
-        cuts : ndarray of int32, shape (n_cells,)
-            First block of each cell, rising.
-        end : int
-            The block past those of the last cell.
-        cells : ndarray of int32, shape (n_draws, n_jobs)
-
-        Returns
-        -------
-        ndarray of int32, shape (n_draws, n_jobs)
-        """
+        """Return a block of each cell; cells begin at `cuts`, and the last one stops at `end`."""
         first, stop = cuts[cells], np.append(cuts[1:], end)[cells]
         result = np.empty_like(cells)
         for up_to, low, high, blocks in zip(self._up_to, first, stop, result, strict=True):
@@ -843,12 +749,6 @@ def _concentration_chances(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
-
-
-def _chances_of(jobs: Float64) -> Float64:
-    """Return chances that are as the jobs of a sample: what none of them has is rare."""
-    total = _SAMPLE * jobs / max(jobs.sum(), _TINY) + _RARE
-    return np.asarray(total / total.sum())
 
 
 def _factors(variance: Float64, random: np.random.Generator, result: Float32) -> None:

@@ -82,19 +82,7 @@ class Together(NamedTuple):
 
 
 class Inside:
-    """Draws of factors of fine cells.
-
-    Parameters
-    ----------
-    homes : Homes
-    cuts : sequence of ndarray of int32, shape (n_cells,) each
-        First block of the fine cells of each place, which are some of `homes`.
-    work_area : ndarray of int64, shape (n_places,)
-        Larger area of each place.
-    together : sequence of Together
-    seed : int
-    draws : int
-    """
+    """Draws of factors of fine cells, which begin at `cuts` in each place; places lie in larger areas."""
 
     def __init__(
         self,
@@ -116,20 +104,8 @@ class Inside:
     def weights(self, position: int, some: Int64, expected: Callable[[int], Float64]) -> Float32:
         """Return what homes of some fine cells of a place are in proportion to, beside the public model.
 
-        Places mostly come in order: what those of a group have in common is kept until the next one.
-
-        Parameters
-        ----------
-        position : int
-            Of the place.
-        some : ndarray of int64, shape (n_some,)
-            Which of its fine cells.
-        expected : callable
-            Gives the jobs that the public model expects in each fine cell of a place, by its number.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_draws, n_some)
+        Shape (n_draws, n_some). `expected` gives the jobs of the model in each fine cell of a place. Places
+        mostly come in order: what those of a group have in common is kept until the next one.
         """
         number = np.searchsorted(self._homes.first, self._cuts[position][some])
         weight = np.ones((self._draws, number.size), np.float32)
@@ -163,7 +139,7 @@ class Inside:
             times = np.diff(np.append(first, label.size))
             labels = group * width + label[first], np.add.reduceat(jobs, first), stratum[first], random
             for family in families:
-                _multiply(factor, family.given(*labels), np.repeat(np.arange(first.size), times))
+                _multiply(factor, family.factors_of(*labels), np.repeat(np.arange(first.size), times))
             return np.repeat(times, times)
 
         multiply(level.of_areas, homes.area[cells], homes.area_width)

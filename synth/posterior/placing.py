@@ -129,8 +129,6 @@ class Concentrations(NamedTuple):
     grid : ndarray of float64, shape (n_concentrations,)
         Those that a group of several may have.
     log_chance : ndarray of float64, shape (n_concentrations,)
-    jobs : ndarray of float64, shape (n_concentrations,)
-        To these are added the jobs of groups that had a concentration in a draw.
     """
 
     place: float
@@ -138,7 +136,6 @@ class Concentrations(NamedTuple):
     group: Float64
     grid: Float64
     log_chance: Float64
-    jobs: Float64
 
 
 class Parts(NamedTuple):
@@ -355,7 +352,7 @@ def _draw_urn(gaps, gap_weight, scale, profile, random, jobs):  # type: ignore[n
 
 @_compiled
 def _draw_concentration(count, share, n, concentrations, random):  # type: ignore[no-untyped-def]
-    """Draw the concentration of a group, by position, given its jobs where it has any, and their shares."""
+    """Draw the concentration of a group, given its jobs where it has any, and their shares."""
     grid, logs = concentrations.grid, np.empty(concentrations.grid.size)
     for j in range(grid.size):
         logs[j] = concentrations.log_chance[j] - _log_rising(grid[j], n)
@@ -379,7 +376,7 @@ def _draw_concentration(count, share, n, concentrations, random):  # type: ignor
     while j < grid.size - 1 and u >= logs[j]:
         u -= logs[j]
         j += 1
-    return j
+    return grid[j]
 
 
 @_compiled
@@ -521,7 +518,7 @@ def _draw_homes(place, g, counted, profile, scale, room, random, homes):  # type
 def _draw_group_concentration(  # type: ignore[no-untyped-def]
     area, area_begins, homes, profile, normal, concentrations, random
 ):
-    """Draw the concentration of a group, by position, given its homes by area."""
+    """Draw the concentration of a group, given its homes by area."""
     size, some = 0, np.empty(homes.size, np.int64)
     jobs = np.zeros(area_begins.size - 1)
     for f in homes:
@@ -655,11 +652,9 @@ def draw_place(  # type: ignore[no-untyped-def]
                 _set_guess(cells.guess, n[g], room.counts[:k])
             _draw_homes(place, g, k, profile, scale, room, random, of_group)
             if several:
-                j = _draw_group_concentration(
+                kappas[g] = _draw_group_concentration(
                     area, area_begins, of_group, profile, normal, concentrations, random
                 )
-                kappas[g] = concentrations.grid[j]
-                concentrations.jobs[j] += n[g] if d >= 0 else 0.0
             if not as_expected or (ties.member[:, g] >= 0).any():
                 _note_jobs(g, ties, area, profile, scale, normal, of_group, random)
             # To rows: in random order, then exchanged by their odds.

@@ -41,10 +41,6 @@ class Rounding:
     """Rounds an estimate place by place, remembering what crossing tables still lack.
 
     Lemma 21 of docs/privacy.md.
-
-    Parameters
-    ----------
-    estimate : Estimate
     """
 
     def __init__(self, estimate: Estimate) -> None:
@@ -58,19 +54,7 @@ class Rounding:
         self._load = np.zeros_like(self._lacking)
 
     def place(self, position: int, stream: WordStream) -> Int64:
-        """Return the whole jobs of the rows of a place in its cells.
-
-        Parameters
-        ----------
-        position : int
-            Of the place; places that are rounded by the same object know of each other.
-        stream : WordStream
-
-        Returns
-        -------
-        ndarray of int64, shape (n_rows, n_cells)
-            Each row adds up to its jobs.
-        """
+        """Return the whole jobs of the rows of a place in its cells, shape (n_rows, n_cells)."""
         expected, n, steps, areas = self._expected(position)
         if not self._steered:
             return round_flow(expected, n, steps, areas, stream)
@@ -97,20 +81,10 @@ class Rounding:
     ) -> Int32:
         """Return the home cell of every job of a place, row after row, in random order inside each.
 
-        Parameters
-        ----------
-        position, stream
-            As for `place`, which this calls.
-        parts : sequence of ndarray of int64, optional
-            By row, the jobs of parts that nothing tells apart, such as its work blocks. Whole jobs of the row
-            are divided among them (`synth.posterior.flows.divide`), and the order is random inside each part.
-        areas : sequence of ndarray of int64, shape (n_cells,) each
-            Nested areas of the cells, coarse ones first, of which each part is to have its share.
-
-        Returns
-        -------
-        ndarray of int32, shape (jobs of the place,)
-            Cells of the domain of that number in `synth.posterior.estimation.Estimate.domains`.
+        Cells are numbers in the domain of the place in `synth.posterior.estimation.Estimate.domains`. Where
+        rows have `parts` that nothing tells apart, such as work blocks, their jobs by row, whole jobs are
+        divided among these, in nested `areas` of the cells, too, coarse ones first, shape (n_cells,) each
+        (`synth.posterior.flows.divide`); then the order is random inside each part.
         """
         counts = self.place(position, stream)
         if parts is None:
@@ -134,22 +108,10 @@ class Rounding:
     ) -> bool:
         """Say whether `homes` could have returned these.
 
-        Parameters
-        ----------
-        position, parts, areas
-            As for `homes`.
-        homes : ndarray of int32, shape (jobs of the place,)
-            Cells, row after row, and part after part inside each.
-        by_slot : bool
-            Whether it is known which row each home is of, and not only which part of the place
-            (`JobGroups.steps`).
-
-        Returns
-        -------
-        bool
-            Whether every sum that is kept is the whole number below or above what is expected, and every row
-            has what it can have been given of its part. Of rows that share out whole jobs which they cannot
-            share so, only the sums are asked.
+        That is, whether every sum that is kept is the whole number below or above what is expected, and every
+        row has what it can have been given of its part. Of rows that share out whole jobs which they cannot
+        share so, only the sums are looked at; of all rows, if it is not known which row each home is of, but
+        only which part of the place (`JobGroups.steps`): not `by_slot`.
         """
         expected, n, steps, cell_areas = self._expected(position)
         row = np.repeat(np.arange(n.size), n)

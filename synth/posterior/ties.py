@@ -4,8 +4,7 @@ Those who work at one workplace live elsewhere than those of the other workplace
 earn; those who earn most live elsewhere than the others of the place, at whatever workplace. So groups that
 agree in one of these, a tie, have a factor in common for each home area. Over what is expected, profiles of
 groups vary the less, the more that is; factors of ties vary alike in small areas and in large ones, as was
-found on two regions whose homes are known. Each tie has one of several variances, how often which is found
-from the counts of the release.
+found on two regions whose homes are known. Each tie has one of several variances, as likely beforehand.
 
 Given the jobs of a group that came from its place (those that were the first ones of a cell, as Polya's urn
 has it), their numbers by area are Poisson ones, so a factor is drawn from a gamma distribution, one kind of
@@ -53,10 +52,6 @@ class Ties(NamedTuple):
         How many of each group did; all are 0 before there was a draw.
     level : ndarray of float64, shape (n_areas,)
         A factor that all groups have, with which their homes are, together, those of their place.
-    log_chance : ndarray of float64, shape (n_kinds, n_shapes)
-        Of shapes.
-    shape_jobs : ndarray of float64, shape (n_kinds, n_shapes)
-        To these are added, in each draw, the jobs of ties that have a shape.
     """
 
     member: Int64
@@ -67,11 +62,9 @@ class Ties(NamedTuple):
     tie_jobs: Float64
     group_jobs: Float64
     level: Float64
-    log_chance: Float64
-    shape_jobs: Float64
 
 
-def ties_of(labels: Int64, n: Int64, areas: int, chances: Float64, random: np.random.Generator) -> Ties:
+def ties_of(labels: Int64, n: Int64, areas: int, random: np.random.Generator) -> Ties:
     """Return the ties of a place, as they are before anything is known.
 
     Parameters
@@ -82,7 +75,6 @@ def ties_of(labels: Int64, n: Int64, areas: int, chances: Float64, random: np.ra
         Jobs of each.
     areas : int
         Number of home areas.
-    chances : ndarray of float64, shape (n_kinds, n_shapes)
     random : numpy.random.Generator
 
     Returns
@@ -103,12 +95,10 @@ def ties_of(labels: Int64, n: Int64, areas: int, chances: Float64, random: np.ra
             kinds.append(np.full(tie_jobs.size, k))
             jobs.append(tie_jobs.astype(np.float64))
     kind = np.concatenate(kinds).astype(np.int64)
-    u = random.random(kind.size)[:, np.newaxis] if kind.size else np.zeros((0, 1))
-    shape = (u >= np.cumsum(chances[kind], axis=1)[:, :-1]).sum(axis=1).astype(np.int64)
-    size = kind.size, areas
+    shape, size = random.integers(SHAPES.size, size=kind.size), (kind.size, areas)
     return Ties(
         member.astype(np.int64), kind, np.concatenate(jobs), shape, np.ones(size), np.zeros(size),
-        np.zeros(n.size), np.ones(areas), np.log(chances), np.zeros(chances.shape),
+        np.zeros(n.size), np.ones(areas),
     )  # fmt: skip
 
 
@@ -157,7 +147,6 @@ def draw_factors(ties, n, mass, random):  # type: ignore[no-untyped-def]
         while end < ties.kind.size and ties.kind[end] == k:
             exposure[end] /= factor[end]
             shape = _draw_shape(end, ties, exposure, random)
-            ties.shape_jobs[k, ties.shape[end]] += ties.jobs[end]
             for a in range(areas):
                 drawn = _gamma(shape + ties.tie_jobs[end, a], random) / (shape + exposure[end, a])
                 ratio[end, a] = max(drawn, _LEAST) / factor[end, a]
@@ -182,11 +171,10 @@ def draw_factors(ties, n, mass, random):  # type: ignore[no-untyped-def]
 @_compiled
 def _draw_shape(i, ties, exposure, random):  # type: ignore[no-untyped-def]
     """Draw whether a tie has one of the next shapes (a Metropolis step); return its shape."""
-    j, log_chance = ties.shape[i], ties.log_chance[ties.kind[i]]
+    j = ties.shape[i]
     other = j + 1 if random.random() < 0.5 else j - 1
     if 0 <= other < SHAPES.size:
-        log = log_chance[other] - log_chance[j]
-        log += _log_likelihood(SHAPES[other], ties.tie_jobs[i], exposure[i])
+        log = _log_likelihood(SHAPES[other], ties.tie_jobs[i], exposure[i])
         log -= _log_likelihood(SHAPES[j], ties.tie_jobs[i], exposure[i])
         if math.log(1.0 - random.random()) < log:
             ties.shape[i] = other

@@ -68,10 +68,10 @@ def test_what_sums_tell_of_a_label_holds_inside_cells_too() -> None:
     none = np.zeros(100, np.int64)
     shared, single = Family(label, none), Family(np.arange(100), none)
     draw_effects(sums, 2.0**14, [shared, single], 40, random)
-    given = np.array([8, 5, 3]), np.full(3, 50.0), np.zeros(3, np.int64), random
+    labels = np.array([8, 5, 3]), np.full(3, 50.0), np.zeros(3, np.int64), random
     with pytest.raises(RuntimeError, match="has not drawn"):
-        Family(label, none).given(*given)
-    known = shared.given(*given)
+        Family(label, none).factors_of(*labels)
+    known = shared.factors_of(*labels)
     assert (known[:, 0] > 3 * known[:, 2]).all()
     assert np.array_equal(known[:, [2, 0]], np.array(shared.values, np.float32))
     assert np.unique(known[:, 1]).size == 40
