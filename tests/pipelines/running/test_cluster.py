@@ -134,7 +134,7 @@ def test_a_cluster_plans_as_threads_do(
         pipelines.plan(config, out, scheduler=scheduler)
         found.append((out / "forecast.json").read_bytes())
     assert found[0] == found[1]  # of the plan its hash
-    assert asked.count("_Trial") > 4
+    assert asked.count("Trial") > 4
     # In each world with noise and without.
     assert asked.count("_BatchTrial") == (2 * simulation._MOST_WORLDS if mechanism == "geometric" else 0)
 
