@@ -153,15 +153,14 @@ class _Search:
 
         One, or as many as the sample has draws: a small region has several valleys, and is tried soon.
         """
-        # Cells of pools that are shared may be others than those of single work blocks.
+        # Cells of pools that are shared may be others than those of single work blocks. Where tables are
+        # measured, pools that need not be shared are tried first: a small table takes over from small pools.
         ends = dict.fromkeys((self._sharing[0], self._sharing[-1]))
-        sized = [_shared(cells, sharing) for sharing, cells in product(ends, self._sized)]
         units = [_shared(cells, self._sharing[0]) for cells in self._units]
-        self._tried.expect(2 * len(sized + units))
-        candidates = [*sized, *units]
-        if self._measures and units:
-            # Counting in units costs nothing but noise, which estimates deal with; but they may be too many.
-            candidates = sized if sized and self._loss(self.best_of(units)) == inf else units
+        candidates = [*(_shared(cells, self._sharing[0]) for cells in self._sized), *units]
+        self._tried.expect(2 * len(candidates))
+        if not self._measures or self._loss(self.best_of(candidates)) == inf:
+            candidates = [*(_shared(cells, end) for end, cells in product(ends, self._sized)), *units]
         self.best_of(candidates)
         return sorted(candidates, key=self._known)[: self._trial.sample.draws]
 
@@ -243,7 +242,9 @@ def _scales(most: int, measures: bool) -> list[list[_Sizes]]:
     Noise of a mechanism that measures does not depend on the size of a pool. Where jobs are resampled, the
     best T of each size by itself grows about so in Rhode Island; one for all, if large, needs least epsilon.
     """
-    scales: list[list[_Sizes]] = [[(2.0**exponent,) for exponent in range(-8 if measures else 5, 9)]]
+    scales: list[list[_Sizes]] = [
+        [(2.0**exponent,) for exponent in (range(-4, 5) if measures else range(5, 9))]
+    ]
     if not measures:
         classes = range(most.bit_length())
         scales.append([tuple(2.0 ** (exponent + i // 2) for i in classes) for exponent in range(-8, 5)])

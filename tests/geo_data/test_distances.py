@@ -79,7 +79,8 @@ def test_the_verifier_finds_what_edges_change() -> None:
             "format": "odsynth plan 1.0",
             "mechanism": "geometric",
             "configuration": {
-                "jobs": {},
+                "jobs": {"format": "lodes"},
+                "workplaces": None,
                 "privacy": {"policy": {"distance_km": decimal_up(km)}},
                 "release": {"implicates": 1, "implicate_source": "one-urn"},
             },
