@@ -260,5 +260,5 @@ class Rounded:
         return np.searchsorted(self._places, unit * policy.n_parts + policy.part(home)).astype(np.int32)
 
     def fits(self, homes: NDArray[np.int32], *, by_slot: bool) -> bool:
-        """Say whether homes could have been rounded from the estimate (`pipelines.drawing.estimating.homes_fit`)."""
+        """Say whether homes could have been rounded from the estimate (`homes_fit`)."""
         return homes_fit(self._plan, self._rows, self._fit, homes, by_slot=by_slot)
