@@ -243,7 +243,7 @@ def _scales(most: int, measures: bool) -> list[list[_Sizes]]:
     best T of each size by itself grows about so in Rhode Island; one for all, if large, needs least epsilon.
     """
     scales: list[list[_Sizes]] = [
-        [(2.0**exponent,) for exponent in (range(-4, 5) if measures else range(5, 9))]
+        [(2.0**exponent,) for exponent in (range(-4, 9) if measures else range(5, 9))]
     ]
     if not measures:
         classes = range(most.bit_length())
