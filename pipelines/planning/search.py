@@ -155,12 +155,15 @@ class _Search:
         """
         # Cells of pools that are shared may be others than those of single work blocks. Where tables are
         # measured, pools that need not be shared are tried first: a small table takes over from small pools.
-        ends = dict.fromkeys((self._sharing[0], self._sharing[-1]))
+        alone, shared = (
+            [_shared(cells, sharing) for cells in self._sized]
+            for sharing in (self._sharing[0], self._sharing[-1])
+        )
         units = [_shared(cells, self._sharing[0]) for cells in self._units]
-        candidates = [*(_shared(cells, self._sharing[0]) for cells in self._sized), *units]
+        candidates = [*alone, *units]
         self._tried.expect(2 * len(candidates))
         if not self._measures or self._loss(self.best_of(candidates)) == inf:
-            candidates = [*(_shared(cells, end) for end, cells in product(ends, self._sized)), *units]
+            candidates = list(dict.fromkeys((*alone, *shared, *units)))
         self.best_of(candidates)
         return sorted(candidates, key=self._known)[: self._trial.sample.draws]
 
