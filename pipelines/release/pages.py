@@ -24,15 +24,10 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    import jinja2  # only where a page is made or checked
+    from pipelines.storage.templates import template_environment  # jinja2, only where a page is made
 
-    environment = jinja2.Environment(  # Markdown: nothing is escaped but by `cell`
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    # Markdown: nothing is escaped but by `cell`.
+    environment = template_environment(Path(__file__).with_name("templates"), keep_trailing_newline=True)
     environment.filters |= {
         "fill": _fill,
         "table": _table,

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, select_autoescape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from pipelines.release.promises import short_bound
+from pipelines.storage.templates import template_environment
 from pipelines.views.accuracy import percent
 from synth import decimal_down
 
@@ -39,13 +41,8 @@ def text(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("pipelines.service"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    escape = select_autoescape(default=True, default_for_string=True)
+    environment = template_environment(Path(__file__).with_name("templates"), autoescape=escape)
     environment.filters |= {
         "capital": _capital,
         "day": _day,

@@ -8,6 +8,8 @@ from typing import Any
 
 import jinja2
 
+from pipelines.storage.templates import template_environment
+
 
 def render(template: str, **context: Any) -> str:
     """Return what a template gives; in pages, what is no markup is escaped."""
@@ -16,10 +18,5 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=jinja2.select_autoescape(["html"]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    folder = Path(__file__).with_name("templates")
+    return template_environment(folder, autoescape=jinja2.select_autoescape(["html"]))
