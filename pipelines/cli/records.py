@@ -10,7 +10,6 @@ import click
 
 import geo_data
 import pipelines
-from geo_data.fetching import LODES_URL
 from pipelines.cli.common import FILE, FOLDER, PATH, counter, say
 
 _NAME = click.argument("name")
@@ -132,6 +131,8 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str | No
 
     Origin-destination files, main and aux, and the crosswalk.
     """
+    from geo_data.fetching import LODES_URL
+
     files = geo_data.fetch_lodes(
         state,
         year,

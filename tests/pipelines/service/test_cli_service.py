@@ -30,7 +30,10 @@ def invoke(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("program", "unwanted"),
     [
-        ("pipelines.cli.main", (*LIBRARIES, "pipelines.service")),
+        (
+            "pipelines.cli.main",
+            (*LIBRARIES, "pipelines.service", "numpy", "pandas", "requests"),
+        ),  # before a verb
         ("pipelines.service.queue.worker_main", LIBRARIES),  # in which a run is at work
     ],
 )
