@@ -6,8 +6,8 @@ that is measured beside that of the pools, with a share of epsilon. Its loss is 
 workload of its releases of proxy truth for a public sample of destinations (`pipelines.planning.trials`). The
 search starts at the best of candidates that are far apart: the units of each level, and areas of few to many
 expected workers in pools of single work blocks and in pools of all blocks of a unit. From there it changes
-one choice at a time to whichever value loses least: a number to one of those near it, anything else to any
-other. It ends where no change of one choice loses less.
+one choice at a time to whichever value loses least: a number to one of those near it, units to others or to
+areas that lost least so far, anything else to any other. It ends where no change of one choice loses less.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import cycle, product
 from math import inf
+from operator import attrgetter
 
 import synth
 from geo_data.arguments import check_type
@@ -201,14 +202,14 @@ class _Search:
             self._losses[choices] = loss
 
     def _other_cells(self, choices: Choices) -> Iterator[Choices]:
-        """Yield those with T near its own, or far apart where its cells are units; and with units."""
+        """Yield those with T near its own, or, from units, of the areas that lost least; and with units."""
         scale = next((scale for scale in self._scales if choices.thresholds in scale), None)
         if scale is not None:
             number = scale.index(choices.thresholds)
             near = (number + step for step in _STEPS if 0 <= number + step < len(scale))
             yield from (replace(choices, thresholds=scale[i]) for i in near)
-        cells = [] if scale is not None or self._measures else self._sized
-        for other in (*cells, *self._units):
+        areas = [] if scale is not None or self._measures else filter(attrgetter("thresholds"), self._losses)
+        for other in (*sorted(areas, key=self._known)[:1], *self._units):
             yield replace(choices, thresholds=other.thresholds, cell_level=other.cell_level)
 
     def _other_sharing(self, choices: Choices) -> Iterator[Choices]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from synth.dirichlet.few_cells import FEW, loss_bound
 from synth.dirichlet.losses import PoolClass
-from synth.dirichlet.pruning import pruning_gain
+from synth.dirichlet.pruning import pruning_gain, quick_pruning_gain
 from synth.dirichlet.record import presence_delta_bound, record_delta_bound
 from synth.errors import ShownError
 from synth.plan import GuaranteeName, Pools
@@ -227,7 +227,9 @@ def calibrate_class(
 
     def delta(calibrated: PoolClass) -> float:
         if goal.guarantee == "pdp":
-            return float(loss_bound(calibrated, FLOAT, goal.alike, rough, within, lightest=True)[0])
+            # Sums over the histograms of few cells take their time: a trial has the larger bound.
+            alike = goal.alike and not rough
+            return float(loss_bound(calibrated, FLOAT, alike, within, lightest=True)[0])
         return float(person(calibrated, FLOAT))
 
     def holds(calibrated: PoolClass) -> bool:
@@ -355,6 +357,7 @@ def _with_gain(
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
     odds, sure = goal, pool_class.keeps_all
+    pruned = quick_pruning_gain if rough else pruning_gain
     # Logarithms of a density that is a power n + m: that many roundings.
     margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
@@ -362,7 +365,7 @@ def _with_gain(
         calibrated = _priors(pool_class, gain, prior_of, multiple)
         if calibrated is None or sure:  # where nothing is pruned V is 0
             return calibrated
-        following = goal / pruning_gain(calibrated, FLOAT)
+        following = goal / pruned(calibrated, FLOAT)
         if following >= odds * (1 - (1e-4 if rough else 1e-9)):
             return calibrated
         odds = following

@@ -27,7 +27,6 @@ FEW = 5
 
 _MOST_DRAWS = 400  # of a pool; with more, the bounds for any number of cells have to do
 _MOST_CASES = 6000  # histograms of a pool, about, times what coins may say, for the same reason
-_ROUGHLY = 300  # of them, for a trial: a plan with the others' bounds loses a few thousandths more
 
 _Cell = tuple[int, int]  # stratum and workers
 _Histogram = Counter[_Cell]  # how many cells of a stratum have so many workers
@@ -39,7 +38,6 @@ def loss_bound(
     pool_class: PoolClass,
     arithmetic: Arithmetic,
     alike: bool,
-    rough: bool = False,
     enough: Any = None,
     lightest: bool = False,
 ) -> tuple[Any, Any]:
@@ -54,15 +52,13 @@ def loss_bound(
         As for `synth.dirichlet.losses.failure_bound`.
     alike : bool
         Whether every pool of the class has exactly n_max slots, m_max draws and these cells.
-    rough : bool
-        Whether a larger bound will do where the smaller one takes its time.
     enough, lightest
         As for `synth.dirichlet.losses.failure_bound`.
     """
     if not (alike and summable(pool_class)):
         return failure_bound(pool_class, arithmetic, enough, lightest)
     failure, person = failure_bound(pool_class, arithmetic)
-    few = few_cells_bound(pool_class, arithmetic, _ROUGHLY if rough else _MOST_CASES)
+    few = few_cells_bound(pool_class, arithmetic)
     return few if few is not None and few < failure else failure, person
 
 
@@ -74,7 +70,6 @@ def summable(pool_class: PoolClass) -> bool:
 def few_cells_bound(
     pool_class: PoolClass,
     arithmetic: Arithmetic,
-    most_cases: int = _MOST_CASES,
 ) -> Any | None:
     """Bound the probability of a loss above U* + V in pools of few cells.
 
@@ -86,8 +81,6 @@ def few_cells_bound(
         Every pool has exactly n_max slots, m_max draws and these cells.
     arithmetic
         As for `synth.dirichlet.losses.failure_bound`.
-    most_cases : int
-        Histograms, about, times what coins may say, that are worth the time.
 
     Returns
     -------
@@ -103,7 +96,7 @@ def few_cells_bound(
     k = sum(c.cells)
     histograms = math.comb(c.n_max + k - 1, k - 1) // math.prod(map(math.factorial, c.cells))
     coins = math.prod(x + 1 for x, f in zip(c.cells, c.retention, strict=True) if f < 1)
-    if not summable(c) or histograms * coins > most_cases:
+    if not summable(c) or histograms * coins > _MOST_CASES:
         return None
     sums = _Sums(c, arithmetic)
     bounds = [(sums.bound(urns, pairs=False), urns) for urns in _cases(c.n_max, c.cells, c.retention)]
