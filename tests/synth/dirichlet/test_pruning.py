@@ -104,7 +104,7 @@ def coin_factor(urn: Urn, sure: frozenset[int]) -> Fraction:
     return total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(1, 3),
     st.integers(1, 4),
@@ -127,7 +127,7 @@ def test_it_is_the_largest_ratio_there_is(n: int, m: int, cells: list[tuple[Frac
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(1, 200), st.integers(1, 200), strata_of_cells)
+@given(st.integers(0, 200), st.integers(1, 200), strata_of_cells)
 def test_it_is_the_integral(n: int, m: int, strata: Strata) -> None:
     exact = integrated(n, m, strata)
     upper, searched = gains(n, m, strata)
@@ -246,7 +246,8 @@ def test_the_quick_bound_is_above(n: int, m: int, strata: Strata) -> None:
     pool_class = of_strata(n, m, strata)
     with rigorous() as balls:
         quick = upper_fraction(quick_pruning_gain(pool_class, balls))
-    assert quick * CLOSE >= integrated(n, m, strata)
+        exact = upper_fraction(pruning_gain(pool_class, balls))  # which other tests hold against integrals
+    assert quick * CLOSE >= exact
 
 
 def test_the_quick_bound_is_near_where_pools_have_dozens_of_workers() -> None:

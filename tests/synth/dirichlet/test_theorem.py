@@ -86,10 +86,14 @@ def test_tails_that_are_kept_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def part(k: int, n: int, m: int) -> Any:
+    """Most of the time goes to many cells: of three the corners and of four the last are here."""
+    last = n == max(SLOTS) and m == max(DRAWS)
+    corner = n in (min(SLOTS), max(SLOTS)) and m in (min(DRAWS), max(DRAWS))
     marks: Any = ()
-    if k == max(CELLS):  # most of the time goes there: corners here, all of it in `make deep`
-        corner = n in (min(SLOTS), max(SLOTS)) and m in (min(DRAWS), max(DRAWS))
-        marks = pytest.mark.slow if corner else pytest.mark.deep
+    if not {3: corner, 4: last}.get(k, True):
+        marks = pytest.mark.deep  # the whole grid of two cells shows the same; `make deep` runs the rest
+    elif k == max(CELLS):
+        marks = pytest.mark.slow
     return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=marks)
 
 
