@@ -550,12 +550,12 @@ def test_historical_rules_release(rule: str, config_of: Configs, clean_source: o
     assert release.certificate.totals.synthetic_workers == 12_000
 
 
-def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean_source: object) -> None:
+def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs) -> None:
     """Where nothing else is said, its noise changes odds by at most 100."""
     silent = ONTHEMAP | {"privacy.delta": None}
     config = config_of(None, silent)
     assert (config.privacy.epsilon, config.privacy.delta) == (Fraction("7.88"), Fraction("1e-5"))
-    guarantee = certify(pipelines.run(config).plan)
+    guarantee = certify(pipelines.make_plan(config))
     assert guarantee.epsilon <= config.privacy.epsilon
     assert Fraction("0.0378") in guarantee.classes[0].retention
     assert any(row.pruning_loss > 0 for row in guarantee.classes)
