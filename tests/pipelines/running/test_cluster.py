@@ -25,10 +25,10 @@ from pipelines.running import run as releasing
 from pipelines.running.batches import RunBatches
 from pipelines.running.folder import RunFolder
 
-from .helpers import KILLING, TABLES, Configs, Table, cluster_of_processes, everything, interrupted, seeded
+from .helpers import KILLING, TABLES, Configs, cluster_of_processes, everything, interrupted, seeded
 
 pytestmark = KILLING
-FIVE = {"run.batch_jobs": 5}
+BATCHES = {"run.batch_jobs": 20}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def many_batches(small_config: Configs) -> Configs:
-    return lambda *changes: small_config(FIVE, *changes)
+    return lambda *changes: small_config(BATCHES, *changes)
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
@@ -53,7 +53,7 @@ def threads(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("threads")
     with pytest.MonkeyPatch.context() as patch:
         freeze(patch)
-        return public_bytes(seeded(pipelines.parse_config(config_text(FIVE), folder, "small.toml")))
+        return public_bytes(seeded(pipelines.parse_config(config_text(BATCHES), folder, "small.toml")))
 
 
 # What a worker loads: whatever Python does with a path of the run's folder ends the worker.
@@ -69,21 +69,21 @@ def dask_setup(worker):
 """
 
 
-@pytest.mark.parametrize("changes", [{}, TABLES], ids=["resampling", "tables"])
 def test_workers_that_see_no_disk_give_the_bytes_of_threads(
-    changes: Table, many_batches: Configs, frozen_day: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    many_batches: Configs, frozen_day: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = public_bytes(seeded(many_batches(changes)))
-    config = many_batches(changes)
     (cluster := tmp_path / "cluster").mkdir()
     (preload := cluster / "blind.py").write_text(BLIND)
-    monkeypatch.setenv("HIDDEN", str(RunFolder.of(config.release.out).folder))
+    monkeypatch.setenv("HIDDEN", str(tmp_path / "run"))  # how the folders of all runs here begin
     with cluster_of_processes(cluster, 2, "--preload", str(preload)) as (address, _, workers):
-        release = seeded(config, scheduler=address)
+        for changes in ({}, TABLES):
+            threads, config = public_bytes(seeded(many_batches(changes))), many_batches(changes)
+            assert str(RunFolder.of(config.release.out).folder).startswith(os.environ["HIDDEN"])
+            release = seeded(config, scheduler=address)
+            assert public_bytes(release) == threads
+            assert not list(release.out.rglob("run.key"))
         assert [worker.poll() for worker in workers] == [None, None]
         assert not [path for path in cluster.rglob("*") if path.is_file() and b"RunKey" in path.read_bytes()]
-    assert public_bytes(release) == threads
-    assert not list(release.out.rglob("run.key"))
 
 
 def test_few_batches_are_in_the_memory_of_the_scheduler(
@@ -207,12 +207,15 @@ def test_a_killed_worker_changes_no_byte(
     assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
 
 
-# Makes one release with threads, and another on the cluster, but for a kill -9 after two of its batches.
+# A child is killed (-9) after two batches of a release on the cluster, whose workers may still draw what it
+# had asked for; its parent resumes it there at once, and makes the same release with threads.
 CLIENT = """
 import os, signal, sys
+from pathlib import Path
 import synth
-from pipelines import load_config, run
+from pipelines import load_config, resume, run
 from pipelines.running import executor, run as releasing
+from pipelines.running.folder import RunFolder
 
 made, completed = releasing.make_certificate, executor._finished
 fixed = {"created": "2026-01-02T03:04:05Z"}
@@ -224,32 +227,31 @@ def two(client, futures, *more):
             os.kill(os.getpid(), signal.SIGKILL)
         yield future
 
-executor._finished = two
 whole, killed, address = sys.argv[1:]
+if (child := os.fork()) == 0:
+    executor._finished = two
+    run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+out = Path(killed).with_name("release")
+assert RunFolder.of(out).begun and not out.exists()
+resume(out, scheduler=address)
 run(load_config(whole), key=synth.RunKey.from_seed(1))
-run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
 """
 
 
 def test_a_killed_client_changes_no_byte(
     config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
     configs = []
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         configs.append(tmp_path / name / "small.toml")
-        configs[-1].write_text(config_text({"run.batch_jobs": 20}))
+        configs[-1].write_text(config_text(BATCHES))
     command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.returncode == 0, done.stderr
     whole, killed = (config.with_name("release") for config in configs)
-    assert RunFolder.of(killed).begun
-    assert not killed.exists()
-    resume = (
-        "import sys, pathlib, pipelines; pipelines.resume(pathlib.Path(sys.argv[1]), scheduler=sys.argv[2])"
-    )
-    subprocess.run([sys.executable, "-c", resume, killed, cluster.scheduler_address], check=True)
     assert everything(killed / "public") == everything(whole / "public")
     assert sorted(path.name for path in killed.iterdir()) == ["confidential", "public"]
 
