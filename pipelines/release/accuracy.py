@@ -59,8 +59,8 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     """Check that a sheet is about the tables and the jobs of a plan, and say what was found."""
     slots, secret = plan.pools.slots, plan.policy.secret
     workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, secret)
-    asked = [(table.name, of_workload) for table, of_workload in reported_tables(workload)]
-    if [(table.table, table.workload) for table in expected.tables] != asked:
+    reported = [(table.name, of_workload) for table, of_workload in reported_tables(workload)]
+    if [(table.table, table.workload) for table in expected.tables] != reported:
         raise ValueError(
             f"{ACCURACY_FILE}: its tables are not those that the release is for, then flows at each level"
         )

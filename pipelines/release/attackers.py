@@ -103,8 +103,8 @@ class AttackersReport:
         jobs = [n for _, _, n in groups]
         largest = jobs.index(max(jobs))
         classes = [
-            [KNOWING[one.knowledge], surety_in_words(one) if i else "anything"]
-            for i, one in enumerate(self.attackers)
+            [KNOWING[attacker.knowledge], surety_in_words(attacker) if i else "anything"]
+            for i, attacker in enumerate(self.attackers)
         ]
         alike_by = [*self.plan.pools.pooling.by]
         if self.plan.policy.n_parts > 1:
@@ -134,7 +134,7 @@ def attackers_of(stubbornness: Iterable[str] = STUBBORNNESS) -> tuple[Attackers,
     first, *others = KNOWLEDGE
     return (
         Attackers(first),
-        *(Attackers(knowledge, one) for knowledge in others for one in sure),
+        *(Attackers(knowledge, belief) for knowledge in others for belief in sure),
     )
 
 
@@ -156,11 +156,13 @@ def describe_attackers(
     return AttackersReport(plan, certificate, attackers)
 
 
-def surety_in_words(one: Attackers) -> str:
+def surety_in_words(attackers: Attackers) -> str:
     """Say how sure attackers are of what they believe about the homes of a pool."""
-    if one.stubbornness is None:
+    if attackers.stubbornness is None:
         return "the noise"
-    return f"{synth.decimal_up(one.stubbornness, 6)} home{'' if one.stubbornness == 1 else 's'} seen"
+    return (
+        f"{synth.decimal_up(attackers.stubbornness, 6)} home{'' if attackers.stubbornness == 1 else 's'} seen"
+    )
 
 
 def _groups(n: NDArray[np.int64]) -> list[tuple[str, NDArray[np.bool_], int]]:

@@ -541,12 +541,12 @@ def _policy_field(plan: ReleasePlan) -> PolicyField | None:
     policy = plan.numeric.domains.policy
     if policy.name == FULL.name:
         return None
-    asked = plan.config.privacy.policy
-    if isinstance(asked, DistancePolicy):
-        return _distance_field(policy, asked.km)
-    if not isinstance(asked, PartitionPolicy):
+    settings = plan.config.privacy.policy
+    if isinstance(settings, DistancePolicy):
+        return _distance_field(policy, settings.km)
+    if not isinstance(settings, PartitionPolicy):
         return _attribute_field(policy)
-    return _partition_field(policy, asked.partition)
+    return _partition_field(policy, settings.partition)
 
 
 def _partition_field(policy: synth.Policy, partition: str) -> PartitionField:

@@ -50,12 +50,12 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measu
     for number, below in enumerate(implicates.folders):
         rows = _Rows(plan)
         rounded = partial(measured.of, number // implicates.of_run) if measured else None
-        own = {kind: below + name for kind, name in names.items()}
-        found = _check(folder, own, plan, createdate, rows, rounded)
+        paths = {kind: below + name for kind, name in names.items()}
+        summary = _check(folder, paths, plan, createdate, rows, rounded)
         other = seen.setdefault(rows.digest.digest(), below)
         if other != below and rows.bits > certain:
             raise RefusedError(f"{below} and {other} are copies of each other, not two implicates")
-    return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
+    return summary if implicates.number == 1 else f"{implicates.number} implicates; the last: {summary}"
 
 
 class _Rows:
@@ -69,8 +69,8 @@ class _Rows:
         self._plan = plan
         self.digest, self.bits = hashlib.sha256(), 0.0
 
-    def add(self, od: PairCounts, pool: NDArray[np.int64], own: slice, rounded: Rounded | None) -> None:
-        """Add the rows of some pools; `pool` is that of each of their slots, `own` the plan's.
+    def add(self, od: PairCounts, pool: NDArray[np.int64], batch: slice, rounded: Rounded | None) -> None:
+        """Add the rows of some pools; `pool` is that of each of their slots, `batch` the plan's.
 
         `rounded` has the cells that blocks were drawn in, where these are not those of the pools.
         """
@@ -86,24 +86,24 @@ class _Rows:
 
         columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
         names = all_counts(slots.categories)
-        at, home = od.work, od.home
-        work, part = slots.work[own], slots.home_part[own]
+        pair_work, home = od.work, od.home
+        work, part = slots.work[batch], slots.home_part[batch]
         for code, column in enumerate(columns):
-            of = np.full((plan.policy.n_parts, plan.geography.n_blocks), -1, np.int64)
-            like = slots.attributes[by[0]][own] == code if by else slice(None)
-            of[part[like], work[like]] = pool[like]
+            pool_at = np.full((plan.policy.n_parts, plan.geography.n_blocks), -1, np.int64)
+            like = slots.attributes[by[0]][batch] == code if by else slice(None)
+            pool_at[part[like], work[like]] = pool[like]
             jobs = od.counts[:, names.index(column)]
             some = np.flatnonzero(jobs > 0)
             count = jobs[some]
             if rounded:
                 domains, shares = rounded.domains, rounded.shares
-                domain = rounded.domain(at[some], home[some])
+                domain = rounded.domain(pair_work[some], home[some])
             else:
                 domains, shares = plan.numeric.domains, plan.shares
-                domain = plan.numeric.pools.domain[of[plan.policy.part(home[some]), at[some]]]
+                domain = plan.numeric.pools.domain[pool_at[plan.policy.part(home[some]), pair_work[some]]]
             first, chance = block_chance(domains, domain, home[some], plan.cumulative_weights, shares)
             self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
-            groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
+            groups = pd.Series(count).groupby([pair_work[some], first]).sum().to_numpy()
             self.bits -= float(gammaln(groups + 1).sum()) / np.log(2)
 
 
@@ -131,12 +131,12 @@ def _check(
     pairs = blocks = 0
     runs = batches(plan) if rounded else batches(plan, _AT_A_TIME)  # as homes were estimated
     for pools, estimated in zip(runs, _ahead(rounded or (lambda pools: None), runs), strict=True):
-        own = slice(end[pools.start], end[pools.stop])
-        work = slots.work[own]
-        attributes = {name: codes[own] for name, codes in slots.attributes.items()}
+        batch = slice(end[pools.start], end[pools.stop])
+        work = slots.work[batch]
+        attributes = {name: codes[batch] for name, codes in slots.attributes.items()}
         read = [rows.until(int(work.max())) for rows in files]
         # By work block and, where homes have several parts, by part: that of its first block.
-        first = parts[slots.home_part[own]]
+        first = parts[slots.home_part[batch]]
         public = count_pairs(geography, work, first, attributes, slots.categories)
         of_part = [replace(od, home=parts[plan.policy.part(od.home)]) for od in read]
         totals = _added_up(PairCounts.joined([_added_up(od, geography) for od in of_part]), geography)
@@ -152,18 +152,18 @@ def _check(
         if len(files) > 1:  # each is by destination and then origin
             od = od[np.lexsort([od.home, od.work])]
         if jobs is not None:
-            counted, origins = jobs.count(own)
+            counted, origins = jobs.count(batch)
             if not counted.equals(od):
                 raise RefusedError(f"{jobs.name} and the OD files hold different commutes")
         if estimated is not None:
             by_slot = True
             if jobs is None:
-                origins = _origins(plan, od, own, estimated.attributes)
+                origins = _origins(plan, od, batch, estimated.attributes)
                 by_slot = len(estimated.attributes) + len(plan.policy.secret) < 2
             if not estimated.fits(origins, by_slot=by_slot):
                 raise RefusedError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
-        kept.add(od, pool, own, estimated)
+        kept.add(od, pool, batch, estimated)
     for rows in files:
         rows.must_end()
     width = len(public_counts)
@@ -183,7 +183,7 @@ def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:
             yield waiting.popleft().result()
 
 
-def _origins(plan: ReleasePlan, od: PairCounts, own: slice, by: Sequence[str]) -> NDArray[np.int32]:
+def _origins(plan: ReleasePlan, od: PairCounts, batch: slice, by: Sequence[str]) -> NDArray[np.int32]:
     """Return an origin for each slot from OD files, which know of one attribute of a job at a time.
 
     It is that of a job of the slot's work block and part; and of its category, where `by` is one attribute.
@@ -194,14 +194,14 @@ def _origins(plan: ReleasePlan, od: PairCounts, own: slice, by: Sequence[str]) -
     counted = count_columns(plan.categories)[told[0]] if told else ("S000",)
     counts = od.counts[:, [names.index(column) for column in counted]].T
     code = np.repeat(np.arange(len(counted)), counts.sum(axis=1))
-    at, home = (np.concatenate([np.repeat(one, n) for n in counts]) for one in (od.work, od.home))
+    work, home = (np.concatenate([np.repeat(places, n) for n in counts]) for places in (od.work, od.home))
     origins = plan.policy.origins(home, dict.fromkeys(told, code), plan.geography.n_blocks)
     public = [name for name in told if name in slots.attributes]
     alike = code if public else np.zeros_like(code)
-    attributes = [slots.attributes[name][own] for name in public]
+    attributes = [slots.attributes[name][batch] for name in public]
     result = np.empty(home.size, np.int32)
-    order = np.lexsort([*attributes, slots.home_part[own], slots.work[own]])
-    result[order] = origins[np.lexsort((alike, plan.policy.part(home), at))]
+    order = np.lexsort([*attributes, slots.home_part[batch], slots.work[batch]])
+    result[order] = origins[np.lexsort((alike, plan.policy.part(home), work))]
     return result
 
 
@@ -223,9 +223,9 @@ def _possible(
     od: PairCounts, public: PairCounts, geography: Geography, categories: Mapping[str, tuple[str, ...]]
 ) -> bool:
     """Say whether jobs could give these rows: each attribute adds up, no row has more than its block."""
-    at = np.searchsorted(_keys(public, geography), _keys(od, geography))
+    row = np.searchsorted(_keys(public, geography), _keys(od, geography))
     jobs, column = od.counts[:, 0], 1
-    fine = bool((jobs >= 1).all() and (jobs <= public.counts[at, 0]).all())
+    fine = bool((jobs >= 1).all() and (jobs <= public.counts[row, 0]).all())
     for values in categories.values():
         fine = fine and bool((od.counts[:, column : column + len(values)].sum(axis=1) == jobs).all())
         column += len(values)
@@ -336,10 +336,10 @@ class _JobRows:
         self._tables = _tables(path)
         self._left: list[pa.Table] = []
 
-    def count(self, own: slice) -> tuple[PairCounts, NDArray[np.int32]]:
+    def count(self, batch: slice) -> tuple[PairCounts, NDArray[np.int32]]:
         """Compare the next jobs with slots of the plan; count them by pair, and return their origins."""
         slots = self._slots
-        work, attributes = slots.work[own], {name: codes[own] for name, codes in slots.attributes.items()}
+        work, attributes = slots.work[batch], {name: codes[batch] for name, codes in slots.attributes.items()}
         while sum(map(len, self._left)) < work.size:
             self._left.append(next(self._tables))
         whole = pa.concat_tables(self._left)
@@ -354,7 +354,7 @@ class _JobRows:
         home = geography.number(jobs["h_geocode"])
         if home.min() < 0:
             raise RefusedError(f"{self.name} has blocks that are not in the geography")
-        if not np.array_equal(self._policy.part(home), slots.home_part[own]):
+        if not np.array_equal(self._policy.part(home), slots.home_part[batch]):
             raise RefusedError(f"{self.name}: homes are in other parts than those of the plan's slots")
         secret = {
             name: pc.index_in(jobs[name], value_set=pa.array(values, jobs.schema.field(name).type))
@@ -365,5 +365,5 @@ class _JobRows:
         if any((codes < 0).any() for codes in secret.values()):
             raise RefusedError(f"{self.name} has categories that the policy does not list")
         origins = self._policy.origins(home, secret, geography.n_blocks)
-        every = dict(sorted({**attributes, **secret}.items()))
-        return count_pairs(geography, work, home, every, categories), origins
+        all_attributes = dict(sorted({**attributes, **secret}.items()))
+        return count_pairs(geography, work, home, all_attributes, categories), origins

@@ -167,7 +167,7 @@ def attributes_of(
 ) -> tuple[Attribute, ...]:
     """Say what the attributes of jobs with these categories mean, by what the configuration states."""
     tables = {table.name: table for table in stated}
-    found = []
+    attributes = []
     for name, codes in categories.items():
         if LODES_CATEGORIES.get(name) == tuple(codes):
             meaning, unit = _LODES_ATTRIBUTES[name]
@@ -176,8 +176,8 @@ def attributes_of(
             table = tables.get(name) or AttributeSettings(name=name)
             meaning, unit = table.meaning or name, table.unit
             labels = {code: table.labels.get(code, code) for code in codes}
-        found.append(Attribute(name, meaning, unit, labels))
-    return tuple(found)
+        attributes.append(Attribute(name, meaning, unit, labels))
+    return tuple(attributes)
 
 
 def count_meanings(
@@ -213,7 +213,7 @@ def describe_release(
     publisher, licence = release.publisher, release.licence
     plan = certificate.plan_sha256
     title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
-    own = certificate.classes[0].model_extra or {}  # of the mechanism
+    mechanism_fields = certificate.classes[0].model_extra or {}
     version, day = certificate.software.version, certificate.created[:10]
     made = f"{title}. Synthetic data made with odsynth {version}, {day}. Plan {plan}"
     return ReleaseDescription(
@@ -232,7 +232,7 @@ def describe_release(
         attributes=attributes,
         tables=(
             *_tables(config, categories, attributes, geography, named=named),
-            *_of_plan(config, attributes, pooled_by, strata="retention" in own),
+            *_of_plan(config, attributes, pooled_by, strata="retention" in mechanism_fields),
             *_of_measurements(config, attributes, measured),
         ),
     )
@@ -284,18 +284,18 @@ def _tables(
     )
     kinds = {"od": "home block", "aux": "external zone, where workers live,"}
     for number, folder in enumerate(implicates.folders, start=1):
-        of = f"-{number:02}" if implicates.number > 1 else ""
+        suffix = f"-{number:02}" if implicates.number > 1 else ""
         in_words = " of one implicate" if implicates.number > 1 else ""
         for kind, homes in kinds.items():
             forms = [f"{kind}_{form}" for form in ("csv", "parquet")]
             files = tuple(f"{folder}{names[form]}" for form in forms if form in names)
             if files:
                 meaning = f"a pair of work block and {homes} with its jobs{in_words}"
-                yield Table(f"{kind}{of}", meaning, files, pairs)
+                yield Table(f"{kind}{suffix}", meaning, files, pairs)
         if "jobs_parquet" in names:
             files = (f"{folder}{names['jobs_parquet']}",)
             yield Table(
-                f"workers{of}", f"a synthetic worker{in_words}", files, (work, home, *_coded(attributes))
+                f"workers{suffix}", f"a synthetic worker{in_words}", files, (work, home, *_coded(attributes))
             )
     zones = " or an external zone" if geography.external_zones else ""
     blocks = _of_blocks(geography, config)
@@ -315,8 +315,13 @@ def _tables(
 
 def _coded(attributes: tuple[Attribute, ...], names: Iterable[str] | None = None) -> list[Column]:
     """Return the columns of attributes: of all in their order, or of some in that of their names."""
-    of = {one.name: Column(one.name, one.meaning, unit=one.unit, labels=one.labels) for one in attributes}
-    return [of[name] for name in (of if names is None else names)]
+    column_of = {
+        attribute.name: Column(
+            attribute.name, attribute.meaning, unit=attribute.unit, labels=attribute.labels
+        )
+        for attribute in attributes
+    }
+    return [column_of[name] for name in (column_of if names is None else names)]
 
 
 def _of_plan(
@@ -338,7 +343,7 @@ def _of_plan(
         (
             Column("pool", "row of plan/pools.parquet, from 0", "integer"),
             Column("work", "code of the work block"),
-            *_coded(attributes, [one.name for one in attributes if one.name not in secret]),
+            *_coded(attributes, [attribute.name for attribute in attributes if attribute.name not in secret]),
             Column("count", "number of these jobs", "integer", JOBS),
         ),
     )
@@ -370,7 +375,7 @@ def _of_plan(
             "first origin of each cell, rising: the row of plan/blocks.parquet, from 0, plus the number of "
             f"all rows times the position of the {_copies(secret)}, from 0"
         )
-    each = ", shared among all categories alike" if secret else ""
+    sharing = ", shared among all categories alike" if secret else ""
     yield Table(
         "domains",
         f"a division of {divided} into cells, in which homes are counted",
@@ -379,7 +384,7 @@ def _of_plan(
             Column("destination", "code of the work area that it was made for, the first if for several"),
             Column(
                 "size",
-                f"number of jobs of the pools that it was made for{each}; 1 if for all",
+                f"number of jobs of the pools that it was made for{sharing}; 1 if for all",
                 "integer",
                 JOBS,
             ),
@@ -444,8 +449,10 @@ def _of_measurements(
             for run in range(runs)
         )
         for run, file in enumerate(files, start=1):
-            of = f"-{run}" if runs > 1 else ""
-            yield Table(f"noisy-{k}{of}", f"{group}, with noisy counts of homes", (file,), (*columns, noisy))
+            suffix = f"-{run}" if runs > 1 else ""
+            yield Table(
+                f"noisy-{k}{suffix}", f"{group}, with noisy counts of homes", (file,), (*columns, noisy)
+            )
 
 
 def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]:
@@ -453,8 +460,8 @@ def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]
     if geography.external_zones:
         code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
     levels, cutting = geography.levels, geography.non_nesting_areas
-    known = dict(_LODES_AREAS) if geography.block_level in _LODES_BLOCKS else {}
-    known |= {table.name: table.meaning for table in config.attribute if table.meaning}
+    meanings = dict(_LODES_AREAS) if geography.block_level in _LODES_BLOCKS else {}
+    meanings |= {table.name: table.meaning for table in config.attribute if table.meaning}
     groupings = config.geography.groupings
 
     def area(level: str, form: str) -> str:
@@ -462,13 +469,13 @@ def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]
         source = (
             "neighbouring blocks, put together by odsynth" if level in groupings else "as in the crosswalk"
         )
-        words = known.get(level, f"{level} ({source})")
+        words = meanings.get(level, f"{level} ({source})")
         different = int((geography.codes(level) != "").sum())
         return f"code of its {words}{form}; {different:,} different codes{zones}"
 
     zones = ", with external zones" if geography.external_zones else ""
     finer = (*levels, geography.block_level)[1:]
-    block = f"; {known[geography.block_level]}" if geography.block_level in known else ""
+    block = f"; {meanings[geography.block_level]}" if geography.block_level in meanings else ""
     return (
         Column(geography.block_level, f"{code}{block}"),
         *(

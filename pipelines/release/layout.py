@@ -127,9 +127,11 @@ def with_sizes(folder: Path, hashes: Mapping[str, str]) -> dict[str, tuple[int, 
     return {name: ((folder / name).stat().st_size, digest) for name, digest in hashes.items()}
 
 
-def seal(folder: Path, certificate: Certificate, known: Mapping[str, str] = MappingProxyType({})) -> None:
+def seal(
+    folder: Path, certificate: Certificate, known_hashes: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Write MANIFEST.json and, over it and all other files, SHA256SUMS; hashes of some may be known."""
-    hashes = {name: known.get(name) or sha256_of(folder / name) for name in public_files(folder)}
+    hashes = {name: known_hashes.get(name) or sha256_of(folder / name) for name in public_files(folder)}
     (folder / MANIFEST).write_text(manifest_text(folder, certificate, hashes), encoding="utf-8")
     hashes[MANIFEST] = sha256_of(folder / MANIFEST)
     (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")

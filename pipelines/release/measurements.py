@@ -66,9 +66,9 @@ def _write(plan: ReleasePlan, layout: JobLayout, k: int, values: Cells, target: 
     offsets = layout.tables[k].offsets
     with pq.ParquetWriter(target, schema, compression="zstd", use_dictionary=groups.column_names) as writer:
         for part in _parts(plan, k):  # so that a nation is not in memory at once
-            own = offsets[part.start : part.stop + 1]
-            counts = pa.array(values[int(own[0]) : int(own[-1])])
-            lists = pa.LargeListArray.from_arrays(pa.array(own - own[0]), counts)
+            part_offsets = offsets[part.start : part.stop + 1]
+            counts = pa.array(values[int(part_offsets[0]) : int(part_offsets[-1])])
+            lists = pa.LargeListArray.from_arrays(pa.array(part_offsets - part_offsets[0]), counts)
             rows = groups.slice(part.start, part.stop - part.start)
             writer.write_table(rows.append_column(schema.field("noisy"), lists))
 
@@ -129,8 +129,8 @@ class _StoredCounts:
         self._path, self._table, self._groups = path, layout.tables[k], _groups(plan, k)
         kinds = zip(self._groups.column_names, self._groups.schema.types, strict=True)
         columns = {name: partial(_is, kind) for name, kind in kinds}
-        found = self._metadata = check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
-        rows = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+        metadata = self._metadata = check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
+        rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         if sum(rows) != self._groups.num_rows:
             raise self._other_rows()
         self._ends = [0, *itertools.accumulate(rows)]
@@ -153,16 +153,16 @@ class _StoredCounts:
         if self._public and rare_zeros(self._ratio, self._table.k, sum(self._zeros)):
             raise self._rare("so many groups whose counts add up to exactly their public sizes")
 
-    def _rare(self, what: str) -> FormError:
+    def _rare(self, event: str) -> FormError:
         return FormError(
-            f"{self._path.name}: {what} has a probability below 2^-64 under the noise of the plan; "
+            f"{self._path.name}: {event} has a probability below 2^-64 under the noise of the plan; "
             "the release was not made as it says"
         )
 
     def _check_noise(self, i: int, counts: NDArray[np.int64]) -> None:
         """Refuse counts of a row group that noise hardly gives; no sum of them is beyond 63 bits."""
-        own, limit = slice(self._ends[i], self._ends[i + 1]), self._limit
-        n, k, first = self._table.n[own], self._table.k[own], self._table.offsets[own]
+        rows, limit = slice(self._ends[i], self._ends[i + 1]), self._limit
+        n, k, first = self._table.n[rows], self._table.k[rows], self._table.offsets[rows]
         if np.any(counts < -limit) or np.any(counts > np.repeat(n, k) + limit):
             raise self._rare("a noisy count so far below 0, or above the public size of its group,")
         residuals = np.add.reduceat(counts, first - first[:1]) - n
@@ -172,14 +172,14 @@ class _StoredCounts:
 
     def _read(self, i: int) -> NDArray[np.int64]:
         """Return the counts of a row group."""
-        own = slice(self._ends[i], self._ends[i + 1])
+        rows = slice(self._ends[i], self._ends[i + 1])
         file = pq.ParquetFile(self._path, metadata=self._metadata)
         part = file.read_row_group(i, use_threads=False)  # threads wait for each other, which costs as much
         noisy = part["noisy"].combine_chunks()
         labels = part.drop_columns("noisy").combine_chunks()
-        if noisy.null_count or noisy.values.null_count or labels != self._groups[own].combine_chunks():
+        if noisy.null_count or noisy.values.null_count or labels != self._groups[rows].combine_chunks():
             raise self._other_rows()
-        if not np.array_equal(noisy.value_lengths().to_numpy(), self._table.k[own]):
+        if not np.array_equal(noisy.value_lengths().to_numpy(), self._table.k[rows]):
             raise FormError(f"{self._path.name}: a group has not one count for each of its cells")
         counts: NDArray[np.int64] = noisy.values.to_numpy()
         if self._public:
@@ -189,11 +189,11 @@ class _StoredCounts:
     def __getitem__(self, cells: slice) -> NDArray[np.int64]:
         offsets = self._table.offsets
         begin, stop, _ = cells.indices(int(offsets[-1]))
-        found = []
+        parts = []
         for i, (first, last) in enumerate(itertools.pairwise(offsets[self._ends].tolist())):
             if first < stop and begin < last:
-                found.append(self._read(i)[max(begin - first, 0) : stop - first])
-        return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int64), *found])
+                parts.append(self._read(i)[max(begin - first, 0) : stop - first])
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
 
     def __setitem__(self, cells: slice, values: NDArray[np.int64]) -> None:
         raise TypeError("a release is not changed")

@@ -76,12 +76,12 @@ def check_names(folder: Path, geography: Geography) -> str:
     check_form(folder / NAME_FILE, dict.fromkeys(_COLUMNS, is_text))
     frame = read_rows(folder / NAME_FILE).to_pandas()
     levels = _named_levels(geography)
-    found = [level for level in levels if (frame["level"] == level).any()]
+    present = [level for level in levels if (frame["level"] == level).any()]
     if frame.empty:
         raise ValueError(f"{NAME_FILE}: it is empty")
-    if pd.unique(frame["level"]).tolist() != found:
+    if pd.unique(frame["level"]).tolist() != present:
         raise ValueError(f"{NAME_FILE}: levels are not those of the geography, from the coarsest")
-    for level in found:
+    for level in present:
         unit = geography.unit_number(level, frame["code"][frame["level"] == level])
         if (np.diff(unit, prepend=-1) <= 0).any():
             raise ValueError(f"{NAME_FILE}: codes are not units of {level}, each once and in order")
@@ -89,4 +89,4 @@ def check_names(folder: Path, geography: Geography) -> str:
     if not ((clean == frame["name"]) & (clean != "")).all():
         raise ValueError(f"{NAME_FILE}: names are missing, blank or not on one line")
     counts = frame["level"].value_counts()
-    return ", ".join(f"{counts[level]:,} of {geography.n_units(level):,} {level}" for level in found)
+    return ", ".join(f"{counts[level]:,} of {geography.n_units(level):,} {level}" for level in present)

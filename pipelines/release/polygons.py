@@ -88,7 +88,7 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
     """
     import shapely
 
-    found = []
+    counts = []
     for level in levels:
         name = polygon_file(level)
         path = folder / name
@@ -110,5 +110,5 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
             raise ValueError(f"{name}: shapes are written in another way, or have more behind them")
         if not table.equals(_table(level, codes, shapes), check_metadata=True):
             raise ValueError(f"{name}: the notes are not those of these shapes in EPSG:4326")
-        found.append(f"{len(shapes):,} of {geography.n_units(level):,} {level}")
-    return ", ".join(found)
+        counts.append(f"{len(shapes):,} of {geography.n_units(level):,} {level}")
+    return ", ".join(counts)

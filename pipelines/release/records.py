@@ -80,20 +80,20 @@ def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
     for table in about.tables:
         schema = {"fields": [_table_schema_field(column) for column in table.columns]}
         for name in table.files:
-            one = {}
+            integrity = {}
             if files.single(name):
-                one = {"bytes": files[name][0], "hash": f"sha256:{files[name][1]}"}
+                integrity = {"bytes": files[name][0], "hash": f"sha256:{files[name][1]}"}
             form = "csv" if name.endswith(".csv.gz") else "parquet"
             resources.append(
                 {
                     "name": f"{table.name}-{form}",
                     "type": "table",
                     "title": f"A row is {table.meaning}",
-                    "path": name if one else files.parts(name),
+                    "path": name if integrity else files.parts(name),
                     "format": form,
                     "mediatype": _media_type(name),
                     **({"compression": "gz", "encoding": "utf-8"} if form == "csv" else {}),
-                    **one,
+                    **integrity,
                     "schema": schema,
                 }
             )

@@ -423,16 +423,18 @@ def _load_plan(
     folder: Path,
     certificate: Certificate,
     hashes: dict[str, str],
-    given: ReleasePlan | None,
+    written: ReleasePlan | None,
 ) -> ReleasePlan:
-    own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
-    if own.get("plan.json") != certificate.plan_sha256:
+    plan_hashes = {
+        name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")
+    }
+    if plan_hashes.get("plan.json") != certificate.plan_sha256:
         raise RefusedError("plan/plan.json is not the plan that certificate.json names")
-    if given is None:
-        plan = load_plan(folder / "plan", hashes=own)
+    if written is None:
+        plan = load_plan(folder / "plan", hashes=plan_hashes)
     else:  # it was read from files of these hashes
-        check_tables(folder / "plan", read_document(folder / "plan"), own)
-        plan = given
+        check_tables(folder / "plan", read_document(folder / "plan"), plan_hashes)
+        plan = written
     if not plan.says_whose_jobs:
         raise RefusedError(
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
@@ -453,24 +455,24 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         () if cells else (float(settings.split_threshold),) if settings.split_threshold else thresholds
     )
     mechanism = plan.numeric.mechanism
-    asked = config.geography.external_zones
-    if asked:  # the blocks of a nation are many, and say nothing where no zone is asked for
+    zones = config.geography.external_zones
+    if zones:  # the blocks of a nation are many, and say nothing where no zone is asked for
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
-        asked = find_external_zones(asked, inside)
+        zones = find_external_zones(zones, inside)
     pairs = {
         "mechanism": (mechanism, mechanism if mechanism in config.mechanisms else None),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.target.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
-        "external zones": (geography.external_zones, asked),
+        "external zones": (geography.external_zones, zones),
         "pooling by": (pooling.by, pooling.by if settings.pool_by is None else settings.pool_by),
         "pooling level": (pooling.level, settings.pool_level or pooling.level),
         "pooling below": (pooling.below, settings.pool_below or pooling.below),
         "level of cells": (cells, asked_level),
         "thresholds": (thresholds, asked_thresholds),
     }
-    return [name for name, (planned, asked) in pairs.items() if planned != asked]
+    return [name for name, (planned, configured) in pairs.items() if planned != configured]
 
 
 def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:

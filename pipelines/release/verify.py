@@ -131,9 +131,9 @@ def asked(text: Any) -> Fraction:
 def decimal(text: Any) -> Decimal:
     """Read a number of a certificate: a decimal of at most 12 digits."""
     form = r"(0|[1-9][0-9]*)(\.[0-9]*[1-9])?"
-    known = type(text) is str and re.fullmatch(form, text) is not None
-    known = known and len(text.replace(".", "").strip("0")) <= 12
-    need(known, f"{json.dumps(text)[:80]} is not a decimal of 12 digits, as certificates have it")
+    is_decimal = type(text) is str and re.fullmatch(form, text) is not None
+    is_decimal = is_decimal and len(text.replace(".", "").strip("0")) <= 12
+    need(is_decimal, f"{json.dumps(text)[:80]} is not a decimal of 12 digits, as certificates have it")
     return Decimal(text)
 
 
@@ -200,11 +200,13 @@ class PoolClass(NamedTuple):
     def of(cls, row: Document, retention: list[Fraction], q: int) -> PoolClass:
         """Read a class of plan.json."""
         columns = row["prior"], retention, row["cells"], row["cells_min"], row["kept"]
-        strata = tuple(Stratum(*one) for one in zip(*columns) if one[2])
+        strata = tuple(Stratum(*fields) for fields in zip(*columns) if fields[2])
         c = cls(row["n_min"], row["n_max"], row["m_max"], ratio(row["gain"]), q, strata)
         rising = [(1, c.n_min, c.n_max), (1, c.m), (1, q), *((0, s.kept, s.fewest, s.most) for s in strata)]
         rising += [(1, s.prior) for s in strata]
-        fits = all(type(x) is int for of in rising for x in of) and all([*of] == sorted(of) for of in rising)
+        fits = all(type(x) is int for numbers in rising for x in numbers) and all(
+            [*numbers] == sorted(numbers) for numbers in rising
+        )
         fits = fits and len({*map(len, columns)}) == 1 and strata != () and c.gain > 1
         fits = fits and all(0 < s.retention <= 1 for s in strata)
         # More no sampler holds, nor throws coins for.
@@ -242,7 +244,7 @@ class PoolClass(NamedTuple):
         whether the bound is above what is enough: from there on it may be 1.
         """
         q, m, (b, f), most = self.q, self.m, self.factor(s, x), max(x, most)
-        another = min(one.prior for one in self.strata) if most < self.n_min else 0
+        another = min(stratum.prior for stratum in self.strata) if most < self.n_min else 0
         w, rest = q * most + s.prior, q * max(0, self.n_min - most) + max(another, self.likely - s.prior)
         first, kept, result = self.fine(s, x, gain) + 1, down(gain * f * b), ZERO
         if rest < q and m - first > TERMS:  # nearly all draws are from this cell, and terms need not fall
@@ -393,7 +395,7 @@ def record_delta(c: PoolClass, epsilon: Fraction, presence: bool) -> Decimal:
         return ONE
     bound = ZERO
     for s in c.strata:  # Lemma 35: of one worker, or of all if then the urn is lighter
-        lighter = c.n_min > 1 and c.likely - s.prior < min(one.prior for one in c.strata)
+        lighter = c.n_min > 1 and c.likely - s.prior < min(stratum.prior for stratum in c.strata)
         for x in (1, c.n_min) if lighter else (1,):
             bound = max(bound, c.bad(s, x, Fraction(odds), lost=True))
     bound += shortfall(c)
@@ -410,19 +412,19 @@ def pairs_delta(c: PoolClass, epsilon: Fraction) -> Decimal:
     for i, j, x in itertools.product(c.strata, c.strata, range(1, c.n_max + 1)):
         if (i is j and i.most < 2) or c.bad(i, x, Fraction(odds), lost=True) <= worst:
             continue  # no pair loses more than its first cell by itself
-        known = sum(s.prior * max(0, s.fewest - (s is i) - (s is j)) for s in c.strata)
+        least_prior = sum(s.prior * max(0, s.fewest - (s is i) - (s is j)) for s in c.strata)
         more = q * max(0, c.n_min - x)  # the other workers: in a third cell, or in j if there is none
-        third = more + max(known, min(s.prior for s in c.strata) if more else 0)
+        third = more + max(least_prior, min(s.prior for s in c.strata) if more else 0)
         cases = [(j.prior, third)] if sum(s.most for s in c.strata) > 2 else []
-        for b, rest in [*cases, (j.prior + more, 0)] if not known else cases:
+        for b, rest in [*cases, (j.prior + more, 0)] if not least_prior else cases:
             w, result = q * x + i.prior, ZERO
-            own, other, others = (ways(one, q, c.m) for one in (w, b, rest))
+            ways_i, ways_j, ways_rest = (ways(weight, q, c.m) for weight in (w, b, rest))
             for s in range(c.fine(i, x, Fraction(odds)) + 1, c.m + 1):
                 for t in range(c.m - s + 1):
                     kept = DOWN.divide(DOWN.multiply(odds, (w - q) * (b + q * t)), b * (w - q + q * s))
                     if kept >= 1:  # and so it is from here on
                         break
-                    result += own[s] * other[t] * others[c.m - s - t] * (1 - kept)
+                    result += ways_i[s] * ways_j[t] * ways_rest[c.m - s - t] * (1 - kept)
             worst = max(worst, result / ways(w + b + rest, q, c.m, True)[c.m])
     return worst
 
@@ -449,21 +451,21 @@ def bad_losses(c: PoolClass, cells: list[Stratum], h: list[int]) -> Decimal:
     q, m, result = c.q, c.m, ZERO
     kept = [Fraction(1) if x else s.retention for s, x in zip(cells, h)]
     for urn in itertools.product(*((True,) if f == 1 else (True, False) for f in kept)):
-        p = up(math.prod(f if there else 1 - f for f, there in zip(kept, urn)))
-        w = {i: q * h[i] + cells[i].prior for i, there in enumerate(urn) if there}
+        p = up(math.prod(f if present else 1 - f for f, present in zip(kept, urn)))
+        w = {i: q * h[i] + cells[i].prior for i, present in enumerate(urn) if present}
         whole, bad = sum(w.values()), ZERO
         for i in w:
-            own, rest, (b, f) = ways(w[i], q, m), ways(whole - w[i], q, m), c.factor(cells[i], h[i])
+            ways_i, rest, (b, f) = ways(w[i], q, m), ways(whole - w[i], q, m), c.factor(cells[i], h[i])
             others = [d for d in range(len(h)) if d != i and (h[i] or h[d])]
             for s in range(c.fine(cells[i], h[i], c.gain) + 1, m + 1):
-                odds, here = (1 + Fraction(q * s, b)) / f / c.gain, ZERO
+                odds, bad_ways = (1 + Fraction(q * s, b)) / f / c.gain, ZERO
                 for d in others:  # one that is not in the urn was not drawn from, whatever s is
                     b_d, f_d = c.factor(cells[d], h[d] + 1 if h[i] else h[d])
                     most = min(m - s, max(0, math.ceil((f_d * odds - 1) * b_d / q) - 1))
                     weight = w.get(d, 0)
                     other, third = ways(weight, q, m), ways(whole - w[i] - weight, q, m)
-                    here += sum((other[t] * third[m - s - t] for t in range(most + 1)), ZERO)
-                bad += own[s] * min(here, rest[m - s])
+                    bad_ways += sum((other[t] * third[m - s - t] for t in range(most + 1)), ZERO)
+                bad += ways_i[s] * min(bad_ways, rest[m - s])
         result += p * bad / ways(whole, q, m, True)[m]
     return result
 
@@ -494,11 +496,11 @@ def like(form: str) -> Callable[[Any], bool]:
     return lambda value: re.fullmatch(form, json.dumps(value)) is not None
 
 
-def said(*of: Any, **letters: str) -> Callable[[Any], bool]:
+def said(*subject: Any, **letters: str) -> Callable[[Any], bool]:
     """Return whether words are known to be said of something; letters stand for what has these patterns."""
 
     def known(words: Any) -> bool:
-        text = json.dumps([*of, words], sort_keys=True)
+        text = json.dumps([*subject, words], sort_keys=True)
         for letter, pattern in letters.items():
             text = re.sub(pattern, letter, text)
         return hashlib.sha256(text.encode()).hexdigest()[:32] in WORDS.split()
@@ -519,7 +521,7 @@ def follow(name: str, stated: Any, due: Any, ratios: list[Decimal]) -> Any:
         return {field: follow(f"{name}: {field}", stated[field], due[field], ratios) for field in due}
     if isinstance(due, list):
         need(isinstance(stated, list) and len(stated) == len(due), f"{name} is no list of {len(due)}")
-        return [follow(name, *both, ratios) for both in zip(stated, due)]
+        return [follow(name, *pair, ratios) for pair in zip(stated, due)]
     if isinstance(due, (Decimal, Iterator)):
         return reach(name, stated, [due] if isinstance(due, Decimal) else due, ratios)
     fits = due(stated) if callable(due) else json.dumps(stated) == json.dumps(due)
@@ -576,9 +578,9 @@ class Near:
     def __init__(self, km: str, *degrees: list[float]) -> None:
         self.km, n, half = km, len(degrees[0]), min(float(asked(km)) / (2 * 6371.0088), math.pi / 2)
         self.square, self.size = (2 * math.sin(half) + MARGIN) ** 2, 1 << (n - 1).bit_length()
-        places = [[math.radians(angle) for angle in both] for both in zip(*degrees)]
+        places = [[math.radians(angle) for angle in place] for place in zip(*degrees)]
         self.at = [(math.cos(y) * math.cos(x), math.cos(y) * math.sin(x), math.sin(y)) for y, x in places]
-        leaves = [[(x, x) for x in at if x == x] for at in self.at] + [[]] * (self.size - n)
+        leaves = [[(x, x) for x in point if x == x] for point in self.at] + [[]] * (self.size - n)
         self.boxes: list[Any] = [[]] * self.size + leaves
         self.grow(range(self.size - 1, 0, -1))
         self.reach, self.steps = [next(self.of(i), i) for i in range(n)], 0
@@ -586,7 +588,7 @@ class Near:
             layer, edges = self.take([root] if self.boxes[self.size + root] else []), 0
             while layer:
                 self.steps, edges = max(self.steps, 2 * edges), edges + 1
-                layer = [there for here in layer for there in self.take([*self.of(here)])]
+                layer = [child for node in layer for child in self.take([*self.of(node)])]
 
     def grow(self, nodes: Iterable[int]) -> None:
         """Make the boxes of nodes from those below."""
@@ -642,7 +644,7 @@ class Plan:
         # Each combination of their categories has a copy of all blocks; slots have the other attributes.
         self.level, self.secret = policy.get("partition"), policy.get("attribute", {})
         self.copies = math.prod(map(len, self.secret.values()))
-        self.attributes = {n: of for n, of in document["attributes"].items() if n not in self.secret}
+        self.attributes = {n: codes for n, codes in document["attributes"].items() if n not in self.secret}
         self.near = None
         units = [""] * len(self.codes) if self.level is None else blocks[self.level]
         if "distance_km" in policy:
@@ -701,7 +703,9 @@ def check_plan(folder: Path, plan: Plan) -> str:
     document, config, tables = plan.document, plan.config, plan.tables
     privacy, geography, pooling = config["privacy"], config["geography"], document["pooling"]
     # What is null there, the planner chose.
-    chosen = {name: of for name, of in {**config["plan"], **config["release"]}.items() if of is not None}
+    chosen = {
+        name: value for name, value in {**config["plan"], **config["release"]}.items() if value is not None
+    }
     due = {
         "attributes": like(".*"),
         "choices": choices_of(plan),
@@ -730,7 +734,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
     places, unit = [*zip(*(blocks[name] for name in order))], dict(zip(plan.codes, blocks[pooling["level"]]))
     # The end of each part, by its first block; of copies of all blocks, these are one part.
     after = {part: plan.copies * end for part, end in zip(plan.parts, itertools.count(1))}
-    limits = [[*own, after.get(own[0], 0)] for own in cells]
+    limits = [[*begins, after.get(begins[0], 0)] for begins in cells]
     strata = range(len(document["parameters"]["retention"] if plan.dirichlet else []))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
     shares = [ratio(table["share"]) for table in document["choices"]["tables"]]
@@ -755,16 +759,19 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
         "weights are below 1, or add up to 2^62": min(blocks["weight"]) > 0 and sum(blocks["weight"]) < 2**62,
-        "cells are not runs of blocks": all(a < b for own in limits for a, b in zip(own, own[1:])),
+        "cells are not runs of blocks": all(a < b for begins in limits for a, b in zip(begins, begins[1:])),
         "strata are not those of cells": [*map(len, cells)] == [*map(len, domains["stratum"])],
-        "a cell is of no stratum": not strata or all(s in strata for own in domains["stratum"] for s in own),
+        "a cell is of no stratum": not strata
+        or all(s in strata for cell in domains["stratum"] for s in cell),
         "m is not n for each implicate": all(m == n * plan.number // plan.runs for *_, n, m, _, _ in pools),
         "a pool is of no domain": all(0 <= pool[-2] < len(cells) for pool in pools),
         "a pool comes twice": len({(*pool[:-4], cells[pool[-2]][0]) for pool in pools}) == len(pools),
         "slots are not in the order of the pools": slots["pool"] == sorted(slots["pool"]),
         "a job is in an external zone": plan.external.isdisjoint(slots["work"]),
         "a row of slots is of no job": min(slots["count"]) > 0,
-        "an attribute has other categories": all({*slots[n]} <= {*of} for n, of in plan.attributes.items()),
+        "an attribute has other categories": all(
+            {*slots[n]} <= {*codes} for n, codes in plan.attributes.items()
+        ),
     }
     must("plan", checks)
 
@@ -843,26 +850,26 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
     together: Callable[..., Decimal] = max if dirichlet else sum
     losses = {name: together(Decimal(row[name]) for row in reached) for name in rows[0] if "loss" in name}
-    delta = min(ONE, runs * sum((one["pools"] * one["delta"] for one in reached), ZERO))
-    epsilon = runs * max(one["epsilon"] for one in reached) if dirichlet else noise_loss(plan, noises, sets)
+    delta = min(ONE, runs * sum((row["pools"] * row["delta"] for row in reached), ZERO))
+    epsilon = runs * max(row["epsilon"] for row in reached) if dirichlet else noise_loss(plan, noises, sets)
     pure = max((runs * pure_loss(c) for c in classes), default=epsilon)
     if pure < epsilon:
         epsilon, delta = pure, ZERO
 
     # One record: at what was asked for, and at other points of the curve.
-    at = [epsilon_asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet]
-    at, own = [e for e in at if up(runs * e) < pure], (pure, ZERO)
-    if epsilon_asked in at:
-        own = up(runs * epsilon_asked), min(ONE, runs * max(one["record_delta"] for one in reached))
+    epsilons = [epsilon_asked * Fraction(k, 4) for k in (2, 3, 4, 5, 6) if dirichlet]
+    epsilons, record_cost = [e for e in epsilons if up(runs * e) < pure], (pure, ZERO)
+    if epsilon_asked in epsilons:
+        record_cost = up(runs * epsilon_asked), min(ONE, runs * max(row["record_delta"] for row in reached))
     curve, points = stated["record_level"]["curve"], list[Document]()
-    for e, point in zip(at, curve):
+    for e, point in zip(epsilons, curve):
         enough, bound = DOWN.divide(decimal(point["delta"]), runs), ZERO
         for c in classes:
             bound = max(bound, next((d for d in record_deltas(c, e, plan.protected) if d <= enough), ONE))
         bounds = (min(ONE, runs * bound), ONE)[: 1 + any(c.m > TERMS for c in classes)]
         points.append({"epsilon": rounded_up(runs * e), "delta": iter(bounds)})
     points.append(of_records(pure, ZERO))
-    kind, cost = document["guarantee"], own if document["guarantee"] == "dp" else (epsilon, delta)
+    kind, cost = document["guarantee"], record_cost if document["guarantee"] == "dp" else (epsilon, delta)
     fits = cost[0] <= up(runs * epsilon_asked) and cost[1] <= up(runs * allowed)
     need(fits, "the plan costs more than was requested")
 
@@ -870,16 +877,18 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     records, source = rf"\b{plan.records}(?= [a-z])", plan.config["release"]["implicate_source"]
     words = said(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
     user = {"records": plan.records, "statement": said("user_level", N=records)}
-    person, presence = of_records(*own, plan.records) | user, None
+    person, presence = of_records(*record_cost, plan.records) | user, None
     if plan.protected:  # Lemmas 28 and 29
-        run, one = ((epsilon, delta), own) if dirichlet else ((runs * sum(noises, ZERO) / 2, ZERO),) * 2
+        run, record = (
+            ((epsilon, delta), record_cost) if dirichlet else ((runs * sum(noises, ZERO) / 2, ZERO),) * 2
+        )
         presence = {
             "statement": said("presence", N=records),
             "run": of_records(*run),
-            "record_level": of_records(*one),
-            "user_level": of_records(*one, plan.records),
+            "record_level": of_records(*record),
+            "user_level": of_records(*record, plan.records),
         }
-    level = dict(zip(at, curve)).get(epsilon_asked, of_records(*own))
+    level = dict(zip(epsilons, curve)).get(epsilon_asked, of_records(*record_cost))
     policy, letters = policy_of(plan)
     case = policy and policy["kind"], document["mechanism"], plan.protected, plan.population
     n, m, cuts = plan.tables["pools"]["n"], plan.tables["pools"]["m"], plan.cuts
@@ -914,14 +923,14 @@ def policy_of(plan: Plan) -> tuple[Document | None, dict[str, str]]:
         names = {"D": f"{km} km", "S": f"most {steps} steps", "P": f"into {parts} parts"}
     elif plan.secret:
         kind, named, numbers = "attribute", "attribute", {"attributes": plan.secret}
-        lines = {quote(name, safe=""): [name, *of] for name, of in plan.secret.items()}
+        lines = {quote(name, safe=""): [name, *categories] for name, categories in plan.secret.items()}
         names = {"A": " and ".join(f'"{name}"' for name in plan.secret)}
     elif plan.level:
         kind, named, numbers = "partition", "parts", {"partition": plan.level, "parts": parts}
         levels = plan.document["geography"]["levels"]
         above = levels[: levels.index(plan.level) + 1]
         pairs = {n: sorted(zip(plan.codes, blocks[n])) for n in above}
-        lines = {n: [*map("\t".join, own), *plan.zones] for n, own in pairs.items()}
+        lines = {n: [*map("\t".join, rows), *plan.zones] for n, rows in pairs.items()}
         names = {"L": f'"{plan.level}"'}
     else:
         return None, {}
@@ -932,21 +941,23 @@ def policy_of(plan: Plan) -> tuple[Document | None, dict[str, str]]:
 
 def policy_name(kind: str, lines: dict[str, list[str]]) -> str:
     """Return the name of a policy, by what the digest of each part of it is about."""
-    digests = {name: hashlib.sha256("\n".join(own).encode()).hexdigest() for name, own in lines.items()}
+    digests = {name: hashlib.sha256("\n".join(part).encode()).hexdigest() for name, part in lines.items()}
     return f"{kind} {'/'.join(f'{name}:{digest[:16]}' for name, digest in digests.items())}"
 
 
 def pool_classes(plan: Plan) -> list[PoolClass]:
     """Return the classes of Dirichlet resampling; every pool must be in its own (Lemmas 9 and 29)."""
-    parameters, known = plan.document["parameters"], plan.config["workplaces"]
-    retention, found = [*map(ratio, parameters["retention"])], parameters["classes"]
-    classes = [PoolClass.of(row, retention, parameters["denominator"]) for row in found]
+    parameters, workplaces = plan.document["parameters"], plan.config["workplaces"]
+    retention, rows = [*map(ratio, parameters["retention"])], parameters["classes"]
+    classes = [PoolClass.of(row, retention, parameters["denominator"]) for row in rows]
     reached = dict.fromkeys(range(len(classes)), (0, 0))  # m is a multiple of n
-    counts = [[own.count(s) for s in range(len(retention))] for own in plan.tables["domains"]["stratum"]]
-    fewest, most = (asked(known[name]) if known else Fraction(1) for name in ("fewest", "most"))
+    counts = [
+        [strata.count(s) for s in range(len(retention))] for strata in plan.tables["domains"]["stratum"]
+    ]
+    fewest, most = (asked(workplaces[name]) if workplaces else Fraction(1) for name in ("fewest", "most"))
     for n, m, domain, number in zip(*(plan.tables["pools"][name] for name in ("n", "m", "domain", "class"))):
         need(0 <= number < len(classes), "plan: a pool is of a class that there is not")
-        c, cells = classes[number], zip(found[number]["cells_min"], counts[domain], found[number]["cells"])
+        c, cells = classes[number], zip(rows[number]["cells_min"], counts[domain], rows[number]["cells"])
         inside = c.n_min <= max(1, math.floor(fewest * n)) and math.ceil(most * n) <= c.n_max and m <= c.m
         need(inside and all(a <= k <= b for a, k, b in cells), "plan: a pool is outside its class's limits")
         reached[number] = max(reached[number], (math.ceil(most * n), m))
@@ -980,7 +991,9 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
 def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
     parameters, tables = plan.document["parameters"], plan.document["choices"]["tables"]
-    numbers = [(of["numerator"], of["denominator"]) for of in (parameters, *parameters.get("further", []))]
+    numbers = [
+        (table["numerator"], table["denominator"]) for table in (parameters, *parameters.get("further", []))
+    ]
     # The sampler is made for sums of at most 2^62, and for steps of noise that end.
     fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
     fits = fits and all(4000 * (q - p) >= q for p, q in numbers)
@@ -992,25 +1005,25 @@ def ratios_of(plan: Plan) -> list[Fraction]:
 def noise_loss(plan: Plan, noises: list[Decimal], sets: list[tuple[bool, ...]]) -> Decimal:
     """Return what neighbours lose in tables that they change together, or by one record more (Lemma 40)."""
     alone = sum(noises, ZERO) / 2 if plan.protected else ZERO
-    return plan.runs * max(alone, *(sum(itertools.compress(noises, of), ZERO) for of in sets))
+    return plan.runs * max(alone, *(sum(itertools.compress(noises, changed), ZERO) for changed in sets))
 
 
 def measured(plan: Plan) -> list[dict[tuple[Any, ...], tuple[int, int]]]:
     """Return of each measured table the public size and the cells of each group, by how its row begins."""
     pools, slots, blocks = plan.tables["pools"], plan.tables["slots"], plan.tables["blocks"]
     sizes = enumerate(zip(pools["n"], (len(plan.cuts[domain]) for domain in pools["domain"])))
-    found: list[dict[tuple[Any, ...], tuple[int, int]]] = [{(pool,): both for pool, both in sizes}]
+    tables: list[dict[tuple[Any, ...], tuple[int, int]]] = [{(pool,): size for pool, size in sizes}]
     for table in plan.document["choices"]["tables"]:
         area = dict(zip(plan.codes, blocks[table["work"]])) if table["work"] else {}
         cells = Counter(part for part, _ in {*zip(plan.parts, blocks[table["home"]])})
         kinds, jobs = (slots[name] for name in table["by"]), Counter[Any]()
         for work, *kind, part, count in zip(slots["work"], *kinds, plan.slot_parts, slots["count"]):
             jobs[(area.get(work, ""), *kind, part)] += count  # without a level of work, wherever they are
-        found.append({})
+        tables.append({})
         for (*label, part), n in jobs.items():
             home = [plan.codes[part]] if len(cells) > 1 else []
-            found[-1][(*label, *home)] = n, plan.copies * cells[part]
-    return found
+            tables[-1][(*label, *home)] = n, plan.copies * cells[part]
+    return tables
 
 
 def table_rows(
@@ -1018,10 +1031,10 @@ def table_rows(
 ) -> Iterator[Document]:
     """Yield what is true of each measured table of geometric noise (Lemmas 20, 33 and 40)."""
     need({*plan.tables["pools"]["class"]} == {0}, "plan: a pool is of a class that there is not")
-    for i, (table, noise, ratio, own) in enumerate(zip(measured(plan), noises, ratios, zip(*sets))):
+    for i, (table, noise, ratio, changed) in enumerate(zip(measured(plan), noises, ratios, zip(*sets))):
         n, size = zip(*table.values())
         most = max(n if i else plan.tables["pools"]["m"])
-        loss = noise if any(own) else ZERO
+        loss = noise if any(changed) else ZERO
         limits = {"pools": len(n), "n_min": min(n), "n_max": max(n), "m_max": most, "cells": [max(size)]}
         bounds = {"epsilon": loss, "delta": ZERO, "record_delta": ZERO}
         yield {**limits, **bounds, "ratio": [str(ratio)], "noise_loss": loss}
@@ -1035,12 +1048,12 @@ def changed(plan: Plan) -> list[tuple[bool, ...]]:
     blocks = plan.tables["blocks"]
     homes = [starts(blocks[table["home"]]) for table in plan.document["choices"]["tables"]]
     ends_of = sorted({0, plan.copies - 1})  # the copies that the ends of the one part are in
-    homes = [[copy * len(plan.codes) + at for copy in ends_of for at in own] for own in homes]
+    homes = [[copy * len(plan.codes) + start for copy in ends_of for start in begins] for begins in homes]
     cuts = [sorted({*itertools.chain(*plan.cuts)}), *homes]
     begins = sorted({*plan.parts})
     last = [b - 1 for b in (*begins[1:], plan.copies * len(plan.codes))]
     ends = enumerate(plan.near.reach) if plan.near else zip(begins, last)
-    return [*{tuple(bisect_right(own, a) < bisect_right(own, b) for own in cuts) for a, b in ends}]
+    return [*{tuple(bisect_right(cut, a) < bisect_right(cut, b) for cut in cuts) for a, b in ends}]
 
 
 # --- noisy counts that noise hardly gives (Lemma 42): what has a probability below 2^-64 is refused
@@ -1120,8 +1133,8 @@ def read_json(path: Path, in_order: bool = False) -> Any:
 
 def check_files(folder: Path) -> str:
     """Compare every file with SHA256SUMS and MANIFEST.json."""
-    found, actual = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}, {}
-    for name, path in sorted(found.items()):
+    paths, actual = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}, {}
+    for name, path in sorted(paths.items()):
         holds = path.is_file() or (path.is_dir() and any(path.iterdir()))
         must(name, {"a link, not a file": not path.is_symlink(), "neither a file nor a full folder": holds})
         if path.is_file() and name not in {"SHA256SUMS", *SIGNATURES.values()}:
@@ -1132,7 +1145,7 @@ def check_files(folder: Path) -> str:
     named = ", ".join(other) or "none, but it is written otherwise"
     need(sums == due, f"missing, changed or too many by SHA256SUMS: {named}")
     stated, described = read_json(folder / "certificate.json"), sorted(actual.keys() - {"MANIFEST.json"})
-    files = [{"path": n, "bytes": found[n].stat().st_size, "sha256": actual[n]} for n in described]
+    files = [{"path": n, "bytes": paths[n].stat().st_size, "sha256": actual[n]} for n in described]
     same = {name: stated[name] for name in ("release", "plan_sha256", "created")}
     manifest = {"format": "odsynth manifest 1.0", **same, "files": files}
     follow("MANIFEST.json", read_json(folder / "MANIFEST.json"), manifest, [])
@@ -1159,8 +1172,8 @@ def check_signature(folder: Path, key: Path | None, certificate_only: bool) -> s
             raise ImpossibleError(how) from None
         return f"NOT CHECKED: {how}"
     pem = (folder / "signing-key.pub").read_bytes()
-    given = pem if key is None else key.read_bytes()
-    need(given.split() == pem.split(), f"signing-key.pub is not the key {key}: somebody else signed")
+    trusted = pem if key is None else key.read_bytes()
+    need(trusted.split() == pem.split(), f"signing-key.pub is not the key {key}: somebody else signed")
     public, form = serialization.load_pem_public_key(pem), serialization.PublicFormat.SubjectPublicKeyInfo
     again = public.public_bytes(serialization.Encoding.PEM, form)
     if not isinstance(public, Ed25519PublicKey) or pem != again:
@@ -1191,9 +1204,9 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
     """Read a certificate and its plan."""
     document = read_json(folder / "plan" / "plan.json", in_order=True)
     stated = read_json(folder / "certificate.json")
-    for name, one, due in (("certificate.json", stated, CERTIFICATE), ("plan.json", document, PLAN)):
-        other = f"{name}: its format is {str(one['format'])[:40]}, and this program reads {due}"
-        need(one["format"] == due, f"{other}. Fix: use the verify.py of the version that wrote it")
+    for name, content, due in (("certificate.json", stated, CERTIFICATE), ("plan.json", document, PLAN)):
+        other = f"{name}: its format is {str(content['format'])[:40]}, and this program reads {due}"
+        need(content["format"] == due, f"{other}. Fix: use the verify.py of the version that wrote it")
     release, jobs = document["configuration"]["release"], document["configuration"]["jobs"]
     numbers = {99: release["implicates"], 2**31 - 1: records_of(jobs)}
     for most, number in numbers.items():
@@ -1212,7 +1225,7 @@ def check_names(folder: Path, plan: Plan) -> str:
     due |= {"plan/plan.json", *(f"plan/{name}.parquet" for name in TABLES)}
     geography = plan.config["geography"]
     shapes = [*geography["polygons"], *([] if geography["latitude"] else [{"level": geography["block"]}])]
-    due |= {f"geo/{one['level']}.parquet" for one in shapes}
+    due |= {f"geo/{shape['level']}.parquet" for shape in shapes}
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
         with_csv = plan.config["release"]["csv"] and kind != "jobs_main"
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
@@ -1227,8 +1240,8 @@ def check_names(folder: Path, plan: Plan) -> str:
     for name in in_parts:
         due ^= {name, *(f"{name}/part-{i:06}.parquet" for i, _ in enumerate((folder / name).iterdir()))}
     optional = {"names.parquet", "accuracy.json", "dcat-us.json", "signing-key.pub", *SIGNATURES.values()}
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    other = sorted((found ^ due) - optional)
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    other = sorted((present ^ due) - optional)
     need(not other, f"a release of this kind has other files: {', '.join(other)}")
     due_schema = sha256(folder / "certificate.schema.json") == SCHEMA
     need(due_schema, "certificate.schema.json is not that of its format")
@@ -1257,16 +1270,18 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     order, day = {code: i for i, code in enumerate(plan.codes)}, stated["created"][:10].replace("-", "")
     # Columns of counts: of all jobs, and of each category of each attribute.
     lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
-    kinds = [(name, category) for name, of in attributes.items() for category in of]
-    column = {of: of[1] if lodes.get(of[0]) == attributes[of[0]] else "_".join(of) for of in kinds}
+    kinds = [(name, category) for name, categories in attributes.items() for category in categories]
+    column = {
+        kind: kind[1] if lodes.get(kind[0]) == attributes[kind[0]] else "_".join(kind) for kind in kinds
+    }
     columns = ["w_geocode", "h_geocode", "S000", *column.values(), "createdate"]
     need(len({*columns}) == len(kinds) + 4, "plan: two columns of counts would have one name")
-    drawn = {column[of] for of in kinds if of[0] in plan.secret}  # no slot has these
+    drawn = {column[kind] for kind in kinds if kind[0] in plan.secret}  # no slot has these
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
     jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
     public: Counter[tuple[str, int, str]] = Counter()
-    for part, work, *own, count in jobs:
-        for counted in ("S000", *(column[of] for of in zip(plan.attributes, own))):
+    for part, work, *public_codes, count in jobs:
+        for counted in ("S000", *(column[kind] for kind in zip(plan.attributes, public_codes))):
             public[work, part, counted] += count
 
     for files in plan.files:
@@ -1297,10 +1312,14 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
             due = (slot for *slot, count in jobs for _ in range(count))
             for row, slot in itertools.zip_longest(rows_of(folder / name, [*columns[:2], *attributes]), due):
                 work, home, *of_job = row or ("", "")
-                own = [category for category, of in zip(of_job, attributes) if of in plan.attributes]
-                alike = row is not None and [parts[order.get(home, 0)], work, *own] == slot
+                public_codes = [
+                    category
+                    for category, attribute in zip(of_job, attributes)
+                    if attribute in plan.attributes
+                ]
+                alike = row is not None and [parts[order.get(home, 0)], work, *public_codes] == slot
                 need(alike, f"{name}: the jobs are not the plan's slots")
-                for counted in ("S000", *(column[of] for of in zip(attributes, of_job))):
+                for counted in ("S000", *(column[kind] for kind in zip(attributes, of_job))):
                     commutes[work, home, counted] -= 1
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
     blocks, counts = len({work for work, _, _ in public}), len(column) + 1 - len(drawn)
@@ -1317,14 +1336,14 @@ def check_texts(folder: Path, stated: Document) -> str:
         all(words in " ".join(text.split()) for words in paragraphs),
         "README.md leaves out words of certificate.json",
     )
-    for said in (
+    for sentence in (
         f"# {stated['release']['name']}\n",
         f"{stated['totals']['synthetic_workers']:,} **synthetic** workers",
         f"\nEpsilon {stated['run']['epsilon']}, delta {stated['run']['delta']}.\n",
         f"with epsilon {user['epsilon']} and delta {user['delta']}.",
         "**for publication**" if stated["for_release"] else "**Not for release**",
     ):
-        need(said in text, f"README.md does not say what certificate.json gives: {said.strip()}")
+        need(sentence in text, f"README.md does not say what certificate.json gives: {sentence.strip()}")
     return "README.md has the numbers of the certificate"
 
 
@@ -1369,9 +1388,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="public folder of a release")
     parser.add_argument("--key", type=Path, help="public key file of the signer, from elsewhere")
     parser.add_argument("--certificate-only", action="store_true", help="the plan too, but not the data")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        for name, detail in verify(given.folder, given.key, given.certificate_only):
+        for name, detail in verify(options.folder, options.key, options.certificate_only):
             print(f"{'note' if detail.startswith('NOT ') else 'ok':8}{name}: {detail}", flush=True)
     except ImpossibleError as error:
         print(f"NOT CHECKED  {error}")
@@ -1380,7 +1399,7 @@ def main(arguments: list[str] | None = None) -> int:
         unread = f"cannot be read as a release: {type(error).__name__}: "
         print(f"FAILED  {'' if isinstance(error, WrongError) else unread}{error}")
         return 1
-    skipped = ["checksums, data and read-me (--certificate-only)"] if given.certificate_only else []
+    skipped = ["checksums, data and read-me (--certificate-only)"] if options.certificate_only else []
     print("\nNot checked here (odsynth verify does more):")
     print("\n".join(f"  - {line}" for line in skipped + NOT_CHECKED))
     return 0
