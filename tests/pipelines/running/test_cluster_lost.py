@@ -25,7 +25,8 @@ from .helpers import KILLING, Configs, cluster_of_processes, everything, kill_wh
 
 pytestmark = KILLING
 LIMIT = "distributed.scheduler.no-workers-timeout"
-QUICK = {LIMIT: "6s", "distributed.comm.timeouts.connect": "4s"}
+CONNECT = "distributed.comm.timeouts.connect"
+QUICK = {LIMIT: "6s", CONNECT: "4s"}
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_a_verb_says_one_sentence_of_a_scheduler_that_is_killed(
 
 def test_a_password_in_an_address_is_not_shown() -> None:
     with (
-        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        dask.config.set({CONNECT: "1s"}),
         pytest.raises(ConnectionError, match="no Dask scheduler can be used") as caught,
     ):
         executor.connect("tcp://user:CANARY/1@127.0.0.1:9")
@@ -106,7 +107,7 @@ def test_a_scheduler_without_workers(configured: str, batches: Configs, frozen_d
 def test_something_that_is_no_scheduler_costs_nothing(batches: Configs, book: Path) -> None:
     """It lets everybody connect, and says nothing."""
     config = batches()
-    with socket.create_server(("127.0.0.1", 0)) as silent, dask.config.set(QUICK):
+    with socket.create_server(("127.0.0.1", 0)) as silent, dask.config.set({CONNECT: "1s"}):
         began = time.monotonic()
         with pytest.raises(ConnectionError, match="no Dask scheduler can be used"):
             seeded(config, scheduler=f"tcp://127.0.0.1:{silent.getsockname()[1]}")
