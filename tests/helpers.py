@@ -36,6 +36,10 @@ from pipelines.storage.checksums import sha256_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Before a page of a browser: its maps have a pixel for sixteen of the window. Without a graphics card nearly
+# all time of a map goes into pixels, and its words, lines and areas are the same.
+COARSE_MAPS = "Object.defineProperty(window, 'devicePixelRatio', { value: 0.25 })"
+
 # A schedule of a release calendar, and a time.
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
 SCHEDULE = """\

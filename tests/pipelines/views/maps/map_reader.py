@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from geo_data.distance import distance_km
+from helpers import COARSE_MAPS
 from pipelines.views.release import Release
 
 LAPTOP, PHONE = (1366, 768), (390, 844)
-
+WINDOW = (820, 500)  # a small one, which is drawn faster; still with the panel beside the map
 
 # As it was when it was opened: kept in the page, and brought back.
 KEEP = """() => {
@@ -36,19 +37,25 @@ RESET = """() => {
     Object.entries({ unit: "km", count: "S000" }).forEach(([id, value]) => set(id, value));
     ["st", "cty", window.first.level].forEach((level) => set("level", level)); // other flows: the slider too
     map.getStyle().layers.forEach(({ id }) => map.setLayoutProperty(id, "visibility", "visible"));
+    map.setPixelRatio(devicePixelRatio);
     map.jumpTo(window.first.camera);
 }"""
+
+
+CELLS = """(rows) => rows.map((row) =>
+    [...row.querySelectorAll("td")].map((cell) => cell.innerText.replaceAll("\\u00a0", " ")))"""
 
 
 class Reader:
     """A page of its own in the browser, offline but at a site; remembers requests and complaints."""
 
     def __init__(
-        self, browser: Any, file: Path, size: tuple[int, int] = LAPTOP, site: str = "", **context: Any
+        self, browser: Any, file: Path, size: tuple[int, int] = WINDOW, site: str = "", **context: Any
     ) -> None:
         self.context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, offline=not site, **context
         )
+        self.context.add_init_script(COARSE_MAPS)
         self.page = self.context.new_page()
         self.requests: list[str] = []
         self.complaints: list[str] = []
@@ -109,14 +116,18 @@ class Reader:
 
     def table(self, element: str) -> list[list[str]]:
         """Rows of a table without its head."""
-        rows = self.page.locator(f"#{element} tr").all()[1:]
-        return [[cell.inner_text().replace("\xa0", " ") for cell in row.locator("td").all()] for row in rows]
+        rows: list[list[str]] = self.page.locator(f"#{element} tr").evaluate_all(CELLS)
+        return rows[1:]
 
     def top(self) -> dict[str, float]:
-        codes = [button.get_attribute("data-code") or "" for button in self.page.locator("#top button").all()]
-        return {
-            code: float(row[1].replace(",", "")) for code, row in zip(codes, self.table("top"), strict=True)
-        }
+        rows = zip(self.codes("top"), self.table("top"), strict=True)
+        return {code: float(row[1].replace(",", "")) for code, row in rows}
+
+    def codes(self, element: str) -> list[str]:
+        """Codes of the areas in a table."""
+        buttons = self.page.locator(f"#{element} button")
+        codes: list[str] = buttons.evaluate_all("(all) => all.map(({ dataset }) => dataset.code)")
+        return codes
 
     def flow_words(self) -> tuple[int, int, int]:
         """Threshold, flows drawn, all flows."""
@@ -145,6 +156,11 @@ class Reader:
             })"""
         )
 
+    def sharpen(self) -> None:
+        """Draw the map with a pixel for each of the window, for who looks at pixels."""
+        self.page.evaluate("document.getElementById('map').map.setPixelRatio(1)")
+        self.still()
+
     def pixel_of(self, place: tuple[float, float]) -> dict[str, float]:
         """Where in the window a longitude and latitude are."""
         return self.page.evaluate(
@@ -158,7 +174,7 @@ class Reader:
         )
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=32)  # of each count
 def _flows(release: Release, count: str) -> pd.DataFrame:
     block = release.levels[-1]
     return release.unit_flows(block, block, [count]).rename(columns={count: "jobs"})

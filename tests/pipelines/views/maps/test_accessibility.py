@@ -52,11 +52,10 @@ def check(reader: Reader, axe: str) -> None:
 
 
 def test_no_barrier_in_any_state(
-    browser: Any, axe: str, layered: Any, noisy_file: Path, map_file: Path, tmp_path: Path
+    browser: Any, axe: str, layered: Any, layered_file: Path, noisy_file: Path, map_file: Path
 ) -> None:
-    file = layered.map(tmp_path / "map.html")
     for scheme in ("light", "dark"):
-        with Reader(browser, file, color_scheme=scheme) as reader:
+        with Reader(browser, layered_file, color_scheme=scheme) as reader:
             page = reader.page
             check(reader, axe)
             page.click("#several summary")
@@ -86,7 +85,7 @@ def test_no_barrier_in_any_state(
             check(reader, axe)
             reader.page.click("#warning-show")
             check(reader, axe)
-    with Reader(browser, file, PHONE) as reader:
+    with Reader(browser, layered_file, PHONE) as reader:
         check(reader, axe)
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, map_file: Path) -> Iterator[Reader]:
-    with Reader(browser, map_file) as reader:
+    with Reader(browser, map_file, LAPTOP) as reader:
         yield reader
 
 
@@ -275,7 +275,7 @@ def test_colours_mean_what_the_legend_says(reader: Reader, mapped: Release, dens
             }
         }"""
     )
-    reader.still()
+    reader.sharpen()
     entries = reader.page.locator("#legend-classes li").all()
     legend = [
         (entry.inner_text(), entry.locator("i").evaluate("(i) => getComputedStyle(i).backgroundColor"))
@@ -330,7 +330,7 @@ def test_circles_have_the_colours_of_the_legend(browser: Any, map_file: Path, ma
     apart = np.linalg.norm(xy[:, None] - xy, axis=2) + np.eye(len(xy))
     alone = places.index[np.argsort(-apart.min(axis=1))]  # others may lie over circles
     jobs = by_code(mapped, expected(mapped), "work", "tabblk2010").reindex(alone).dropna().head(3)
-    with Reader(browser, map_file, (820, 500)) as reader:
+    with Reader(browser, map_file) as reader:
         reader.page.select_option("#level", "tabblk2010")
         legend = {
             bounds_of(words): item.evaluate("(i) => getComputedStyle(i.querySelector('i')).backgroundColor")

@@ -171,8 +171,7 @@ def test_two_releases(
             largest = difference[inside].abs().sort_values(ascending=False)
             rows = reader.table("other-table")
             assert len(rows) == min(10, (largest > 0).sum())
-            buttons = page.locator("#other-table button").all()
-            found = [codes.tolist().index(button.get_attribute("data-code")) for button in buttons]
+            found = [codes.tolist().index(code) for code in reader.codes("other-table")]
             assert difference[found].abs().tolist() == largest.head(len(rows)).tolist()
             for unit, (_, ours, theirs, less) in zip(found, rows, strict=True):
                 signed = float(less.replace("−", "-").replace(",", ""))
@@ -192,9 +191,9 @@ def test_two_releases(
             }
             assert ": difference" in reader.text("legend-title")
             rgb = "(c) => { const i = document.createElement('i'); i.style.color = c; return i.style.color; }"
-            fills = json.loads(states)
+            fills = page.evaluate(f"(colours) => colours.map({rgb})", json.loads(states))
             for unit in np.flatnonzero(inside):
-                words, value = legend[page.evaluate(rgb, fills[unit])], difference[unit]
+                words, value = legend[fills[unit]], difference[unit]
                 if value == 0:
                     assert words == "no difference"
                 else:
@@ -267,7 +266,7 @@ def test_intervals_of_two_releases(
             reader.pick_side(side)
             found = numbers(words().split("The tracts")[0])
             assert [found[1:3], found[4:6], found[7:9]] == three(here, there, side, chosen, "")
-            codes = [b.get_attribute("data-code") or "" for b in page.locator("#other-table button").all()]
+            codes = reader.codes("other-table")
             assert codes
             for area, row in zip(codes, reader.table("other-table"), strict=True):
                 assert [numbers(cell.replace("−", "-"))[1:] for cell in row[1:]] == three(

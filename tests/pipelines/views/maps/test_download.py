@@ -144,7 +144,7 @@ def test_the_shapes(reader: Reader, layered: Release) -> None:
 
 def test_the_picture(reader: Reader) -> None:
     """The map as it is on the screen, with lines above and below it."""
-    reader.still()
+    reader.sharpen()
     seen = reader.page.locator("canvas.maplibregl-canvas").evaluate("(c) => [c.width, c.height]")
     picture = Image.open(io.BytesIO(saved(reader, "save-png")[1])).convert("RGB")
     assert picture.width == seen[0]

@@ -13,7 +13,7 @@ import pytest
 from pipelines.views.maps import page as page_module
 from pipelines.views.release import Release
 
-from .map_reader import Reader
+from .map_reader import LAPTOP, Reader
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def test_ends_near_each_other_are_one(
     monkeypatch.setattr(page_module, "_text", fewer)
     flows = mapped.unit_flows("tabblk2010", "tabblk2010")
     flows = flows[flows["home"] != flows["work"]]
-    with Reader(browser, mapped.map(tmp_path / "map.html")) as reader:
+    with Reader(browser, mapped.map(tmp_path / "map.html"), LAPTOP) as reader:
         page = reader.page
         page.select_option("#level", "tabblk2010")
         reader.slide(0)
@@ -102,7 +102,7 @@ def test_ends_near_each_other_are_one(
 
 def test_names_on_the_map(browser: Any, layered_file: Path, layered: Release) -> None:
     """Of counties and towns, without what stands behind them; none on another; they can be put away."""
-    with Reader(browser, layered_file) as reader:
+    with Reader(browser, layered_file, LAPTOP) as reader:
         names = {feature["properties"]["name"] for feature in reader.features("labels")}
         inside = ~layered.geography.is_external(layered.geography.starts("cty"))
         counties = {re.sub(r", [A-Z]{2}$", "", name) for name in layered.names["cty"][inside] if name}

@@ -34,7 +34,7 @@ def jobs(mapped: Release) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def reader(browser: Any, map_file: Path) -> Iterator[Reader]:
-    with Reader(browser, map_file, (820, 500)) as reader:  # a small window is drawn faster
+    with Reader(browser, map_file) as reader:
         reader.page.locator("details", has=reader.page.locator("#rose-table")).locator("summary").click()
         yield reader
         assert reader.complaints == []
@@ -171,7 +171,7 @@ def test_every_interval(
     truth = Truth(draws)
     inside = jobs[jobs["zone"] == ""]
     busy = inside["w_geocode"].str[:11].value_counts().index[:2].tolist()
-    with Reader(browser, file, (820, 500)) as reader:
+    with Reader(browser, file) as reader:
 
         def shown() -> Any:
             return json.loads(reader.page.evaluate(PANEL))

@@ -16,7 +16,7 @@ from pyproj import Geod
 
 from pipelines.views.release import Release
 
-from .map_reader import PHONE, Reader
+from .map_reader import LAPTOP, PHONE, Reader
 from .truth import EDGES, numbers, share, with_distances
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def jobs(layered: Release) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, layered_file: Path) -> Iterator[Reader]:
-    with Reader(browser, layered_file) as reader:
+    with Reader(browser, layered_file, LAPTOP) as reader:  # where clicks on the map meet what they should
         reader.page.click("#several summary")
         yield reader
 
@@ -105,7 +105,7 @@ def check_selection(reader: Reader, jobs: pd.DataFrame, chosen: pd.Index) -> Non
         ends = jobs[lives & ~(works if side == "both" else False)].groupby(tracts["w_geocode"])[count].sum()
         expected = {"work": origins, "home": ends, "both": origins.add(ends, fill_value=0)}[side]
         expected = expected[expected > 0]
-        codes = [button.get_attribute("data-code") for button in reader.page.locator("#top button").all()]
+        codes = reader.codes("top")
         for code, row in zip(codes, reader.table("top"), strict=True):
             numbers = [float(cell.replace(",", "")) for cell in row[1:-1]]
             pair = [origins.get(code, 0), ends.get(code, 0)] if side == "both" else [expected[code]]
