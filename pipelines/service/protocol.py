@@ -49,10 +49,10 @@ class TimedProtocol(H11Protocol):
         self._await(None)
         super().connection_lost(exc)
 
-    def _await(self, what: object, seconds: float = 0) -> None:
-        if what is self._awaited:  # it has its time already
+    def _await(self, awaited: object, seconds: float = 0) -> None:
+        if awaited is self._awaited:  # it has its time already
             return
-        self._awaited = what
+        self._awaited = awaited
         if self._cut is not None:
             self._cut.cancel()
-        self._cut = None if what is None else self.loop.call_later(seconds, self.transport.abort)
+        self._cut = None if awaited is None else self.loop.call_later(seconds, self.transport.abort)

@@ -66,15 +66,15 @@ class RateLimits:
 
     def wait(self, rule: str, address: str) -> int:
         """Count a request, and return the seconds after which another is allowed; 0 if this one is."""
-        rate, who = self._rates[rule], network(address)
+        rate, source = self._rates[rule], network(address)
         begun, before, now = self._counts.get(rule, (0, {}, {}))
         if begun != (window := rate.window()):
             begun, before, now = window, now if window - begun == rate.seconds else {}, {}
             self._counts[rule] = begun, before, now
-        count = now.get(who, 0)
-        wait = rate.wait(before.get(who, 0), count)
+        count = now.get(source, 0)
+        wait = rate.wait(before.get(source, 0), count)
         if wait == 0:
-            now[who] = count + 1
+            now[source] = count + 1
         return wait
 
 
@@ -97,12 +97,12 @@ def authenticated(request: Request, secret: str, key: bytes) -> Principal | None
     source = hmac.new(key, b"attempts:" + address.encode(), hashlib.sha256).hexdigest()
     rate = Rate.parse(state.settings.limits.login)
     _refuse(_wait(state.store, rate, source))
-    who = authenticate(state.store, secret)
-    if who is None:
+    principal = authenticate(state.store, secret)
+    if principal is None:
         state.metrics.count_guess()
         state.log.write("guess", id=request.scope["request_id"], route=request.scope["route"].path)
         _refuse(_count(state.store, rate, source))
-    return who
+    return principal
 
 
 def _refuse(wait: int) -> None:
@@ -114,9 +114,9 @@ def _refuse(wait: int) -> None:
 def _wait(store: Store, rate: Rate, source: str) -> int:
     """Seconds until this address may try again; 0 if it may now."""
     begun = rate.window()
-    both = (attempts.c.source == source) & attempts.c.begun.in_((begun - rate.seconds, begun))
+    condition = (attempts.c.source == source) & attempts.c.begun.in_((begun - rate.seconds, begun))
     with store.read() as connection:
-        numbers = {row.begun: row.number for row in connection.execute(select(attempts).where(both))}
+        numbers = {row.begun: row.number for row in connection.execute(select(attempts).where(condition))}
     return rate.wait(numbers.get(begun - rate.seconds, 0), numbers.get(begun, 0))
 
 

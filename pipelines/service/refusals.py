@@ -26,6 +26,6 @@ def not_in_state(run: int, state: str, *needed: str) -> ServiceError:
     return conflict("state", f"Run {run} is {state}; this needs {' or '.join(needed)}")
 
 
-def preparing(what: str) -> ServiceError:
+def preparing(part: str) -> ServiceError:
     """Return the error that something is being made of a release, which takes seconds."""
-    return ServiceError(503, "preparing", f"{what} of this release is being made; ask again in a minute.")
+    return ServiceError(503, "preparing", f"{part} of this release is being made; ask again in a minute.")

@@ -155,8 +155,8 @@ class _Guard:
         verb = method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
         self._state.metrics.count(verb, route, status, seconds)
         if route not in _MONITORING:
-            what: dict[str, Any] = {"id": identity, "method": verb, "route": route, "status": status}
-            self._state.log.write("request", **what, seconds=round(seconds, 4))
+            entry: dict[str, Any] = {"id": identity, "method": verb, "route": route, "status": status}
+            self._state.log.write("request", **entry, seconds=round(seconds, 4))
 
 
 class _Compression(GZipMiddleware):

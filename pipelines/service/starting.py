@@ -94,8 +94,8 @@ def cautions(
 ) -> list[str]:
     """Return a sentence about everything that is unsafe, with what to do."""
     sentences = []
-    here = is_loopback(settings.host)
-    if not here and not settings.https:
+    loopback = is_loopback(settings.host)
+    if not loopback and not settings.https:
         sentences.append(
             f"It listens on {settings.host} without encryption, so that who is on the way can read tokens "
             'and cookies: let a proxy encrypt, and set public_url = "https://..." and proxies.'
@@ -115,7 +115,7 @@ def cautions(
             "ODSYNTH_DEBUG is set, so that logs of runs get tracebacks, which may quote confidential values: "
             "start it without."
         )
-    if not (here and settings.public_url is None):  # else it is a trial
+    if not (loopback and settings.public_url is None):  # else it is a trial
         valid = {token.owner for token in list_tokens(store) if token.active}
         if valid.issuperset(owner for owner, _ in PEOPLE):
             sentences.append(

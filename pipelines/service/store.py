@@ -220,5 +220,5 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
-def _unusable(what: str) -> ServiceError:
-    return ServiceError(503, "database", f"The database {what}.")
+def _unusable(problem: str) -> ServiceError:
+    return ServiceError(503, "database", f"The database {problem}.")

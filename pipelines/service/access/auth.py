@@ -53,12 +53,12 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
     """Return who asks."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme:
-        who = None
+        caller = None
         if scheme.lower() == "bearer":
-            who = await run_in_threadpool(_holder, request, secret)
-        if who is None:
+            caller = await run_in_threadpool(_holder, request, secret)
+        if caller is None:
             raise SignInError("This token is not valid, or not any more.")
-        return who
+        return caller
     session = await run_in_threadpool(session_of, request)
     if session is None:
         raise SignInError("This needs a token: Authorization: Bearer ...")
@@ -72,9 +72,9 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
 def require(role: Role) -> Callable[..., Awaitable[Principal]]:
     """Return the dependency of a route that only this role may use."""
 
-    async def allowed(who: Annotated[Principal, Depends(principal)]) -> Principal:
-        who.must(role)
-        return who
+    async def allowed(caller: Annotated[Principal, Depends(principal)]) -> Principal:
+        caller.must(role)
+        return caller
 
     return allowed
 
@@ -84,10 +84,10 @@ def open_session(request: Request, response: Response, secret: str) -> Principal
 
     As with every other way to show one, what is not valid is counted (`pipelines.service.rates`).
     """
-    who = _holder(request, secret)
-    if who is not None:
-        start_session(request, response, who)
-    return who
+    principal = _holder(request, secret)
+    if principal is not None:
+        start_session(request, response, principal)
+    return principal
 
 
 def _holder(request: Request, secret: str) -> Principal | None:
@@ -95,17 +95,17 @@ def _holder(request: Request, secret: str) -> Principal | None:
     return authenticated(request, secret.strip(), request.app.state.session_key)
 
 
-def start_session(request: Request, response: Response, who: Principal) -> None:
+def start_session(request: Request, response: Response, principal: Principal) -> None:
     """Log in somebody who is known already: by their token, or by an identity provider."""
     id = secrets.token_urlsafe(32)
-    content = {"id": id, "credential": who.credential, "csrf": secrets.token_urlsafe(32)}
-    if who.credential == OIDC:
+    content = {"id": id, "credential": principal.credential, "csrf": secrets.token_urlsafe(32)}
+    if principal.credential == OIDC:
         provider = _fingerprint(request.app.state.settings)
-        content |= {"person": who.person, "role": who.role, "provider": provider}
+        content |= {"person": principal.person, "role": principal.role, "provider": provider}
     with request.app.state.store.write() as connection:
         connection.execute(delete(sessions).where(sessions.c.begun < after(-_SESSION_SECONDS)))
-        connection.execute(insert(sessions).values(id=id, person=who.person, begun=utc_now()))
-        record(connection, who.person, who.credential, "logged in", who.role)
+        connection.execute(insert(sessions).values(id=id, person=principal.person, begun=utc_now()))
+        record(connection, principal.person, principal.credential, "logged in", principal.role)
     response.set_cookie(
         _cookie(request.app),
         sealer(request.app).encrypt(json.dumps(content).encode()).decode(),
@@ -121,10 +121,10 @@ def close_session(request: Request, response: Response) -> None:
     """Log out: end the session, whoever has a copy of its cookie, and take the cookie away."""
     session = session_of(request)
     if session is not None:
-        who = session.principal
+        principal = session.principal
         with request.app.state.store.write() as connection:
             connection.execute(delete(sessions).where(sessions.c.id == session.id))
-            record(connection, who.person, who.credential, "logged out", who.person)
+            record(connection, principal.person, principal.credential, "logged out", principal.person)
     https = request.app.state.settings.https
     response.delete_cookie(_cookie(request.app), path="/", secure=https, httponly=True, samesite="strict")
 
@@ -151,12 +151,12 @@ def session_of(request: Request) -> Session | None:
         if connection.execute(select(sessions.c.id).where(sessions.c.id == id)).first() is None:
             return None
     if content["credential"] != OIDC:
-        who = still_valid(state.store, content["credential"])
+        principal = still_valid(state.store, content["credential"])
     elif content["provider"] == _fingerprint(state.settings):
-        who = Principal(content["person"], content["role"], OIDC)
+        principal = Principal(content["person"], content["role"], OIDC)
     else:
-        who = None
-    return None if who is None else Session(id, who, content["csrf"])
+        principal = None
+    return None if principal is None else Session(id, principal, content["csrf"])
 
 
 def _fingerprint(settings: ServiceSettings) -> str:

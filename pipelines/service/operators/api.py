@@ -341,18 +341,18 @@ def _remark(
     desk: Desk, action: Literal["withdrawn", "erratum"], name: str, version: str, text: str
 ) -> ReleaseEntry:
     """Withdraw what is published, or say beside it what is wrong with it; everybody sees the text."""
-    catalog, who = desk.catalog, desk.who
+    catalog, principal = desk.catalog, desk.who
     catalog.refresh()  # a worker may have published it a moment ago
     catalog.version(name, version)
     try:
         with desk.store.write() as connection:  # a remark that is refused is not in the audit trail
-            record(connection, who.person, who.credential, action, f"{name}/{version}", text)
+            record(connection, principal.person, principal.credential, action, f"{name}/{version}", text)
             if action == "erratum":
                 publishing.erratum(catalog.place, name, version, text)
             else:
                 publishing.withdraw(catalog.place, name, version, text)
-                of = (run_table.c.published_name == name) & (run_table.c.published_version == version)
-                withdrawn = update(run_table).where(of, run_table.c.state == "published")
+                same = (run_table.c.published_name == name) & (run_table.c.published_version == version)
+                withdrawn = update(run_table).where(same, run_table.c.state == "published")
                 connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
     except PublishError as error:
         raise conflict("publication", desk.words_of(error)) from None

@@ -120,9 +120,9 @@ class Desk:
 def _desk(role: Role) -> Callable[..., Awaitable[Desk]]:
     allowed = Depends(require(role))
 
-    async def desk(request: Request, who: Principal = allowed) -> Desk:
+    async def desk(request: Request, principal: Principal = allowed) -> Desk:
         state = request.app.state
-        return Desk(state.store, state.settings, state.catalog, who)
+        return Desk(state.store, state.settings, state.catalog, principal)
 
     return desk
 

@@ -136,10 +136,10 @@ class Person(BaseModel):
     may: list[str]
 
     @classmethod
-    def of(cls, who: Principal) -> Person:
+    def of(cls, principal: Principal) -> Person:
         """Describe a principal."""
-        may = [role for role in ("viewer", "operator", "approver") if who.may(role)]
-        return cls(person=who.person, role=who.role, credential=who.credential, may=may)
+        may = [role for role in ("viewer", "operator", "approver") if principal.may(role)]
+        return cls(person=principal.person, role=principal.role, credential=principal.credential, may=may)
 
 
 class InputEntry(BaseModel):

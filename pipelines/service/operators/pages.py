@@ -88,8 +88,8 @@ class _ComparisonForm(BaseModel):
             return ComparisonAsked.model_validate(values | ({"workload": workload} if tables else {}))
         except ValidationError as errors:
             fix = "write numbers as 8.6 or 0.00001, several with commas between; weights as 1"
-            what = sorted({str(error["loc"][0]) for error in errors.errors(include_url=False)})
-            raise invalid(f"{', '.join(what)}: cannot be tried. Fix: {fix}.") from None
+            fields = sorted({str(error["loc"][0]) for error in errors.errors(include_url=False)})
+            raise invalid(f"{', '.join(fields)}: cannot be tried. Fix: {fix}.") from None
 
 
 class _Act(NamedTuple):
@@ -184,10 +184,10 @@ async def sign_in_elsewhere(request: Request) -> Response:
 
 
 @oidc_router.get(CALLBACK)
-def come_back(request: Request, who: Annotated[Principal, Depends(finish_login)]) -> Response:
+def come_back(request: Request, principal: Annotated[Principal, Depends(finish_login)]) -> Response:
     """Open a session for whom the provider vouches."""
     response = render(request, "operator/signed_in.html")
-    start_session(request, response, who)
+    start_session(request, response, principal)
     return response
 
 
@@ -388,11 +388,11 @@ def preview_part(
     return downloads.map_part(request, _mapped(run, desk), part, _MAP_HEADERS)
 
 
-def _page(request: Request, template: str, who: Principal, **context: Any) -> HTMLResponse:
+def _page(request: Request, template: str, principal: Principal, **context: Any) -> HTMLResponse:
     """Answer with a page of `templates/operator`; by `key`, two clicks on a form of it are one."""
     session, key = session_of(request), secrets.token_urlsafe(16)
     csrf = "" if session is None else session.csrf
-    return render(request, f"operator/{template}", who=who, csrf=csrf, key=key, **context)
+    return render(request, f"operator/{template}", who=principal, csrf=csrf, key=key, **context)
 
 
 def _see(address: str) -> RedirectResponse:
@@ -416,11 +416,13 @@ def _login_page(
 
 def _waits_for(desk: Desk) -> list[RunEntry]:
     """The runs about which this person is to decide."""
-    who = desk.who
-    states = ("failed", "planned") if who.may("operator") else ("finished",) if who.may("approver") else ()
+    user = desk.who
+    states = ("failed", "planned") if user.may("operator") else ("finished",) if user.may("approver") else ()
     entries = [run for state in states for run in api.list_runs(desk, state).runs]
     return [
-        run for run in entries if run.state != "finished" or who.person not in runs.movers(desk.store, run.id)
+        run
+        for run in entries
+        if run.state != "finished" or user.person not in runs.movers(desk.store, run.id)
     ]
 
 

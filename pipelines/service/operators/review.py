@@ -55,7 +55,7 @@ def _changes(previous: Version | None, certificate: Certificate) -> tuple[tuple[
     if previous is None or previous.certificate is None:
         return ()
     before, now = _facts(previous.certificate), _facts(certificate)
-    return tuple((what, before[what], now[what]) for what in now if before[what] != now[what])
+    return tuple((fact, before[fact], now[fact]) for fact in now if before[fact] != now[fact])
 
 
 def _facts(certificate: Certificate) -> dict[str, str]:

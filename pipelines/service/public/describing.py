@@ -26,7 +26,7 @@ ABOUT_INTERVALS = " ".join(COVERAGE_WORDS)
 """What pages and answers say of intervals."""
 _CONTEXT = "https://schema.org/"
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
-    each: rf"\{each}" for each in "{}$&%#_"
+    character: rf"\{character}" for character in "{}$&%#_"
 }
 ATOM = "application/atom+xml"
 _MOST_ENTRIES = 100  # of the feed
@@ -187,11 +187,14 @@ def _questions(version: Version, release: Release, address: str) -> list[dict[st
     return [
         {
             "@type": "DataDownload",
-            "name": f"{what}, {form}",
+            "name": f"{content}, {form}",
             "contentUrl": f"{address}{where}",
             "encodingFormat": MEDIA_TYPES[form],
         }
-        for what, formats in ((f"flows between {offer.areas}", offer.of_flows), (offer.areas, offer.of_areas))
+        for content, formats in (
+            (f"flows between {offer.areas}", offer.of_flows),
+            (offer.areas, offer.of_areas),
+        )
         for form, where in formats.items()
     ]
 

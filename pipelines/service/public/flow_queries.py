@@ -222,23 +222,23 @@ def _units(release: Release, side: Side, codes: tuple[str, ...], level: str) -> 
     return np.unique(np.concatenate(units_found))
 
 
-def _inside(release: Release, side: Side, level: str, unit: int, of: str) -> Int64:
+def _inside(release: Release, side: Side, level: str, unit: int, part_level: str) -> Int64:
     """Units of a level, of which a unit of another, or the same, is made."""
     geography = release.geography
-    if level == of:
+    if level == part_level:
         return np.array([unit], np.int64)
-    if level in release.levels and of in release.levels:
+    if level in release.levels and part_level in release.levels:
         starts = geography.starts(level)
         after = starts[unit + 1] if unit + 1 < len(starts) else geography.n_blocks
-        first, last = geography.unit_of(of, [starts[unit], after - 1])
+        first, last = geography.unit_of(part_level, [starts[unit], after - 1])
         return np.arange(first, last + 1, dtype=np.int64)
-    inside, of_block = release.geography.units_of_blocks(level) == unit, release.geography.units_of_blocks(of)
+    inside, of_block = geography.units_of_blocks(level) == unit, geography.units_of_blocks(part_level)
     units = np.unique(of_block[inside])
     if not inside[np.isin(of_block, units)].all():
         block = geography.block_level
         raise invalid(
-            f"{side}: {level} {geography.codes(level)[unit]} is not made of whole areas of the level {of}. "
-            f"Leave {side}_level out, or name {level} or {block}."
+            f"{side}: {level} {geography.codes(level)[unit]} is not made of whole areas of the level "
+            f"{part_level}. Leave {side}_level out, or name {level} or {block}."
         )
     return units.astype(np.int64)
 
@@ -410,11 +410,11 @@ def largest_flows(
     for flows in flow_batches(tables, selection):
         jobs += flows.counts.sum(axis=1)
         number += flows.size
-        both = Flows(
+        candidates = Flows(
             {side: np.concatenate([best.units[side], flows.units[side]]) for side in best.units},
             np.hstack([best.counts, flows.counts]),
         )
-        best = both.take(_largest(both.counts[0], top))
+        best = candidates.take(_largest(candidates.counts[0], top))
     return LargestFlows(selection, jobs, number, best)
 
 

@@ -158,14 +158,14 @@ class _Service:
         return Link(href=f"{self.address}{self.here}/ogc{end}", rel=rel, type=kind, title=title)
 
     def collection(self, identity: str) -> Collection:
-        what, level = self.parts(identity)
+        kind, level = self.parts(identity)
         bounds = self.version.shapes(self.release.levels[0]).bounds()
         many = plural(level)
-        title = many.capitalize() if what == "areas" else f"Flows between {many}"
+        title = many.capitalize() if kind == "areas" else f"Flows between {many}"
         words = {
             "areas": f"{many.capitalize()}, and how many synthetic workers live (home) and work there.",
             "flows": "Synthetic workers, as lines from home to work; not those who stay in one area.",
-        }[what]
+        }[kind]
         if self.release.geography.external_zones:
             words += " Without the external zones, which have no place."
         return Collection(
@@ -181,13 +181,13 @@ class _Service:
 
     def parts(self, identity: str) -> tuple[str, str]:
         """What a collection holds, and of which level."""
-        what, _, level = identity.partition("_")
-        if what not in ("areas", "flows") or level not in self.release.kinds_of_areas:
+        kind, _, level = identity.partition("_")
+        if kind not in ("areas", "flows") or level not in self.release.kinds_of_areas:
             raise not_found(f"There is no such collection; there are: {', '.join(self.names())}.")
-        return what, level
+        return kind, level
 
     def names(self) -> list[str]:
-        return [f"{what}_{level}" for what in ("areas", "flows") for level in self.release.kinds_of_areas]
+        return [f"{kind}_{level}" for kind in ("areas", "flows") for level in self.release.kinds_of_areas]
 
 
 @router.get("/ogc", response_model=Landing, summary="OGC API Features: the service of a version")
@@ -271,8 +271,8 @@ async def items(
 
     def written() -> Written | Response:
         service = _Service(request, name, version)
-        what, level = service.parts(collection)
-        if what == "areas" and (ask.work is not None or ask.home is not None):
+        kind, level = service.parts(collection)
+        if kind == "areas" and (ask.work is not None or ask.home is not None):
             raise invalid(
                 f"{'home' if ask.work is None else 'work'}: areas have no such parameter. Leave it out."
             )
@@ -300,10 +300,10 @@ async def items(
         paging = Paging(request, ask.limit, ask.after)
         table = (
             area_table(service.version, AreaQuestion(level=level), paging, box)
-            if what == "areas"
+            if kind == "areas"
             else flow_table(service.version, selection, paging, places=True, box=box)
         )
-        if what == "flows" and (ask.bbox, ask.work, ask.home) == (None,) * 3:
+        if kind == "flows" and (ask.bbox, ask.work, ask.home) == (None,) * 3:
             table.tail["matched"] = service.version.number_of_lines(level)
         return _features(service, collection, table, request).written("geojson", headers)
 
@@ -346,8 +346,8 @@ async def item(
 
     def feature_alone() -> Response:
         service = _Service(request, name, version)
-        what, level = service.parts(collection)
-        part = _area(service, level, feature) if what == "areas" else _flow(service, level, feature, request)
+        kind, level = service.parts(collection)
+        part = _area(service, level, feature) if kind == "areas" else _flow(service, level, feature, request)
         if part is None:
             raise not_found("There is no such feature; .../items has all of the collection.")
         links = [

@@ -204,7 +204,7 @@ class Contents(BaseModel):
     @classmethod
     def of(cls, version: OpenVersion) -> Contents:
         """Return what a version has."""
-        release, draws, here = version.release, version.draws, f"/api/v1{version.page}"
+        release, draws, base = version.release, version.draws, f"/api/v1{version.page}"
         of_attributes = {
             count: {"variable": variable, "category": category}
             for variable, categories in release.categories.items()
@@ -221,9 +221,9 @@ class Contents(BaseModel):
                     nests=level in release.levels,
                     areas=release.geography.n_units(level),
                     shapes=version.shapes(level).kind,
-                    href=f"{here}/areas?level={level}",
-                    tiles=f"{here}/tiles/{level}",
-                    style=f"{here}/tiles/{level}/style",
+                    href=f"{base}/areas?level={level}",
+                    tiles=f"{base}/tiles/{level}",
+                    style=f"{base}/tiles/{level}/style",
                 )
                 for level in release.kinds_of_areas
             ],

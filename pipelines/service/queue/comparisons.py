@@ -99,7 +99,7 @@ def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> Relea
     try:
         workload = tuple(WorkloadTable.model_validate(table.model_dump(mode="json")) for table in tables)
     except ValidationError as error:
-        raise ConfigError(f"workload: {each['msg']}" for each in error.errors()) from None
+        raise ConfigError(f"workload: {problem['msg']}" for problem in error.errors()) from None
     result = config.model_copy(update={"workload": workload})
     if problems := [*problems_across(dict(result))]:
         raise ConfigError(problems)

@@ -60,7 +60,7 @@ class NewRun:
 
 def submit(
     store: Store,
-    who: Principal,
+    principal: Principal,
     new: NewRun,
     *,
     outs: Path | None = None,
@@ -72,7 +72,7 @@ def submit(
     With `outs` it gets a folder of its own there; paths below `home` are kept relative to it, so that the
     service can be restored elsewhere; with `signed` a configuration without a key is refused.
     """
-    who.must("operator")
+    principal.must("operator")
     config, task, key = new.config, new.task, new.key
     if config.ledger is None:
         rule, fix = "has no ledger that pays for its releases", "add [ledger] to its configuration"
@@ -89,11 +89,11 @@ def submit(
         "title": config.release.name,
         "configuration": "",
         "state": TASKS[task].waiting,
-        "submitted_by": who.person,
+        "submitted_by": principal.person,
         "submitted": now,
         "changed": now,
         "key": key,
-        "queued_by": who.person if task == "release" else None,
+        "queued_by": principal.person if task == "release" else None,
         "variation": new.variation,
     }
     try:
@@ -104,13 +104,20 @@ def submit(
             configuration = json.dumps(kept.model_dump(mode="python"), default=lambda v: _text(v, home))
             change(connection, made, configuration=configuration)
             add_event(connection, made, TASKS[task].waiting)
-            record(connection, who.person, who.credential, "submitted", f"run {made}", f"{new.input}, {task}")
+            record(
+                connection,
+                principal.person,
+                principal.credential,
+                "submitted",
+                f"run {made}",
+                f"{new.input}, {task}",
+            )
             return made, True
     except IntegrityError:
         if key is None:
             raise
     with store.read() as connection:
-        same = (runs.c.submitted_by == who.person) & (runs.c.key == key)
+        same = (runs.c.submitted_by == principal.person) & (runs.c.key == key)
         first = connection.execute(select(runs).where(same)).one()
         # It may have gone on from its dry run; what happened to it first says what was asked for.
         begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
@@ -122,33 +129,33 @@ def submit(
     return first.id, False
 
 
-def queue(store: Store, who: Principal, run: int, plan_sha256: str) -> Row[Any]:
+def queue(store: Store, principal: Principal, run: int, plan_sha256: str) -> Row[Any]:
     """Let a planned run go on to its release: from here on it costs privacy."""
-    values = {"state": "queued", "task": "release", "queued_by": who.person}
-    return _move(store, who, run, "queued", ("planned",), values, plan_sha256)
+    values = {"state": "queued", "task": "release", "queued_by": principal.person}
+    return _move(store, principal, run, "queued", ("planned",), values, plan_sha256)
 
 
-def cancel(store: Store, who: Principal, run: int) -> Row[Any]:
+def cancel(store: Store, principal: Principal, run: int) -> Row[Any]:
     """Take back a run that no worker has and whose release was never begun: nothing was spent on it."""
-    return _move(store, who, run, "cancelled", CANCELLABLE, {"state": "cancelled"})
+    return _move(store, principal, run, "cancelled", CANCELLABLE, {"state": "cancelled"})
 
 
-def retry(store: Store, who: Principal, run: int) -> Row[Any]:
+def retry(store: Store, principal: Principal, run: int) -> Row[Any]:
     """Let a failed run try its task again. What has been paid for is not paid for again."""
     row = get_run(store, run)
     values = {"state": TASKS[row.task].waiting, "attempts": 0, "error": None, "message": None}
-    return _move(store, who, run, "retried", ("failed",), values)
+    return _move(store, principal, run, "retried", ("failed",), values)
 
 
-def close(store: Store, who: Principal, run: int) -> Row[Any]:
+def close(store: Store, principal: Principal, run: int) -> Row[Any]:
     """End a failed run for good. What it has spent stays spent."""
     values = {"state": "closed", "lease": None}
-    return _move(store, who, run, "closed", ("failed", "closed"), values)
+    return _move(store, principal, run, "closed", ("failed", "closed"), values)
 
 
-def rename(store: Store, who: Principal, run: int, version: str | None) -> Row[Any]:
+def rename(store: Store, principal: Principal, run: int, version: str | None) -> Row[Any]:
     """Give what was made, and is not published, another version name; an approver decides about it then."""
-    who.must("operator")
+    principal.must("operator")
     with store.write() as connection:
         row = run_row(connection, run, lock=True)
         if row.state != "failed" or row.task != "publish":
@@ -162,12 +169,12 @@ def rename(store: Store, who: Principal, run: int, version: str | None) -> Row[A
         values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
         values |= {"version": version, "lease": None}
         detail = version or "by its content"
-        return _change_state(connection, who, run, "renamed", values, detail, word=version or "")
+        return _change_state(connection, principal, run, "renamed", values, detail, word=version or "")
 
 
 def decide(
     store: Store,
-    who: Principal,
+    principal: Principal,
     run: int,
     decision: Literal["approved", "rejected"],
     content: str,
@@ -175,12 +182,12 @@ def decide(
     version: str | None = None,
 ) -> Row[Any]:
     """Decide whether a finished run is published. Of several decisions at once, exactly one counts."""
-    who.must("approver")
+    principal.must("approver")
     try:
         with store.write() as connection:
             row = run_row(connection, run, lock=True)
             if decision == "approved":
-                _must_be_another(connection, run, who)
+                _must_be_another(connection, run, principal)
             _must_be(row, ("finished",))
             if content != row.content:
                 raise conflict("content", "This is not the release that was made", "look again")
@@ -192,9 +199,9 @@ def decide(
                 _must_be_as_reviewed(row)
             values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
             key = {"run": run, "version": row.version or ""}
-            connection.execute(insert(approvals).values(person=who.person, **key, **values))
+            connection.execute(insert(approvals).values(person=principal.person, **key, **values))
             state = {"state": decision} | ({"task": "publish"} if decision == "approved" else {})
-            return _change_state(connection, who, run, decision, state, content)
+            return _change_state(connection, principal, run, decision, state, content)
     except IntegrityError as error:  # the other decision was made in the same moment
         raise conflict("state", f"Run {run} is decided already") from error
 
@@ -225,9 +232,9 @@ def release_begun(store: Store, run: int) -> bool:
         return _release_begun(connection, run)
 
 
-def is_submitted(store: Store, who: Principal, key: str | None) -> bool:
+def is_submitted(store: Store, principal: Principal, key: str | None) -> bool:
     """Whether somebody's submission with a key of idempotency is known."""
-    same = (runs.c.submitted_by == who.person) & (runs.c.key == key)
+    same = (runs.c.submitted_by == principal.person) & (runs.c.key == key)
     with store.read() as connection:
         return key is not None and connection.execute(select(runs.c.id).where(same)).first() is not None
 
@@ -275,7 +282,7 @@ def _text(value: object, home: Path | None) -> str:
 
 def _move(
     store: Store,
-    who: Principal,
+    principal: Principal,
     run: int,
     action: str,
     states: tuple[str, ...],
@@ -283,7 +290,7 @@ def _move(
     plan_sha256: str = "",
 ) -> Row[Any]:
     """Change the state of a run that is in one of `states`, for an operator who may name its plan."""
-    who.must("operator")
+    principal.must("operator")
     with store.write() as connection:
         row = run_row(connection, run, lock=True)
         _must_be(row, states)
@@ -292,12 +299,12 @@ def _move(
         if action == "cancelled" and _release_begun(connection, run):
             fix = "let it go on; an approver may reject what it makes"
             raise conflict("state", f"Run {run} may have been paid for already", fix)
-        return _change_state(connection, who, run, action, values, plan_sha256)
+        return _change_state(connection, principal, run, action, values, plan_sha256)
 
 
 def _change_state(
     connection: Connection,
-    who: Principal,
+    principal: Principal,
     run: int,
     action: str,
     values: Mapping[str, Any],
@@ -308,7 +315,7 @@ def _change_state(
     change(connection, run, **values)
     add_event(connection, run, action, word)
     await_decision(connection, run, values["state"])
-    record(connection, who.person, who.credential, action, f"run {run}", detail)
+    record(connection, principal.person, principal.credential, action, f"run {run}", detail)
     return run_row(connection, run)
 
 
@@ -317,8 +324,8 @@ def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
         raise not_in_state(row.id, row.state, *states)
 
 
-def _must_be_another(connection: Connection, run: int, who: Principal) -> None:
-    if who.person in _movers(connection, run):
+def _must_be_another(connection: Connection, run: int, principal: Principal) -> None:
+    if principal.person in _movers(connection, run):
         rule = "Whoever submitted, queued, retried or renamed a run cannot approve it"
         raise ServiceError(403, "four_eyes", f"{rule}; somebody else must.")
 

@@ -105,14 +105,14 @@ class Workers:
             self._end.wait(_MESSAGE_SECONDS)
 
     @contextmanager
-    def _outliving_errors(self, what: str) -> Iterator[None]:
+    def _outliving_errors(self, task: str) -> Iterator[None]:
         """Outlive errors, as of a database that is away; their words may quote anything."""
         try:
             yield
         except ServiceError as error:
-            _log.error("%s was stopped: %s", what, error.detail)
+            _log.error("%s was stopped: %s", task, error.detail)
         except Exception as error:
-            _log.error("%s was stopped by %s; it goes on", what, type(error).__name__)
+            _log.error("%s was stopped by %s; it goes on", task, type(error).__name__)
 
     def _carry_out(self, claimed: Row[Any]) -> None:
         settings = self._settings
