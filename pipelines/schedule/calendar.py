@@ -91,8 +91,8 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
         fields = [("", "", None)]
     for name, form, conversion in fields:
         if name not in names or form or conversion:
-            known = ", ".join(f"{{{known}}}" for known in names)
-            raise ValueError(f"{shown(value)}: what stands in braces must be one of {known}")
+            choices = ", ".join(f"{{{choice}}}" for choice in names)
+            raise ValueError(f"{shown(value)}: what stands in braces must be one of {choices}")
     return value.format(**names)
 
 
@@ -221,8 +221,8 @@ def read_model(path: Path, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(data, context={"folder": path.parent})
     except ValidationError as errors:
-        found = errors.errors(include_url=False)
-        lines = (line for error in found for line in _described(error, _TABLES[model]))
+        problems = errors.errors(include_url=False)
+        lines = (line for error in problems for line in _described(error, _TABLES[model]))
         raise ConfigError(f"{path.name}: {line}" for line in lines) from None
 
 
@@ -253,23 +253,23 @@ class Schedule:
 
     def occurrences(self) -> Iterator[Occurrence]:
         """Yield all occurrences since `start`, in order of time, without end unless there are dates."""
-        for number, at in enumerate(self._times(), start=1):
-            yield Occurrence(self, at, self._period(at).earlier(self.file.lag), number)
+        for number, moment in enumerate(self._times(), start=1):
+            yield Occurrence(self, moment, self._period(moment).earlier(self.file.lag), number)
 
-    def _period(self, at: datetime) -> Period:
-        return Period.of(self.file.period, at.astimezone(self.file.timezone).date())
+    def _period(self, moment: datetime) -> Period:
+        return Period.of(self.file.period, moment.astimezone(self.file.timezone).date())
 
     def _times(self) -> Iterator[datetime]:
         start = (
             datetime.min.replace(tzinfo=UTC) if self.file.start is None else self._instant(self.file.start)
         )
         if self.file.cron is None:
-            yield from sorted(at for at in map(self._instant, self.file.dates) if at >= start)
+            yield from sorted(moment for moment in map(self._instant, self.file.dates) if moment >= start)
             return
         after = start.astimezone(self.file.timezone) - timedelta(seconds=1)
-        while (at := next(CronSim(self.file.cron, after), None)) is not None:
-            yield at.astimezone(UTC)
-            day = self._period(at).earlier(-1).first_day  # what else is for this period does not count
+        while (moment := next(CronSim(self.file.cron, after), None)) is not None:
+            yield moment.astimezone(UTC)
+            day = self._period(moment).earlier(-1).first_day  # what else is for this period does not count
             after = datetime.combine(day, time(), self.file.timezone) - timedelta(seconds=1)
 
     def _instant(self, day: datetime) -> datetime:
@@ -372,7 +372,7 @@ class Calendar:
 
     def coming(self, now: datetime) -> Iterator[Occurrence]:
         """Yield the occurrences after now, by time and then by name, without end where there is a cron."""
-        after = (dropwhile(lambda o: o.at <= now, each.occurrences()) for each in self.schedules)
+        after = (dropwhile(lambda o: o.at <= now, schedule.occurrences()) for schedule in self.schedules)
         yield from heapq.merge(*after, key=_order)
 
 

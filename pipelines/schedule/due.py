@@ -110,18 +110,18 @@ def _tell(calendar: Calendar, summary: Summary, *, looked: bool) -> Summary:
     before, news = store.told(), summary.news
     notices: list[str] = []
     told = {"summary": news} if looked else before | {"summary": before.get("summary", frozenset()) | news}
-    for who, other in (("command", "webhook"), ("webhook", "command")):
+    for channel, other in (("command", "webhook"), ("webhook", "command")):
         settings = calendar.notify.model_copy(update={other: None})
-        if getattr(settings, who) is None:
+        if getattr(settings, channel) is None:
             continue
-        known = before.get(who, frozenset())
-        told[who] = news if looked else news | known
-        if settings.on == "always" or news - known:
-            problems = notify(settings, summary.without(known).document(), calendar.folder)
+        told_before = before.get(channel, frozenset())
+        told[channel] = news if looked else news | told_before
+        if settings.on == "always" or news - told_before:
+            problems = notify(settings, summary.without(told_before).document(), calendar.folder)
             notices += problems
             if problems:
-                told[who] = told[who] & known
-    told = {who: each for who, each in told.items() if each}
+                told[channel] = told[channel] & told_before
+    told = {channel: items for channel, items in told.items() if items}
     try:
         if told != before:
             store.save_told(told)
@@ -174,12 +174,12 @@ class _Call:
         name = self.calendar.folder.name
         return Summary(name, self.now, tuple(results), tuple(problems), dry_run=self.dry_run)
 
-    def _problems_ahead(self, known: set[str]) -> Iterator[str]:
+    def _problems_ahead(self, stopped: set[str]) -> Iterator[str]:
         """Yield what is wrong with the next period of each schedule, but of those that are stopped anyway."""
         for schedule in self.calendar.schedules:
-            if schedule.name in known:
+            if schedule.name in stopped:
                 continue
-            following = (each for each in schedule.occurrences() if each.at > self.now)
+            following = (candidate for candidate in schedule.occurrences() if candidate.at > self.now)
             if (occurrence := next(following, None)) is not None:
                 try:
                     _refuse_wrong_paths(occurrence, _absent(occurrence.config()))
@@ -245,8 +245,8 @@ class _Call:
         """Record that a period cannot be paid, unless that is known: later ones go on."""
         path = self.store.path(occurrence.name)
         if not self.dry_run and (record is None or record.status != "skip"):
-            at = self.now.isoformat(timespec="seconds")
-            record = Record(occurrence.name, occurrence.at.isoformat(), str(out), "skip", tried, at)
+            recorded_at = self.now.isoformat(timespec="seconds")
+            record = Record(occurrence.name, occurrence.at.isoformat(), str(out), "skip", tried, recorded_at)
             record = replace(record, reason=reason, epsilon=cost and cost[0], delta=cost and cost[1])
             self.store.save(record)
         detail = f"{reason}; set aside, later periods go on. To take it up again, {fix}, or remove {path}"

@@ -102,21 +102,21 @@ def post(address: str, body: bytes, timeout: int, headers: Mapping[str, str] | N
     Returned is what did not work. Nothing is raised, and neither the address nor what was answered is
     shown.
     """
-    said: list[str | None] = []
+    answers: list[str | None] = []
 
     def ask() -> None:
-        said.append(_answer(address, body, timeout, headers or {}))
+        answers.append(_answer(address, body, timeout, headers or {}))
 
     # In a thread that is not waited for longer: the timeout of urllib is for each byte.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(timeout)
-    return said[0] if said else f"no answer within {timeout} s"
+    return answers[0] if answers else f"no answer within {timeout} s"
 
 
 def _answer(address: str, body: bytes, timeout: int, headers: Mapping[str, str]) -> str | None:
-    own = {"Content-Type": "application/json", "User-Agent": "odsynth"}
-    request = urllib.request.Request(address, body, {**own, **headers}, method="POST")
+    defaults = {"Content-Type": "application/json", "User-Agent": "odsynth"}
+    request = urllib.request.Request(address, body, {**defaults, **headers}, method="POST")
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout):
             return None

@@ -108,11 +108,11 @@ class Records:
         """Return what was told, by who was told; nothing if that is not known."""
         try:
             document = from_json((self.folder / "told").read_bytes())
-            return {str(who): frozenset(map(str, news)) for who, news in document.items()}
+            return {str(channel): frozenset(map(str, news)) for channel, news in document.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
     def save_told(self, told: Mapping[str, frozenset[str]]) -> None:
         """Write what `told` returns."""
-        document = {who: sorted(news) for who, news in told.items()}
+        document = {channel: sorted(news) for channel, news in told.items()}
         write_whole(self.folder / "told", json.dumps(document, indent=1) + "\n")
