@@ -154,9 +154,9 @@ class BatchWork:
         names = file_names(plan.config)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
-    def do(self, task: Task, batch: int, given: Given, key: synth.RunKey, folder: Path) -> None:
+    def do(self, task: Task, batch: int, inputs: Given, key: synth.RunKey, folder: Path) -> None:
         """Do a task, and write what it makes into an empty folder."""
-        for part, homes in zip(self.parts_of(folder), self._drawn(batch, given, key), strict=True):
+        for part, homes in zip(self.parts_of(folder), self._drawn(batch, inputs, key), strict=True):
             self._write(part, batch, homes)
 
     def parts_of(self, folder: Path) -> list[Part]:
@@ -165,9 +165,9 @@ class BatchWork:
         folders = self.plan.implicates.folders
         return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in folders]
 
-    def _drawn(self, batch: int, given: Any, key: synth.RunKey) -> Iterator[NDArray[np.int32]]:
+    def _drawn(self, batch: int, inputs: Any, key: synth.RunKey) -> Iterator[NDArray[np.int32]]:
         """Yield the homes of each implicate."""
-        pools, homes, sizes = self._sorted(batch, given)
+        pools, homes, sizes = self._sorted(batch, inputs)
         for run in range(self.plan.implicates.runs):
             yield from sample_batch(self.plan, pools, homes, key, batch, run, sizes)
 
@@ -241,12 +241,12 @@ class MeasuredWork(BatchWork):
         super().__init__(plan, state)
         self.layout = JobLayout(plan)
 
-    def do(self, task: Task, batch: int, given: Given, key: synth.RunKey, folder: Path) -> None:
+    def do(self, task: Task, batch: int, inputs: Given, key: synth.RunKey, folder: Path) -> None:
         """Do a task: one that measures counts the homes in the cells of the pools, and keeps noisy counts."""
         if task != "measure":
-            super().do(task, batch, given, key, folder)
+            super().do(task, batch, inputs, key, folder)
             return
-        pools, home, sizes = self._sorted(batch, given)  # type: ignore[arg-type]  # homes
+        pools, home, sizes = self._sorted(batch, inputs)  # type: ignore[arg-type]  # homes
         numeric = self.plan.numeric
         table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
         if sizes is None:
@@ -260,13 +260,16 @@ class MeasuredWork(BatchWork):
         """Return the run of cells of each measured table that a batch is drawn from."""
         pools, batch_slots = self.slices[batch], self._slots(batch)
         slots = self.plan.pools.slots.take(np.arange(batch_slots.start, batch_slots.stop))
-        groups = [np.array([pools.start, pools.stop - 1]), *(of.find(slots) for of in self.plan.secondary)]
-        ends = zip(self.layout.tables, ((of.min(), of.max() + 1) for of in groups), strict=True)
+        groups = [
+            np.array([pools.start, pools.stop - 1]),
+            *(table.find(slots) for table in self.plan.secondary),
+        ]
+        ends = zip(self.layout.tables, ((index.min(), index.max() + 1) for index in groups), strict=True)
         return [slice(int(table.offsets[a]), int(table.offsets[b])) for table, (a, b) in ends]
 
-    def _drawn(self, batch: int, given: Any, key: synth.RunKey) -> Iterator[NDArray[np.int32]]:
+    def _drawn(self, batch: int, inputs: Any, key: synth.RunKey) -> Iterator[NDArray[np.int32]]:
         rows = self.layout.rows([self.slices[batch]])
-        for run, factors in enumerate(given):
+        for run, factors in enumerate(inputs):
             fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
             for i in range(self.plan.implicates.of_run):
                 name = f" {run} {i}" if run or i else ""
@@ -366,11 +369,13 @@ class MeasuredBatches(RunBatches):
 
     def packed(self, task: Task, batch: int) -> Given:
         """Return the same, of the factors those of the batch."""
-        given = self.given(task, batch)
-        if isinstance(given, np.ndarray):
-            return given
+        inputs = self.given(task, batch)
+        if isinstance(inputs, np.ndarray):
+            return inputs
         spans = self.work.needed(batch)
-        return [[CellSpan(s.start, of[s]) for of, s in zip(tables, spans, strict=True)] for tables in given]
+        return [
+            [CellSpan(s.start, table[s]) for table, s in zip(tables, spans, strict=True)] for tables in inputs
+        ]
 
     def estimate(self) -> None:
         """Measure secondary tables, and fit homes to all noisy counts."""

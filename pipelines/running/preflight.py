@@ -114,9 +114,9 @@ def _checked_plan(
     return plan, check_plan_bytes(plan, stored, document["files"]), contradictions(config, plan)
 
 
-def blame_plan(given: Path, fix: str = _AGAIN) -> AbstractContextManager[None]:
+def blame_plan(plan_path: Path, fix: str = _AGAIN) -> AbstractContextManager[None]:
     """Say of whatever goes wrong with a plan that it is this plan, and what to do about it (`blame`)."""
-    return blame(ConfigError, f"{given}: the plan cannot be used", fix)
+    return blame(ConfigError, f"{plan_path}: the plan cannot be used", fix)
 
 
 def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[ReleasePlan, str]:
@@ -177,16 +177,16 @@ def plan_numbers(folder: Path, stored: Path | None = None) -> tuple[dict[str, An
     return numbers, content
 
 
-def _differing(planned: Any, asked: Any, key: str = "") -> list[str]:
+def _differing(planned: Any, requested: Any, key: str = "") -> list[str]:
     """Return the keys, as in "privacy.epsilon", under which two canonical configurations differ."""
-    if not (isinstance(planned, Mapping) and isinstance(asked, Mapping)):
+    if not (isinstance(planned, Mapping) and isinstance(requested, Mapping)):
         # As texts: to Python, 1 and true are equal.
-        return [] if _text(planned) == _text(asked) else [key or "all keys"]
+        return [] if _text(planned) == _text(requested) else [key or "all keys"]
     keys: list[str] = []
-    for name in dict.fromkeys([*asked, *planned]):
+    for name in dict.fromkeys([*requested, *planned]):
         path = f"{key}.{name}" if key else name
-        in_both = name in planned and name in asked
-        keys += _differing(planned[name], asked[name], path) if in_both else [path]
+        in_both = name in planned and name in requested
+        keys += _differing(planned[name], requested[name], path) if in_both else [path]
     return keys
 
 
@@ -204,15 +204,15 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
     if not planned.categories and config.workplaces is None:
         return
     file = config.jobs.file if config.workplaces is None else config.workplaces.file
-    found = slot_source(config, plan.geography).slots(plan.policy)
+    current = slot_source(config, plan.geography).slots(plan.policy)
     fix = "plan again: the plan was made for other jobs"
     for name, categories in planned.categories.items():
-        if found.categories.get(name) != categories:
+        if current.categories.get(name) != categories:
             rule = "the categories are not those of the plan"
             raise geo_data.InputError(file, rule, column=name, fix=fix)
-    keys, counts = zip(*(_counted(slots, plan.policy.n_parts) for slots in (planned, found)), strict=True)
-    both, position = np.unique(np.concatenate(keys), return_inverse=True)
-    more = np.bincount(position, np.concatenate([-counts[0], counts[1]]), both.size)
+    keys, counts = zip(*(_counted(slots, plan.policy.n_parts) for slots in (planned, current)), strict=True)
+    distinct, position = np.unique(np.concatenate(keys), return_inverse=True)
+    more = np.bincount(position, np.concatenate([-counts[0], counts[1]]), distinct.size)
     if differ := int(max(more.clip(min=0).sum(), -more.clip(max=0).sum())):
         kinds = (
             "work block or attribute"
@@ -301,9 +301,9 @@ def _check_out(config: ReleaseConfig) -> None:
             trial.folder.replace(target)
     except OSError as error:
         name = anchor.name if not anchor.is_dir() else Path(error.filename or out).name
-        what = name if len(name) <= 60 else f"{name[:57]}..., {len(os.fsencode(name))} bytes"
+        text = name if len(name) <= 60 else f"{name[:57]}..., {len(os.fsencode(name))} bytes"
         raise ConfigError(
-            f"{out}: the output folder, or a file in it, cannot be made: {error.strerror} ({what}). Choose "
+            f"{out}: the output folder, or a file in it, cannot be made: {error.strerror} ({text}). Choose "
             "another release.out, or other names where the names of files come from: release.state, levels"
         ) from None
 

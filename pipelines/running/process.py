@@ -69,8 +69,8 @@ def ending_on_signals() -> Iterator[None]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        found = {number: signal.getsignal(number) for number in _RAISED}
-        before = {n: f for n, f in found.items() if f in (signal.SIG_DFL, signal.default_int_handler)}
+        handlers = {number: signal.getsignal(number) for number in _RAISED}
+        before = {n: f for n, f in handlers.items() if f in (signal.SIG_DFL, signal.default_int_handler)}
     try:
         for number in before:
             signal.signal(number, end)

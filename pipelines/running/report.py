@@ -112,23 +112,23 @@ def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
     `several` says that the policy makes public which of several parts each home is in.
     """
     knows = "with the public part of each home" if several else "without any confidential data"
-    wide = max(len(one.table.name) for one in utility.workload)
+    wide = max(len(row.table.name) for row in utility.workload)
     first = f"  {'table, share of jobs that it counts elsewhere':{wide}}"
     wide = len(first) - 2
     lines = [f"{first}  this plan  public model alone  no privacy"]
     lines += [
-        f"  {one.table.name:{wide}}  {one.loss:9.3f}  {one.public_model:18.3f}  {one.no_privacy:10.3f}"
-        for one in utility.workload
+        f"  {row.table.name:{wide}}  {row.loss:9.3f}  {row.public_model:18.3f}  {row.no_privacy:10.3f}"
+        for row in utility.workload
     ]
     lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise")
-    for one in utility.workload:
-        if not one.carried:
-            others = any(other.table.weight for other in utility.workload if other is not one)
+    for row in utility.workload:
+        if not row.carried:
+            others = any(other.table.weight for other in utility.workload if other is not row)
             weight = "it more weight in [[workload]], or " if others else ""
             lines.append(
-                f"Warning     the release will not carry the table {one.table.name}: it is expected to lose "
-                f"{one.loss:.3f}, and the public model alone, {knows}, "
-                f"{one.public_model:.3f}. Give {weight}the release a larger epsilon, or do not publish the "
+                f"Warning     the release will not carry the table {row.table.name}: it is expected to lose "
+                f"{row.loss:.3f}, and the public model alone, {knows}, "
+                f"{row.public_model:.3f}. Give {weight}the release a larger epsilon, or do not publish the "
                 "table"
             )
     if levels := utility.accuracy.noisy_levels:
@@ -138,7 +138,7 @@ def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
 
 def _other_attributes(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]:
     """Return a line about attributes that homes are not told apart by, as LODES counts each by itself."""
-    read = dict.fromkeys(name for one in utility.workload for name in one.table.attributes)
+    read = dict.fromkeys(name for row in utility.workload for name in row.table.attributes)
     others = [name for name in read if name not in plan.attributes]
     if plan.config.jobs.format == "microdata" or not others:
         return []
@@ -385,8 +385,8 @@ def _refuse_other(out: Path, digest: str | None = None) -> None:
     if PLAN_NUMBERS not in names or names - ours or not (out / PLAN_FOLDER / "plan.json").is_file():
         rule = "the folder exists and is not an earlier plan, or more than that"
         raise ConfigError(f"{out}: {rule}. Choose another with --out")
-    if digest is not None and (there := plan_hash(out / PLAN_FOLDER)) != digest:
-        rule = f"plan {there[:12]} is there, which may have been reviewed, and this is plan {digest[:12]}"
+    if digest is not None and (existing := plan_hash(out / PLAN_FOLDER)) != digest:
+        rule = f"plan {existing[:12]} is there, which may have been reviewed, and this is plan {digest[:12]}"
         raise ConfigError(f"{out}: {rule}. Choose another folder with --out, or remove this one")
 
 
@@ -430,8 +430,8 @@ def draw_cells(plan: ReleasePlan, path: Path) -> None:
         )
         axis.set_aspect(1 / max(0.1, np.cos(np.radians(np.nanmean(geography.latitude)))))
         axis.set_axis_off()
-        what = "small workplaces of an area" if plan.pools.shared[pool] else "one workplace"
-        axis.set_title(f"{plan.pools.n[pool]:,} jobs, {what}:\n{cells:,} cells", fontsize=11)
+        subject = "small workplaces of an area" if plan.pools.shared[pool] else "one workplace"
+        axis.set_title(f"{plan.pools.n[pool]:,} jobs, {subject}:\n{cells:,} cells", fontsize=11)
         _curve(axes[0][-1], plan, pool, inside, size)
     fig.colorbar(shown, ax=list(axes[0][:-1]), label="blocks in the block's cell", shrink=0.7)
     last = axes[0][-1]
@@ -451,8 +451,8 @@ def _choose(plan: ReleasePlan) -> list[int]:
     """Return the largest pool, the one that holds the median job, and one at the tenth percentile of jobs."""
     order = np.argsort(plan.pools.n, kind="stable")
     running = np.cumsum(plan.pools.n[order])
-    at = np.searchsorted(running, np.array([1.0, 0.5, 0.1]) * running[-1])
-    return list(dict.fromkeys(order[np.minimum(at, order.size - 1)].tolist()))[:_WORKPLACES]
+    position = np.searchsorted(running, np.array([1.0, 0.5, 0.1]) * running[-1])
+    return list(dict.fromkeys(order[np.minimum(position, order.size - 1)].tolist()))[:_WORKPLACES]
 
 
 def _blocks_per_cell(plan: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:

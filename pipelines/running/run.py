@@ -164,7 +164,7 @@ def run(
                 _log.info(_PROTECTED_TOTALS)
             with steps.step(Step.READ_ORIGINS):
                 jobs_sha256, rows = _keep_homes(
-                    config, release_plan, staging, steps.progress, given=reviewed is not None
+                    config, release_plan, staging, steps.progress, reviewed=reviewed is not None
                 )
             state = replace(state, inputs=jobs_sha256, rows=rows)
             try_workers(scheduler)  # others may have come
@@ -385,14 +385,14 @@ def _keep_homes(
     staging: RunFolder,
     progress: Progress | None,
     *,
-    given: bool,
+    reviewed: bool,
 ) -> tuple[dict[str, str], dict[str, int]]:
     """Read the confidential homes, file by file, and keep those of each batch in files of their own.
 
     Return the SHA-256 of each file, by path, of the bytes that the homes were read from, and its rows.
     """
-    when = "since" if given else "during the run"
-    if given:
+    when = "since" if reviewed else "during the run"
+    if reviewed:
         refuse_other_slots(config, plan)
     protected_totals = plan.numeric.target.record_range is not None
     reading = Reading()
@@ -406,7 +406,7 @@ def _keep_homes(
         raise geo_data.InputError(
             config.jobs.files[0],
             f"the jobs are not those that the plan was made for: a file changed {when}",
-            fix="plan again" if given else "run again when nothing writes to the files",
+            fix="plan again" if reviewed else "run again when nothing writes to the files",
         ) from None
     # For the operator: nothing is refused because of these, as they depend on homes.
     for remark in reading.remarks:

@@ -49,8 +49,8 @@ REVIEWED_RUN_STEPS = (Step.READ_PLAN, *_AFTER_PLANNING)
 def run_steps(*, reviewed: bool, measures: bool) -> tuple[Step, ...]:
     """Return the steps of a run: with a reviewed plan or its own, which measures tables or not."""
     steps = REVIEWED_RUN_STEPS if reviewed else RUN_STEPS
-    at = steps.index(Step.DRAW)
-    return (*steps[:at], *resumed_steps(measures=measures))
+    start = steps.index(Step.DRAW)
+    return (*steps[:start], *resumed_steps(measures=measures))
 
 
 def resumed_steps(*, measures: bool) -> tuple[Step, ...]:
