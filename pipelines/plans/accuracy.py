@@ -132,8 +132,8 @@ class ExpectedTable(_Part):
         losses = (self.loss, self.public_model)
         if (self.carried, self.noise) != (carries(*losses), is_noise(*losses)):
             raise ValueError(f"{self.table}: carried and noise are not what its losses give")
-        said = [(one.at_least, one.at_most) for one in self.sizes]
-        if said != [size for size in SIZES if size in said]:
+        stated = [(size.at_least, size.at_most) for size in self.sizes]
+        if stated != [size for size in SIZES if size in stated]:
             raise ValueError(f"{self.table}: sizes are not those of this program")
         return self
 
@@ -153,7 +153,7 @@ class ExpectedAccuracy(_Part):
     tables: list[ExpectedTable]
 
     def __repr__(self) -> str:
-        losses = "; ".join(f"{one.table} {one.loss:.3f}" for one in self.tables)
+        losses = "; ".join(f"{table.table} {table.loss:.3f}" for table in self.tables)
         return f"<ExpectedAccuracy: share of jobs counted elsewhere: {losses}; tried on {self.jobs:,} jobs>"
 
     __str__ = __repr__
@@ -161,7 +161,7 @@ class ExpectedAccuracy(_Part):
     @property
     def noisy_levels(self) -> list[str]:
         """Levels between whose units flows are noise."""
-        return [one.flows_of for one in self.tables if one.noise and one.flows_of is not None]
+        return [table.flows_of for table in self.tables if table.noise and table.flows_of is not None]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in files."""
@@ -174,9 +174,9 @@ def reported_tables(workload: Workload) -> list[tuple[Table, bool]]:
     Beside the workload these are flows between units of each level, as maps and exports offer them.
     """
     geography, tables = workload.geography, workload.tables
-    known = {(table.home, table.work, table.attributes) for table in tables}
+    in_workload = {(table.home, table.work, table.attributes) for table in tables}
     flows = (Table(x, x, (), Fraction(0)) for x in (*geography.levels, geography.block_level))
-    others = [table for table in flows if (table.home, table.work, ()) not in known]
+    others = [table for table in flows if (table.home, table.work, ()) not in in_workload]
     return [*((table, True) for table in tables), *((table, False) for table in others)]
 
 
@@ -186,18 +186,18 @@ def expected_accuracy(
     released: CountedJobs,
     public: CountedJobs,
     share: float,
-    known: Iterable[tuple[Sequence[float], list[SizeClass]]],
+    workload_losses: Iterable[tuple[Sequence[float], list[SizeClass]]],
 ) -> ExpectedAccuracy:
     """Measure what a plan did to every table in a trial."""
-    of_workload = iter(known)
+    of_workload = iter(workload_losses)
     tables = []
     for table, is_of_workload in reported_tables(workload):
         if is_of_workload:
             losses, sizes = next(of_workload)
         else:
-            one = Workload((table,), workload.geography, workload.level)
-            ((losses, cells),) = one.compare(true, (released, public), share)
-            sizes = expected_sizes(one, table, cells, share)
+            single = Workload((table,), workload.geography, workload.level)
+            ((losses, cells),) = single.compare(true, (released, public), share)
+            sizes = expected_sizes(single, table, cells, share)
         loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in losses)
         tables.append(
             ExpectedTable(
@@ -223,14 +223,14 @@ def expected_sizes(
     if share < 1 and workload.gathers(table):
         return []  # of jobs of some units the numbers of larger areas would be too small
     true, released = cell_counts(*cells[:2])
-    found = []
+    classes = []
     for least, most in SIZES:
         of_size = np.flatnonzero((released >= least) & (released <= (most or released.max(initial=0))))
         if not of_size.size:
             continue
         jobs, present = released[of_size], true[of_size]
         error, n = np.abs(jobs - present), of_size.size
-        found.append(
+        classes.append(
             SizeClass(
                 at_least=least,
                 at_most=most,
@@ -241,4 +241,4 @@ def expected_sizes(
                 empty=round(float((present == 0).mean()), _DIGITS),
             )
         )
-    return found
+    return classes

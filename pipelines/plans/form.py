@@ -82,8 +82,8 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
     """
     for name, columns in _columns(document).items():
         path = folder / name
-        found = hashes.get(name) if hashes is not None else sha256_of(path) if path.is_file() else None
-        if found is None or found != document["files"].get(name):
+        digest = hashes.get(name) if hashes is not None else sha256_of(path) if path.is_file() else None
+        if digest is None or digest != document["files"].get(name):
             raise ValueError(f"{name}: the file is not the one that plan.json names")
         check_form(path, columns)
 
@@ -121,7 +121,7 @@ def _is_code(kind: pa.DataType) -> bool:
 
 
 def _lists_of(element: pa.DataType) -> Kind:
-    def kind(found: pa.DataType) -> bool:
-        return pa.types.is_large_list(found) and found.value_type == element
+    def kind(data_type: pa.DataType) -> bool:
+        return pa.types.is_large_list(data_type) and data_type.value_type == element
 
     return kind

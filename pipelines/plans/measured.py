@@ -107,8 +107,8 @@ class MeasuredGroups:
         """Return the group of each job, int32 of shape (n,); the number of groups where there is none."""
         key = self._key(jobs)
         group = np.searchsorted(self._keys, key)
-        found = self._keys[np.minimum(group, self._keys.size - 1)] == key
-        return np.where(found, group, self._keys.size).astype(np.int32)
+        matches = self._keys[np.minimum(group, self._keys.size - 1)] == key
+        return np.where(matches, group, self._keys.size).astype(np.int32)
 
     def labels(self) -> dict[str, list[str]]:
         """Return the work area, under "work", and the category of each attribute of every group, by name.
@@ -117,15 +117,15 @@ class MeasuredGroups:
         several parts, "home" is the first block of the part.
         """
         rest, part = np.divmod(self._keys, self._policy.n_parts)
-        found: dict[str, list[str]] = {}
+        columns: dict[str, list[str]] = {}
         if self._policy.n_parts > 1:
-            found["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
+            columns["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
         for name, values in zip(reversed(self._choice.by), reversed(self._categories), strict=True):
             rest, code = np.divmod(rest, len(values))
-            found[name] = [values[i] for i in code.tolist()]
+            columns[name] = [values[i] for i in code.tolist()]
         level = self._choice.work
         codes = [""] if level is None else self._geography.codes(level)
-        return {"work": [str(codes[i]) for i in rest.tolist()]} | dict(reversed(found.items()))
+        return {"work": [str(codes[i]) for i in rest.tolist()]} | dict(reversed(columns.items()))
 
     def _key(self, jobs: Slots | JobRecords) -> NDArray[np.int64]:
         work = self._choice.work

@@ -111,8 +111,8 @@ def _digest_of_blocks(geography: Geography, level: str) -> str:
         order = pc.array_sort_indices(blocks)
         blocks, of_block = blocks.take(order), of_block.take(order)
     for start in range(0, len(blocks), _HASHED_BLOCKS):  # a nation has millions
-        own = slice(start, start + _HASHED_BLOCKS)
-        lines = pc.binary_join_element_wise(blocks[own], units.take(of_block[own]), "\t")
+        chunk = slice(start, start + _HASHED_BLOCKS)
+        lines = pc.binary_join_element_wise(blocks[chunk], units.take(of_block[chunk]), "\t")
         text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
         digest.update(b"\n" if start else b"")
         digest.update(text[0].as_buffer())

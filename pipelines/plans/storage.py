@@ -387,8 +387,8 @@ def _load_pools(
     block = _numbers(geography, slots["work"])
     work = np.repeat(block, count)
     n = table["n"].to_numpy()
-    said = document["pooling"]
-    pooling = Pooling(said["level"], said["below"], tuple(said["by"]))
+    stated = document["pooling"]
+    pooling = Pooling(stated["level"], stated["below"], tuple(stated["by"]))
     attributes = {name: np.repeat(_codes(slots, name, categories), count) for name in categories}
     row = slots["pool"].to_numpy()
     if min(block.min(), place.min(), row.min()) < 0 or not np.array_equal(np.bincount(row, count, n.size), n):

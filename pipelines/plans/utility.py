@@ -89,17 +89,17 @@ def cell_counts(
     """Return the jobs of both tables in each cell that either has; parameters are as of `cell_variation`."""
     most = 1 + int(max(cells.max(), other_cells.max()))
     if most <= _FEW_TO_KEEP * (cells.size + other_cells.size):
-        counts = [np.bincount(one, minlength=most) for one in (cells, other_cells)]
+        counts = [np.bincount(values, minlength=most) for values in (cells, other_cells)]
         either = np.flatnonzero((counts[0] | counts[1]) != 0)
         return counts[0].take(either), counts[1].take(either)
     # Sorting is much faster than finding the inverse of numpy.unique, and that of narrow numbers the fastest.
-    both: NDArray[Any] = np.concatenate([cells, other_cells]).astype("i4" if most < 2**30 else "i8") * 2
-    both[cells.size :] += 1
-    both.sort()
-    cell = both >> 1
+    tagged: NDArray[Any] = np.concatenate([cells, other_cells]).astype("i4" if most < 2**30 else "i8") * 2
+    tagged[cells.size :] += 1
+    tagged.sort()
+    cell = tagged >> 1
     first = np.flatnonzero(np.append(True, cell[1:] != cell[:-1]))
-    others = np.add.reduceat(both & 1, first, dtype=np.int64)
-    return np.diff(np.append(first, both.size)) - others, others
+    others = np.add.reduceat(tagged & 1, first, dtype=np.int64)
+    return np.diff(np.append(first, tagged.size)) - others, others
 
 
 def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike) -> float:
@@ -121,10 +121,10 @@ def destination_commute_error(
     """
     blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
     means = []
-    for one in (km, other_km):
-        placed = np.isfinite(one)
+    for distances in (km, other_km):
+        placed = np.isfinite(distances)
         inside = np.bincount(job[placed], minlength=blocks.size)
-        means.append(np.bincount(job[placed], one[placed], blocks.size) / np.maximum(inside, 1))
+        means.append(np.bincount(job[placed], distances[placed], blocks.size) / np.maximum(inside, 1))
     large = (count >= _LARGE) & (means[0] > 0)
     return float(np.median(np.abs(means[1][large] / means[0][large] - 1))) if large.any() else float("nan")
 

@@ -148,7 +148,7 @@ class Workload:
         sides = true, *drawn
         halves = self._halves(sides) if share < 1 and any(map(self.gathers, self.tables)) else []
         # Of v / n, as halves are not equal.
-        larger = [len(true) / np.count_nonzero(own) for own, *_ in halves]
+        larger = [len(true) / np.count_nonzero(in_half) for in_half, *_ in halves]
         more = float(np.mean(larger)) - 1 if halves else 0.0
         for table in self.tables:
             cells = self.cells(table, sides)
@@ -173,9 +173,13 @@ class Workload:
         Rows have as many cells as there are home areas.
         """
         codes: list[list[NDArray[Any]]] = [[] if table.work is None else [jobs.work] for jobs in sides]
-        for own, jobs in zip(codes, sides, strict=True):
-            own.extend(jobs.attributes[name] for name in table.attributes)
-        same = (one is first for own in codes for one, first in zip(own, codes[0], strict=True))
+        for side_codes, jobs in zip(codes, sides, strict=True):
+            side_codes.extend(jobs.attributes[name] for name in table.attributes)
+        same = (
+            column is first
+            for side_codes in codes
+            for column, first in zip(side_codes, codes[0], strict=True)
+        )
         if len(set(map(len, sides))) == 1 and all(same):
             codes = codes[:1]  # only homes differ, and all else is numbered once
         rows = [np.zeros(len(jobs), np.int64) for jobs in sides[: len(codes)]]
@@ -184,21 +188,21 @@ class Workload:
             of_sides: list[NDArray[np.integer]] = list(column)
             if i == 0 and table.work is not None:
                 unit, wide = self.geography.units_of_blocks(table.work), self.geography.n_units(table.work)
-                of_sides = [unit.take(one) for one in of_sides]
+                of_sides = [unit.take(values) for values in of_sides]
             else:
-                wide = 1 + max(int(one.max(initial=0)) for one in of_sides)
+                wide = 1 + max(int(values.max(initial=0)) for values in of_sides)
             if wide < size < span * wide:  # numbered anew, as few may occur, it may be counted whole
                 occurs = np.zeros(wide, bool)
-                for one in of_sides:
-                    occurs[one] = True
+                for values in of_sides:
+                    occurs[values] = True
                 number, wide = np.cumsum(occurs) - 1, int(occurs.sum())
-                of_sides = [number.take(one) for one in of_sides]
+                of_sides = [number.take(values) for values in of_sides]
             if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
                 present, anew = np.unique(np.concatenate(rows), return_inverse=True)
                 rows = np.split(anew * areas, np.cumsum([row.size for row in rows])[:-1])
                 span = present.size * areas
-            for row, one in zip(rows, of_sides, strict=True):
-                row += one * np.int64(span)
+            for row, values in zip(rows, of_sides, strict=True):
+                row += values * np.int64(span)
             span *= wide
         return rows * (len(sides) // len(rows))
 
@@ -233,17 +237,17 @@ def resolve_workload(
 
 
 def _default(geography: Geography, level: str, slots: Slots, secret: tuple[str, ...]) -> tuple[Table, ...]:
-    one, block = Fraction(1), geography.block_level
-    tables = [Table(level, level, (), one)]
+    weight, block = Fraction(1), geography.block_level
+    tables = [Table(level, level, (), weight)]
     if level != block:
         finer = [*geography.levels, block][[*geography.levels, block].index(level) + 1]
-        tables.append(Table(finer, finer, (), one))
-        tables.append(Table(level, block, (), one))
+        tables.append(Table(finer, finer, (), weight))
+        tables.append(Table(level, block, (), weight))
     names = sorted({*slots.attributes, *secret})
-    each = Fraction(1, max(1, len(names)))
-    tables += [Table(level, None, (name,), each) for name in names]
+    attribute_weight = Fraction(1, max(1, len(names)))
+    tables += [Table(level, None, (name,), attribute_weight) for name in names]
     if telling := next(iter(secret), None) or most_telling(geography, level, slots):
-        tables.append(Table(level, level, (telling,), one))
+        tables.append(Table(level, level, (telling,), weight))
     return tuple(tables)
 
 
