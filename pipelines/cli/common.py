@@ -111,16 +111,16 @@ def counter() -> Progress | None:
         return None
     begin, first, last, whole = time.monotonic(), 0, 0, -1
 
-    def show(done: int, of: int) -> None:
+    def show(done: int, total: int) -> None:
         nonlocal begin, first, last, whole
-        about = isinstance(of, EstimatedTotal)
-        if done < last or (of != whole and not (about and isinstance(whole, EstimatedTotal))):
+        about = isinstance(total, EstimatedTotal)
+        if done < last or (total != whole and not (about and isinstance(whole, EstimatedTotal))):
             begin, first = time.monotonic(), done
-        last, whole = done, of
+        last, whole = done, total
         took, made = time.monotonic() - begin, done - first
-        words = f"{done:,} of {'about ' if about else ''}{of:,}"
-        if made and done < of and took > 1:
-            words += f", about {math.ceil(took / made * (of - done)):,} s more"
-        click.echo(f"\r  {words}\x1b[K", nl=done == of, err=True)
+        words = f"{done:,} of {'about ' if about else ''}{total:,}"
+        if made and done < total and took > 1:
+            words += f", about {math.ceil(took / made * (total - done)):,} s more"
+        click.echo(f"\r  {words}\x1b[K", nl=done == total, err=True)
 
     return show

@@ -160,8 +160,8 @@ def table(url: str, sha256: str | None, confidential: bool, folder: Path) -> Non
 
     URL is one of the web, or of a file in a store: s3://, gs://, abfs:// or sftp://.
     """
-    found = geo_data.fetch(url, folder, sha256, confidential=confidential, progress=sys.stderr.isatty())
-    click.echo(found)
+    path = geo_data.fetch(url, folder, sha256, confidential=confidential, progress=sys.stderr.isatty())
+    click.echo(path)
 
 
 @click.group()

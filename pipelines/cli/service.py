@@ -92,9 +92,9 @@ def list_all(config: Path | None) -> None:
     with _store(config) as store:
         from pipelines.service.access.tokens import list_tokens
 
-        for each in list_tokens(store):
-            state = f"revoked {each.revoked}" if each.revoked else f"until {each.expires}"
-            click.echo(f"{each.id} {each.owner}: {each.role}, {state}")
+        for entry in list_tokens(store):
+            state = f"revoked {entry.revoked}" if entry.revoked else f"until {entry.expires}"
+            click.echo(f"{entry.id} {entry.owner}: {entry.role}, {state}")
 
 
 @token.command()

@@ -161,8 +161,8 @@ def intervals_command(public: Path, to: Path | None, draws: int) -> None:
     from pipelines.views.intervals.reading import COVERAGE_WORDS
 
     made = pipelines.open_release(public).write_intervals(to, draws=draws, progress=counter())
-    for what, path in made.items():
-        click.echo(f"{path}: {what}, {path.stat().st_size / 1e6:.2f} MB")
+    for kind, path in made.items():
+        click.echo(f"{path}: {kind}, {path.stat().st_size / 1e6:.2f} MB")
     for line in COVERAGE_WORDS:
         click.echo(line)
 

@@ -242,7 +242,7 @@ def expand(path: Path) -> tuple[Path, ...]:
     """Return the files that a name with * or ? stands for, sorted; else the path itself."""
     if not set("*?") & set(path.name):
         return (path,)
-    return tuple(sorted(found for found in path.parent.glob(path.name) if found.is_file())) or (path,)
+    return tuple(sorted(file for file in path.parent.glob(path.name) if file.is_file())) or (path,)
 
 
 def absolute(folder: Path, path: Path | str) -> Path:

@@ -279,7 +279,7 @@ def _usable_tables(data: dict[str, Any], folder: Path) -> dict[str, Any]:
                 tables[key] = field.get_default()
         elif key in LISTS and isinstance(value, list):
             member = get_args(field.annotation)[0]
-            tables[key] = tuple(_usable(member, each, folder) for each in value)
+            tables[key] = tuple(_usable(member, item, folder) for item in value)
         elif (table := _usable(kind, value, folder)) is not None:
             tables[key] = table
     return tables

@@ -85,8 +85,8 @@ def _without_tag(
     if loc[:2] == ("privacy", "policy"):
         del place[2:3]
     elif loc and (loc[0],) not in keys and any(table[:1] == loc[:1] for table in keys):
-        at = 2 if any(isinstance(part, int) for part in loc[1:2]) else 1
-        del place[at : at + 1]
+        index = 2 if any(isinstance(part, int) for part in loc[1:2]) else 1
+        del place[index : index + 1]
     return place[:-2] if place[-1:] == ["[key]"] else place  # a key is quoted as the value that it is
 
 

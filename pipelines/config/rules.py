@@ -179,14 +179,14 @@ def _pools_by_attributes(jobs: JobsSettings, plan: PlanSettings) -> Iterator[str
 
 
 def _attributes_of_workload(jobs: JobsSettings, workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
-    lodes, known = isinstance(jobs, LodesJobsSettings), _attributes_of(jobs)
+    lodes, attributes = isinstance(jobs, LodesJobsSettings), _attributes_of(jobs)
     for where, table in _numbered("workload", workload):
         if lodes and len({*table.attributes}) > 1:
             rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
             yield f"{where}.attributes: {rule}"
         for name in table.attributes:
-            if name not in known:
-                fix = f"use {one_of(known)}" if lodes else "add it to jobs.attributes"
+            if name not in attributes:
+                fix = f"use {one_of(attributes)}" if lodes else "add it to jobs.attributes"
                 yield f"{where}.attributes: {shown(name)} is not an attribute of the jobs; {fix}"
 
 

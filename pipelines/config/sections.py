@@ -107,9 +107,9 @@ def tables_of(
     for name, field in model.model_fields.items():
         for table in _models(field.annotation):
             format_ = table.model_fields.get("format")
-            here = (*path, name, *(get_args(format_.annotation) if format_ else ()))
-            yield here, table
-            yield from tables_of(table, here)
+            table_path = (*path, name, *(get_args(format_.annotation) if format_ else ()))
+            yield table_path, table
+            yield from tables_of(table, table_path)
 
 
 def _models(annotation: object) -> list[type[Section]]:

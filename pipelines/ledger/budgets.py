@@ -43,8 +43,8 @@ class Budget:
     def __repr__(self) -> str:
         # Down: nobody may take it for more than it is.
         epsilon, delta = (synth.decimal_down(x, 6) for x in (self.epsilon, self.delta))
-        of = "" if self.period is None else f" for {self.period}"
-        return f"<Budget: epsilon {epsilon}, delta {delta}{of}; rounded down, the attributes are exact>"
+        period = "" if self.period is None else f" for {self.period}"
+        return f"<Budget: epsilon {epsilon}, delta {delta}{period}; rounded down, the attributes are exact>"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact_amount(self.epsilon, "the budget's epsilon"))

@@ -243,10 +243,10 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
 def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     """Open an existing file, and say in one clear error what the system or SQLite has against it."""
     with _clear_errors(path):
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise LedgerError(f"{path}: this is not a file. Fix: give the path of the ledger's file")
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise LedgerError(f"{path}: others can write to the ledger. Fix: chmod 600")
         uri = f"{path.as_uri()}?mode={mode}"
         with closing(

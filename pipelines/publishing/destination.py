@@ -176,10 +176,10 @@ class Place:
             self.fs.makedirs(folder, exist_ok=True)
             return
         refuse_no_folder(Path(folder), PublishError)
-        for each in (*reversed(Path(folder).parents), Path(folder)):
-            if not each.is_dir():
-                each.mkdir(exist_ok=True)
-                each.chmod(stat.S_IMODE(each.stat().st_mode) | 0o055)
+        for directory in (*reversed(Path(folder).parents), Path(folder)):
+            if not directory.is_dir():
+                directory.mkdir(exist_ok=True)
+                directory.chmod(stat.S_IMODE(directory.stat().st_mode) | 0o055)
 
 
 def _written(record: dict[str, str]) -> bytes:

@@ -227,8 +227,8 @@ class _Title:
         self.folder = f"{place.root}/{self.name}/{version}"
         self.location = place.shown(self.folder)
 
-    def beside(self, what: str) -> str:
-        return f"{self.folder}.{what}.json"
+    def beside(self, suffix: str) -> str:
+        return f"{self.folder}.{suffix}.json"
 
     def must_exist(self) -> None:
         if not self.place.exists(self.beside("publication")):

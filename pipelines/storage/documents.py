@@ -13,8 +13,8 @@ _LARGEST = 2**28  # bytes; a plan of a nation has a thousandth
 
 def read_json(path: Path) -> Any:
     """Read a JSON document in UTF-8, as `parse_json` does."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
         raise ValueError(f"{path.name}: not a file, or one of more than {_LARGEST:,} bytes")
     return parse_json(path.read_bytes(), path.name)
 
@@ -35,9 +35,9 @@ def check_format(document: Any, name: str, expected: str) -> None:
     """Refuse a document of another format than the one that is read."""
     stated = document.get("format") if isinstance(document, dict) else None
     if stated != expected:
-        known = isinstance(stated, str) and re.fullmatch(r"odsynth [a-z]{1,20} [0-9.]{1,9}", stated)
+        is_ours = isinstance(stated, str) and re.fullmatch(r"odsynth [a-z]{1,20} [0-9.]{1,9}", stated)
         raise ValueError(
-            f"{name}: its format is {stated if known else 'none of odsynth'}, and this version reads "
+            f"{name}: its format is {stated if is_ours else 'none of odsynth'}, and this version reads "
             f"{expected}. Fix: use the version that wrote it, or make it again with this one"
         )
 

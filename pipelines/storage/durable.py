@@ -84,8 +84,8 @@ def _sweep(folder: Path) -> None:
     with suppress(OSError):
         for path in folder.glob(f"{_PARTIAL}????????"):
             with suppress(OSError):
-                found = path.lstat()
-                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                status = path.lstat()
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
                     with hold_lock(path / _LOCK) as free:
                         if free:
                             _discard(path)

@@ -39,8 +39,8 @@ def private_message(error: BaseException, *, one_line: bool = False) -> str:
     For the operator's own terminal and private log: where a row of a confidential file stands says something
     of it.
     """
-    where, said = getattr(error, "where", ""), shown_message(error, one_line=one_line)
-    return f"{said} Look at {where}." if where else said
+    where, message = getattr(error, "where", ""), shown_message(error, one_line=one_line)
+    return f"{message} Look at {where}." if where else message
 
 
 def shown_address(address: object) -> str:

@@ -87,9 +87,9 @@ class Comparison(io.RawIOBase):
 
     def has_next(self, data: bytes) -> bool:
         """Whether the other file goes on with these bytes."""
-        found = self._file.read(len(data))
-        self._file.seek(-len(found), io.SEEK_CUR)
-        return self.same and found == data
+        chunk = self._file.read(len(data))
+        self._file.seek(-len(chunk), io.SEEK_CUR)
+        return self.same and chunk == data
 
     def at_end(self) -> bool:
         """Whether all that was written is the whole of the other file."""

@@ -42,9 +42,9 @@ def check_form(
     A reader takes the columns that it knows, and a library may hide one as an index; so a file could carry
     more than anybody has looked at.
     """
-    found, schema = pq.read_metadata(path), pq.read_schema(path)
-    size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
-    if max(size, 8 * found.num_rows) > most_bytes(path.stat().st_size):
+    file_metadata, schema = pq.read_metadata(path), pq.read_schema(path)
+    size = sum(file_metadata.row_group(i).total_byte_size for i in range(file_metadata.num_row_groups))
+    if max(size, 8 * file_metadata.num_rows) > most_bytes(path.stat().st_size):
         raise FormError(f"{path.name}: far more comes out of the file than a table of a release holds")
     if schema.names != list(columns):
         raise FormError(f"{path.name}: columns are not {', '.join(columns)}")
@@ -53,9 +53,9 @@ def check_form(
             raise FormError(f"{path.name}: column {field.name} is of another type")
         if field.metadata or not field.nullable:  # nor may it be said that no cell is empty
             raise FormError(f"{path.name}: column {field.name} has notes of its own")
-    if {*(found.metadata or {}), *(schema.metadata or {})} - _ALLOWED - metadata:
+    if {*(file_metadata.metadata or {}), *(schema.metadata or {})} - _ALLOWED - metadata:
         raise FormError(f"{path.name}: the file has notes of its own")
-    return found
+    return file_metadata
 
 
 def read_rows(path: Path, columns: list[str] | None = None, as_dictionary: Sequence[str] = ()) -> pa.Table:

@@ -32,18 +32,20 @@ def stored_name(value: str, longest: int) -> str:
     return text
 
 
-def look_alike(one: str, other: str) -> bool:
+def look_alike(name: str, other: str) -> bool:
     """Say whether two names look the same: whether they have one skeleton, by UTS 39 and docs/ledger.md."""
-    return one == other or _skeleton(one) == _skeleton(other)
+    return name == other or _skeleton(name) == _skeleton(other)
 
 
 @cache
 def _skeleton(text: str) -> str:
     stand_for, letters_of = _prototypes(), partial(unicodedata.normalize, "NFKD")  # K for full width
     # By K an accent alone is a blank with a mark.
-    text = "".join(stand_for.get(each, each) if letters_of(each)[0] == " " else each for each in text)
+    text = "".join(
+        stand_for.get(letter, letter) if letters_of(letter)[0] == " " else letter for letter in text
+    )
     text = letters_of(_INVISIBLE.sub("", letters_of(text)))
-    while (alike := letters_of("".join(stand_for.get(each, each) for each in text))) != text:
+    while (alike := letters_of("".join(stand_for.get(letter, letter) for letter in text))) != text:
         text = alike  # what stands for a letter may have letters for which others stand
     return " ".join(text.split())
 
@@ -58,7 +60,7 @@ def _prototypes() -> dict[str, str]:
         alike[text.strip("\u200e")] |= {other["c"].strip("\u200e") for other in others}
     # What stands for several has them all; of two that have each other only, either may.
     return {
-        text: max((text, *others), key=lambda each: (len(each), len(alike[each]), each))
+        text: max((text, *others), key=lambda candidate: (len(candidate), len(alike[candidate]), candidate))
         for text, others in alike.items()
         if len(others) == 1
     }

@@ -44,9 +44,9 @@ def flow_batches(
     """Yield flows in parts (`Release.flow_batches`)."""
     for level in (home_level, work_level):
         release.check_level(level)
-    for names, present, what in ((counts, release.counts, "count"), (kinds, release.rows, "kind of rows")):
+    for names, present, noun in ((counts, release.counts, "count"), (kinds, release.rows, "kind of rows")):
         if unknown := [name for name in names if name not in present]:
-            raise PublicReleaseError(f"there is no {what} {unknown[0]!r}; there are: {', '.join(present)}")
+            raise PublicReleaseError(f"there is no {noun} {unknown[0]!r}; there are: {', '.join(present)}")
     condition = _rows_in(release, areas)
     flows_of = partial(_flows_of, release.geography, (home_level, work_level), list(counts), condition)
     read = delayed(flows_of, pure=False, traverse=False)

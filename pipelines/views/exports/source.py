@@ -190,8 +190,8 @@ class Source:
         )
         return [f"{total - drawn:,} of {total:,} workers have no line: {reason}."] if total > drawn else []
 
-    def without_shape(self, what: str) -> list[str]:
-        """Return a remark for each level with zones without geometry; `what` happens to them in a format."""
+    def without_shape(self, effect: str) -> list[str]:
+        """Return a remark for each level with zones without geometry; `effect` is what becomes of them."""
         remarks = []
         for level, zones in self.zones.items():
             bare = zones[zones.geometry.isna()]
@@ -199,14 +199,14 @@ class Source:
                 homes = (
                     f" Workers who live there: {bare['home_S000'].sum():,}." if "home_S000" in bare else ""
                 )
-                which = f"Zones of {level} without a shape, as external zones are, {what}"
+                which = f"Zones of {level} without a shape, as external zones are, {effect}"
                 remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{homes}")
         return remarks
 
-    def name(self, what: str, suffix: str) -> str:
+    def name(self, layer: str, suffix: str) -> str:
         """Return the name of a file in the manner of LODES, such as ``ri_zones_trct_JT00_2019.fgb``."""
         subject = self.release.certificate.release
-        return f"{subject.state}_{what}_{subject.job_type}_{subject.year}.{suffix}"
+        return f"{subject.state}_{layer}_{subject.job_type}_{subject.year}.{suffix}"
 
     @property
     def flows_name(self) -> str:
