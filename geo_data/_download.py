@@ -75,12 +75,12 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def compare(what: str | Path, path: Path, expected: str) -> None:
+def compare(subject: str | Path, path: Path, expected: str) -> None:
     """Raise an error that names both hashes if a file has not the one that it must have."""
     actual = sha256_of(path)
     if actual != expected:
         raise InputError(
-            what,
+            subject,
             f"the file has changed or is damaged: its sha256 is {actual}, and must be {expected}",
             fix="if it should be as it was, remove it and fetch again; if its publisher replaced it on "
             "purpose, remove the line of the old one from SHA256SUMS too, and give the new hash where you "
@@ -157,8 +157,8 @@ def _receive(url: str, path: Path, check: Callable[..., None], progress: bool) -
             if progress and moment - told > 1:
                 told = moment
                 total = int(answer.headers.get("Content-Length", 0))
-                of = f" of {total / 1e6:,.1f}" if total else ""
-                print(f"{path.name}: {file.tell() / 1e6:,.1f}{of} MB", file=sys.stderr)
+                total_text = f" of {total / 1e6:,.1f}" if total else ""
+                print(f"{path.name}: {file.tell() / 1e6:,.1f}{total_text} MB", file=sys.stderr)
 
 
 def _check_answer(url: str, response: requests.Response) -> None:

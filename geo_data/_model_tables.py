@@ -351,24 +351,24 @@ class AreaTable:
             units = columns.indices[block]
             jobs = columns.data[block] * self.jobs[units]
             classes = self._classes(area)
-            adding, mean, found = classes.matrix, np.zeros(self.parent.size), []
+            adding, mean, class_shares = classes.matrix, np.zeros(self.parent.size), []
             for part in np.array_split(np.arange(units.size), -(-units.size // at_a_time(self.jobs.size))):
-                every = shares(units[part]) @ self.origin
-                mean += jobs[part] @ every
-                found.append(every @ adding)
+                distribution = shares(units[part]) @ self.origin
+                mean += jobs[part] @ distribution
+                class_shares.append(distribution @ adding)
             inside = classes.label < classes.starts[-1]
             parent = classes.parent(classes.label[inside])
             share = np.bincount(parent, mean[inside])
             found_there = np.zeros(adding.shape[1])
             found_there[classes.entries] = classes.sample
             drawn = found_there[classes.label[inside]]  # in a class of others nobody was found
-            asked = np.bincount(parent, drawn).astype(np.float64)[parent]
+            sampled = np.bincount(parent, drawn).astype(np.float64)[parent]
             parts = np.bincount(classes.parent(classes.entries), classes.flow) * self.worth[area]
             return Row(
                 area=area,
                 jobs=jobs,
-                shares=np.concatenate(found),
-                within=moments(drawn, asked, mean[inside] / share[parent]),
+                shares=np.concatenate(class_shares),
+                within=moments(drawn, sampled, mean[inside] / share[parent]),
                 between=moments(parts, np.full(parts.size, parts.sum()), share / share.sum()),
             )
 

@@ -173,12 +173,12 @@ def standard_errors(path: str | os.PathLike[str], margin: pd.Series) -> npt.NDAr
     return margin.to_numpy(dtype=np.float64) / _Z90
 
 
-def _refuse_large(path: str | os.PathLike[str], what: str, values: pd.Series, column: str) -> None:
+def _refuse_large(path: str | os.PathLike[str], quantity: str, values: pd.Series, column: str) -> None:
     """Refuse values that are more than there can be, and whose sums and squares floats do not hold."""
     large, fix = values > _MOST, "correct the table: more people than there are"
-    refuse_any(path, f"{what} are above {_MOST:,}", large, column=column, fix=fix)
+    refuse_any(path, f"{quantity} are above {_MOST:,}", large, column=column, fix=fix)
     if values.astype(np.float64).sum() > _MOST:
-        raise InputError(path, f"the {what} add up to more than {_MOST:,}", column=column, fix=fix)
+        raise InputError(path, f"the {quantity} add up to more than {_MOST:,}", column=column, fix=fix)
 
 
 def sum_flows(

@@ -80,7 +80,7 @@ def in_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     alike = [list(chunks) for _, chunks in groupby(column.chunks, memory)]
     merged = [
         pa.DictionaryArray.from_arrays(
-            pa.concat_arrays([one.indices for one in chunks]), chunks[0].dictionary
+            pa.concat_arrays([chunk.indices for chunk in chunks]), chunks[0].dictionary
         )
         for chunks in alike
     ]

@@ -100,10 +100,10 @@ def form_of(path: str | os.PathLike[str]) -> bytes:
         first = file.read(4)
     if not first:
         raise InputError(path, "the file is empty", fix=COPY_AGAIN)
-    for begin, what in _FORMS.items():
+    for begin, form in _FORMS.items():
         if first.startswith(begin):
             fix = "save the sheet as CSV UTF-8, unpack the archive, or download the file again"
-            raise InputError(path, f"the file is {what}, neither CSV nor Parquet", fix=fix)
+            raise InputError(path, f"the file is {form}, neither CSV nor Parquet", fix=fix)
     return first
 
 

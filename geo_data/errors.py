@@ -115,12 +115,12 @@ def lines_of(numbers: Sequence[int] | pd.Index, file: str | os.PathLike[str] | N
     Numbers of lines are from 1; with a file, of its rows, from 0: lines after the header or, of a Parquet
     file, rows.
     """
-    what, first = "line", 0
+    unit, first = "line", 0
     if file is not None:
         with Path(file).open("rb") as opened:
-            what, first = ("row", 1) if opened.read(4) == b"PAR1" else ("line", 2)
+            unit, first = ("row", 1) if opened.read(4) == b"PAR1" else ("line", 2)
     named = ", ".join(f"{number + first:,}" for number in numbers[:_NAMED])
-    return f"{what}{'s' * (len(numbers) > 1)} {named}{' and more' * (len(numbers) > _NAMED)}"
+    return f"{unit}{'s' * (len(numbers) > 1)} {named}{' and more' * (len(numbers) > _NAMED)}"
 
 
 def first_codes(codes: Sequence[str]) -> str:

@@ -105,10 +105,10 @@ def fetch_lodes(
         try:
             files[part] = _obtain(url, folder, expected, stated, progress)
         except NotFoundError as error:
-            what = "crosswalk" if part == "crosswalk" else f"{part} file of {job_type} for {year}"
+            missing = "crosswalk" if part == "crosswalk" else f"{part} file of {job_type} for {year}"
             raise InputError(
                 shown(url),
-                f"LODES {version} has no {what}, state {state} (404)",
+                f"LODES {version} has no {missing}, state {state} (404)",
                 fix=f"see {shown(urljoin(url, '.'))} for what there is; years differ from state to state, "
                 "and from version to version",
             ) from error

@@ -319,7 +319,7 @@ class LodesJobs:
         # Unsigned addition wraps around, which is what mixing two hashes wants.
         mixed = pd.util.hash_array(places + blocks[slot_work])
         bits = np.uint64(int(row.max(initial=0)).bit_length())
-        both = (row.astype(np.uint64) << (64 - bits)) | (mixed >> bits)
-        order = np.argsort(both)
+        keys = (row.astype(np.uint64) << (64 - bits)) | (mixed >> bits)
+        order = np.argsort(keys)
         # Rarely do two hashes of a row begin alike: to sort by both takes three times as long.
-        return order if (np.diff(both[order]) > 0).all() else np.lexsort((mixed, row))
+        return order if (np.diff(keys[order]) > 0).all() else np.lexsort((mixed, row))

@@ -269,11 +269,11 @@ class MicrodataJobs:
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
             return self._code(values)
-        index, found = (
+        index, target = (
             pd.Index(spellings(pa.array(texts, pa.large_string())).to_pandas())
             for texts in (categories, values.cat.categories)
         )
-        place = index.get_indexer(found)
+        place = index.get_indexer(target)
         return narrow(np.where(place < 0, len(categories), place)[values.cat.codes], len(categories) + 1)
 
     def _read(

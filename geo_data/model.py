@@ -137,9 +137,9 @@ def _not_negative(sides: Float64, moments: Float64) -> Float64:
 
     Where both equations say the same, as where every p is alike, the first number is 0.
     """
-    both, _, rank, _ = np.linalg.lstsq(sides, moments, rcond=1e-9)
-    if rank == 2 and both.min() >= 0:
-        return np.asarray(both)
+    solution, _, rank, _ = np.linalg.lstsq(sides, moments, rcond=1e-9)
+    if rank == 2 and solution.min() >= 0:
+        return np.asarray(solution)
     alone = np.diag(moments @ sides / (sides**2).sum(axis=0))  # one of them is 0
     if rank < 2:
         return np.asarray(alone[1])

@@ -84,7 +84,7 @@ def read_polygons(
         f"shapes of {level} were invalid and have been made valid": int(invalid.sum()),
         f"of {placed:,} units of {level} have no shape": placed - len(shapes),
     }
-    notes = tuple(f"{path.name}: {count:,} {what}" for what, count in counts.items() if count)
+    notes = tuple(f"{path.name}: {count:,} {remark}" for remark, count in counts.items() if count)
     numbers, bounds = unit[inside][kept], shapely.bounds(geometry[kept])
     notes += tuple(check_places_in_shapes(path, geography, level, numbers, bounds))
     if name is None:

@@ -272,8 +272,8 @@ def _exchange(
         share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
         profile = np.broadcast_to(share, (int(area.max()) + 1, share.size))
         profile = _profiles(generator, _OF_AREAS * concentrations[name], profile)
-        for of in (area, pairs % model.n_units):
-            profile = _profiles(generator, concentrations[name], profile[of])
+        for index in (area, pairs % model.n_units):
+            profile = _profiles(generator, concentrations[name], profile[index])
         odds.append(np.log(profile / share))
         columns.append(codes + np.int64(wide))
         wide += share.size
