@@ -319,7 +319,7 @@ class _Trial:
         if plan.secondary:
             part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
         self._plan, self._seed, self.workload = plan, seed, workload
-        self._parts = _spread(batches(plan, batch_jobs), part)
+        self._parts = spread(batches(plan, batch_jobs), part)
         self._tried = tried = slots_of(plan, self._parts)
         work = slots.work[tried]
         public = [name for name in workload.attributes if name in slots.attributes]
@@ -414,7 +414,7 @@ class _Trial:
         return self._procedure.draw_without_noise(self._parts, self._homes, key, done)
 
 
-def _spread(parts: list[slice], part: float) -> list[slice]:
+def spread(parts: list[slice], part: float) -> list[slice]:
     """Return a part of the batches, evenly spread."""
     wanted = max(1, round(len(parts) * part))
     if wanted >= len(parts):

@@ -152,6 +152,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     warned = re.findall(r"Warning     the release will not carry the table (.+?): it", result.stdout)
     forecast = json.loads((report / "forecast.json").read_text())
     assert warned == [one["table"] for one in forecast["workload"] if not one["carried"]]
+    assert f"right for {forecast['guess']['public']:.0%} of the jobs from public data alone" in result.stdout
     tables = forecast["accuracy"]["tables"]
     muted = [x["home"] for x in tables if x["table"] == f"{x['home']} to {x['home']}" and x["noise"]]
     assert f"flows between units of {', '.join(muted)}: maps of the release mute them" in result.stdout

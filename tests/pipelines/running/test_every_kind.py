@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +21,13 @@ import geo_data
 import pipelines
 from helpers import alone, refuse_each, same_key
 from pipelines import ConfigError, PublicReleaseError, Release, plan, resume, run, verify
+from pipelines.planning.guesses import expected_guess
 from pipelines.plans.form import plan_hash
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.certificate import CERTIFICATE_FORMAT, certificate_schema, population_in_words
 from pipelines.release.description import file_names
 from pipelines.running.batches import BatchWork
-from pipelines.running.report import plan_summary
+from pipelines.running.report import guess_words, plan_summary
 from pipelines.service.operators import api as operator_api
 from pipelines.service.public import api as public_api
 from pipelines.views.maps.page import certificate_words
@@ -161,6 +163,20 @@ def test_readers_take_it(release: Release, tmp_path: Path) -> None:
         route = next(r for r in answer.router.routes if r.path.endswith("/certificate"))  # type: ignore[attr-defined]
         shown = TypeAdapter(route.response_model).dump_json(release.certificate)  # type: ignore[attr-defined]
         assert json.loads(shown) == document
+
+
+def test_homes_are_guessed_at_least_from_public_data_and_no_more_often_than_epsilon_allows(
+    release: Release,
+) -> None:
+    plan, guess = release.plan, expected_guess(release.plan)
+    assert guess is not None
+    assert f"{guess.public:.0%}" in guess_words(plan, guess)
+    chance = 3 * (0.25 / len(plan.pools.slots)) ** 0.5  # three standard errors, of jobs that are all tried
+    assert 1 / plan.geography.n_units(plan.level) < guess.public <= guess.released + chance <= 1 + chance
+    keeps_all = {*getattr(plan.numeric.parameters, "retention", ())} <= {1}
+    if keeps_all and plan.policy.reach is None:  # epsilon is of what is published, and of near homes there
+        most = math.exp(plan.requested[0]) * guess.public + float(plan.requested[1])
+        assert guess.released <= most + chance
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.other_files], ids=str)

@@ -1,0 +1,150 @@
+"""What somebody guesses who knows every home but one: the unit that published counts make likeliest.
+
+A *candidate* is a home cell. What was published changes its odds by one factor for each table: the likelihood
+of the table's count there with the job, over that without it. So the attacker multiplies a belief by these
+factors, adds up the candidates of each unit, and takes the largest sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._words import compiled as _compiled
+from synth.geometric.measured import JobGroups, layouts
+from synth.plan import Table
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_EQUAL = 1 - 1e-12  # sums of a unit are as large as others but for rounding
+
+
+@dataclass(frozen=True, eq=False)
+class CellOdds:
+    """What was published of a table: a factor of the odds of every cell.
+
+    Attributes
+    ----------
+    table : Table
+    elsewhere : ndarray of float64, shape (n_cells,)
+        Of a job that is not counted there: likelihood of what was published with one job more, over that
+        with the jobs that there are.
+    home : ndarray of float64, shape (n_cells,)
+        Of a job that is counted there: likelihood with the jobs that there are, over that with one less.
+    """
+
+    table: Table
+    elsewhere: Float64
+    home: Float64
+
+
+def noise_odds(noise: Int64, ratio: float) -> tuple[Float64, Float64]:
+    """Return `elsewhere` and `home` of counts with two-sided geometric noise.
+
+    Parameters
+    ----------
+    noise : ndarray of int64
+        What the published counts have more than the true ones.
+    ratio : float
+        p, of P(noise = z) proportional to p^|z|.
+    """
+    return np.where(noise > 0, 1 / ratio, ratio), np.where(noise >= 0, 1 / ratio, ratio)
+
+
+def urn_odds(
+    jobs: Int64, prior: Float64, drawn: Int64, kept: NDArray[np.bool_], retention: Float64
+) -> tuple[Float64, Float64]:
+    """Return `elsewhere` and `home` of draws from an urn, given which cells it had.
+
+    Draws are Dirichlet-multinomial with weights of jobs and prior, so one job more makes them 1 + y / (c + a)
+    times as likely, where c jobs are and y were drawn; and it makes a cell certain that would be kept with
+    probability f.
+
+    Parameters
+    ----------
+    jobs : ndarray of int64
+        c of every cell.
+    prior : ndarray of float64
+        a of every cell, positive.
+    drawn : ndarray of int64
+        y of every cell.
+    kept : ndarray of bool
+        Whether the urn has the cell.
+    retention : ndarray of float64
+        f of every cell.
+    """
+    odds = [
+        (1 + drawn / (others + prior)) * kept / np.where(others > 0, 1.0, retention)
+        for others in (jobs, np.maximum(jobs - 1, 0))
+    ]
+    return odds[0], odds[1]
+
+
+def guess_units(
+    evidence: Sequence[CellOdds],
+    member: Int32,
+    prior: Callable[[Int32], Float64],
+    unit_of: Callable[[Int32], Int32],
+    homes: Int32,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Say of which jobs of one place the home unit is guessed right; of equal sums the right one is taken.
+
+    Parameters
+    ----------
+    evidence : sequence of CellOdds
+        At least one; no cell of the common refinement of its tables is in two units.
+    member : ndarray of int32, shape (n_tables, n_jobs)
+        Group of each job in each table.
+    prior : callable
+        Share of each cell in the belief, given the first block of each.
+    unit_of : callable
+        Unit of each of some blocks.
+    homes : ndarray of int32, shape (n_jobs,)
+        Home block of each job.
+
+    Returns
+    -------
+    public, released : ndarray of bool, shape (n_jobs,)
+        From the belief alone, and with the evidence.
+    """
+    jobs = homes.size
+    groups = JobGroups(np.ones(jobs, np.int64), np.zeros(jobs, np.int32), member)
+    (layout,) = layouts([odds.table for odds in evidence], groups)
+    belief = prior(layout.cuts)
+    unit = np.unique(unit_of(layout.cuts), return_inverse=True)[1].astype(np.int32)
+    cell = (np.searchsorted(layout.cuts, homes, side="right") - 1).astype(np.int32)
+    sums = np.bincount(unit, belief)
+    first = np.cumsum([0, *(odds.elsewhere.size for odds in evidence[:-1])])
+    right = np.zeros(jobs, np.bool_)
+    _guess(
+        belief,
+        unit,
+        layout.cell,
+        layout.which,
+        layout.start + first[:, np.newaxis],
+        np.concatenate([odds.elsewhere for odds in evidence]),
+        np.concatenate([odds.home for odds in evidence]),
+        cell,
+        np.empty_like(sums),
+        right,
+    )
+    return sums[unit[cell]] >= _EQUAL * sums.max(), right
+
+
+@_compiled
+def _guess(belief, unit, cell, which, start, elsewhere, home, homes, sums, right):  # type: ignore[no-untyped-def]
+    for job in range(homes.size):
+        sums[:] = 0.0
+        for candidate in range(belief.size):
+            weight = belief[candidate]
+            for table in range(start.shape[0]):
+                cells = cell[which[table, job]]
+                at = start[table, job] + cells[candidate]
+                weight *= home[at] if cells[candidate] == cells[homes[job]] else elsewhere[at]
+            sums[unit[candidate]] += weight
+        right[job] = sums[unit[homes[job]]] >= _EQUAL * sums.max()
