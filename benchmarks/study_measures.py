@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pipelines.plans.workload import CountedJobs, Table, Workload
 from pipelines.views.evaluation.measures import (
@@ -31,6 +32,22 @@ MEASURES = {
     "commute": "relative error of the mean commute of those who live in the region",
     "query_error": "median error of 1,000 count queries at blocks, in jobs",
 }
+
+LARGE = 1_000  # jobs of a large work block
+
+#: How often homes are guessed right by somebody who knows the others.
+GUESSES = {
+    "guess": "share of home units guessed right by somebody who knows all other homes of the work block",
+    "guess_one": "the same of work blocks of one job",
+    "guess_large": f"the same of work blocks of {LARGE:,} jobs or more",
+    "guess_all": "the same by somebody who knows all other homes and sees all that is published",
+}
+
+
+def guess_figures(released: NDArray[np.bool_], size: NDArray[np.integer]) -> dict[str, float]:
+    """Return the share of right guesses, and that in small and in large work blocks of so many jobs."""
+    kinds = {"guess": size > 0, "guess_one": size == 1, "guess_large": size >= LARGE}
+    return {name: float(released[kind].mean()) for name, kind in kinds.items() if kind.any()}
 
 
 @dataclass(frozen=True, eq=False)

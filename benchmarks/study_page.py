@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from report import table
-from study_measures import MEAN, MEASURES
+from study_measures import GUESSES, LARGE, MEAN, MEASURES
 from study_methods import GOALS, METHODS
+from study_office import OFFICES
 
 from pipelines.views.evaluation.charts import STYLE
 
@@ -30,6 +31,13 @@ FIGURE_COLUMNS = {
     "commute": "mean commute",
     "query_error": "count queries, jobs",
 }
+GUESS_COLUMNS = {
+    "guess": "all",
+    "guess_one": "blocks of 1 job",
+    "guess_large": f"blocks of {LARGE:,} jobs or more",
+    "guess_all": "who knows all other homes",
+}
+ROWS = {**METHODS, **OFFICES}
 NOT_MEASURES = ("epsilon", "method", "repetition", "note", "plan", MEAN)
 AIMED = ("8.6", "4.6", "2", "1")  # epsilons of the aims of `Goal`
 SMALLER = (0.35, 0.15, 0.05, 0.05)  # by which (a) was to lose less than (c), at these
@@ -44,11 +52,12 @@ class Results:
     def __init__(self, rows: pd.DataFrame) -> None:
         self.epsilons: list[str] = sorted(set(rows["epsilon"]), key=float, reverse=True)
         self.repetitions = int(rows["repetition"].max())
-        self.tables = [name for name in rows.columns if name not in (*NOT_MEASURES, *MEASURES)]
+        self.tables = [name for name in rows.columns if name not in (*NOT_MEASURES, *MEASURES, *GUESSES)]
         keys = [*zip(rows["method"], rows["epsilon"], strict=True)]
         self.notes: dict[tuple[str, str], str] = dict(zip(keys, rows["note"], strict=True))
         self.plans: dict[tuple[str, str], str] = dict(zip(keys, rows["plan"], strict=True))
-        groups = rows[rows["note"] == ""].groupby(["method", "epsilon"])[[MEAN, *self.tables, *MEASURES]]
+        measures = [MEAN, *self.tables, *MEASURES, *GUESSES]
+        groups = rows[rows["note"] == ""].groupby(["method", "epsilon"])[measures]
         self._mean, self._spread = groups.mean(), groups.std()
 
     @classmethod
@@ -101,8 +110,8 @@ def render(results: Results, template: str | None = None) -> str:
     page = environment.from_string(template or TEMPLATE.read_text(encoding="utf-8"))
     return page.render(
         results=results,
-        methods=METHODS,
-        measures=MEASURES,
+        methods=ROWS,
+        measures={**MEASURES, **GUESSES},
         MEAN=MEAN,
         sure=sure,
         n=lambda method, epsilon, column, digits=3: f"{results.mean(method, epsilon, column):.{digits}f}",
@@ -120,9 +129,11 @@ def render(results: Results, template: str | None = None) -> str:
         in_turn=in_turn,
         below=results.below,
         loss_table=lambda epsilon: method_table(
-            results, epsilon, {name: name for name in (MEAN, *results.tables)}
+            results, epsilon, {name: name for name in (MEAN, *results.tables)}, ROWS
         ),
-        figure_table=lambda epsilon: method_table(results, epsilon, FIGURE_COLUMNS),
+        guessed=lambda epsilon: guessed(results, epsilon),
+        guess_table=lambda epsilon: method_table(results, epsilon, GUESS_COLUMNS, guessed(results, epsilon)),
+        figure_table=lambda epsilon: method_table(results, epsilon, FIGURE_COLUMNS, METHODS),
         goal_table=lambda: goal_table(results),
         figure=FIGURE,
     )
@@ -152,16 +163,22 @@ def percent(value: float, digits: int = 1, *, signed: bool = False) -> str:
     return f"{100 * value:{'+' if signed else ''}.{digits}f} %"
 
 
-def method_table(results: Results, epsilon: str, columns: dict[str, str]) -> str:
-    """Return the table of all methods at an epsilon: means, and spreads where there are several draws."""
+def method_table(results: Results, epsilon: str, columns: dict[str, str], methods: Iterable[str]) -> str:
+    """Return a table of methods at an epsilon: means, and spreads where there are several draws."""
     rows = []
-    for method, about in METHODS.items():
+    for method in methods:
         if results.has(method, epsilon):
             cells = [cell(results, method, epsilon, column) for column in columns]
         else:
             cells = [results.notes.get((method, epsilon), "not run"), *[""] * (len(columns) - 1)]
-        rows.append([about.title, *cells])
+        rows.append([ROWS[method].title, *cells])
     return table(["", *columns.values()], rows)
+
+
+def guessed(results: Results, epsilon: str) -> list[str]:
+    """Return the methods from whose releases homes were guessed."""
+    there = (method for method in ROWS if results.has(method, epsilon))
+    return [method for method in there if results.mean(method, epsilon, "guess") >= 0]
 
 
 def cell(results: Results, method: str, epsilon: str, column: str) -> str:
@@ -177,7 +194,8 @@ def cell(results: Results, method: str, epsilon: str, column: str) -> str:
         case "query_error":
             return f"{value:.0f}" + (f" ± {spread:.0f}" if spread == spread else "")
         case _:
-            return f"{value:.3f}" + (f" ± {spread:.4f}" if spread == spread else "")
+            bound = "≤ " if column in GUESSES and method in METHODS and method != "model" else ""
+            return f"{bound}{value:.3f}" + (f" ± {spread:.4f}" if spread == spread else "")
 
 
 def goal_table(results: Results) -> str:

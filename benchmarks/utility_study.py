@@ -25,14 +25,20 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from processes import measured
-from study_measures import MEAN, MEASURES, Truth
-from study_methods import GOALS, METHODS, Subject, plan_in_words
+from study_measures import GUESSES, MEAN, MEASURES, Truth, guess_figures
+from study_methods import GOALS, METHODS, Draft, Subject, draw, plan_in_words
+from study_office import DRAWN, OFFICES, Office, rule_of
 from study_page import write_page
 from workload import configuration
 
+import synth
+from pipelines.planning.guesses import guess_homes
+from pipelines.plans.plan import batches
 from pipelines.plans.workload import CountedJobs
 
+Int32 = NDArray[np.int32]
 ROOT = Path(__file__).parent.parent
 TOOLS = Path(__file__).parent / "comparison_tools.py"
 MINUTES, GIGABYTES = 5.0, 16.0
@@ -71,12 +77,22 @@ def study(
     """Append a row a draw to a file of results: of every method, at every epsilon, that it does not have."""
     records = subject.records
     truth = Truth(CountedJobs(records.work, records.home, records.attributes), subject.workload)
-    columns = ["epsilon", "method", "repetition", "note", "plan", MEAN, *truth.workload.names, *MEASURES]
+    columns = [
+        "epsilon",
+        "method",
+        "repetition",
+        "note",
+        "plan",
+        MEAN,
+        *truth.workload.names,
+        *MEASURES,
+        *GUESSES,
+    ]
     if not results.exists():
         pd.DataFrame(columns=columns).to_csv(results, index=False, lineterminator="\n")
     known = pd.read_csv(results, dtype="str")
     done = {*zip(known["epsilon"], known["method"], strict=True)}
-    wanted = [*itertools.product(epsilons, methods or METHODS), *itertools.product(epsilons, GOALS)]
+    wanted = itertools.product(epsilons, [*(methods or (*METHODS, *OFFICES)), *GOALS])
     for epsilon, method in wanted:
         if (epsilon, method) in done:
             continue
@@ -94,6 +110,11 @@ def drawn(
     subject: Subject, truth: Truth, method: str, epsilon: str, repetitions: int, python: str | None
 ) -> Iterator[dict[str, Any]]:
     """Yield what is measured of each draw of a method, or a row that says why there is none."""
+    if method in OFFICES:
+        plan = subject.plan(epsilon, "geometric")  # of which an office has the jobs and the public model
+        for _ in range(repetitions if method in DRAWN else 1):
+            yield Office(subject, plan).publish(rule_of(method, epsilon))
+        return
     if method in METHODS and METHODS[method].make is None:
         yield from by_tool(subject, truth, method, epsilon, repetitions, python)
         return
@@ -108,7 +129,23 @@ def drawn(
     for seed in range(repetitions):
         jobs = CountedJobs(slots.work, draft.draw(draft.plan, homes, seed), attributes)
         row = {"plan": plan_in_words(draft.plan)} | truth.losses(jobs)
-        yield row if method in GOALS else row | truth.figures(jobs)
+        if method not in GOALS:
+            row |= truth.figures(jobs) | guessed(draft, method, homes)
+        yield row
+
+
+def guessed(draft: Draft, method: str, homes: Int32) -> dict[str, float]:
+    """Return how often true homes are guessed right, at most; nothing where that is not computed."""
+    plan = draft.plan
+    assert plan is not None
+    if draft.draw is not draw and method != "model":
+        return {}
+    found = guess_homes(plan, batches(plan), homes, synth.RunKey.generate())
+    if found is None:
+        return {}
+    size = plan.pools.slots.jobs(plan.geography.n_blocks)[plan.pools.slots.work[found.slot]]
+    figures = guess_figures(found.public if method == "model" else found.released, size)
+    return figures | {"guess_all": figures["guess"]}
 
 
 def by_tool(

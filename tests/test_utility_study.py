@@ -21,7 +21,7 @@ from pipelines.running.run import certify
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-DRAWN = ("dirichlet", "geometric_before", "model", "for T1")
+DRAWN = ("dirichlet", "geometric_before", "model", "for T1", "below_10", "cell_key")
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +31,16 @@ def study() -> Iterator[SimpleNamespace]:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
         import study_measures
         import study_methods
+        import study_office
         import study_page
         import utility_study
 
         yield SimpleNamespace(
-            measures=study_measures, methods=study_methods, page=study_page, command=utility_study
+            measures=study_measures,
+            methods=study_methods,
+            office=study_office,
+            page=study_page,
+            command=utility_study,
         )
 
 
@@ -74,7 +79,7 @@ def results(study: SimpleNamespace, subject: object, tmp_path_factory: pytest.Te
 
 def draw_some(study: SimpleNamespace, subject: object, path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("METHODS", "GOALS"):
+        for name in ("METHODS", "GOALS", "OFFICES"):
             of_all = getattr(study.command, name)
             some = {one: of_all[one] for one in of_all if one in (*DRAWN, "mbi")}
             patch.setattr(study.command, name, some)
@@ -163,6 +168,51 @@ def test_a_tool_gets_units_and_its_tables_are_measured(
     assert row == {"top_tract": 1, "residence_tract": 0}
 
 
+# --- what offices do
+
+
+def counted(study: SimpleNamespace, *count: int) -> object:
+    """A row of numbers, with cell keys that are spread evenly."""
+    numbers = np.array([count])
+    key = np.linspace(0, 1, numbers.size, endpoint=False).reshape(numbers.shape)
+    return study.office.CountedTable(None, 1.0, np.zeros(0), np.zeros(0), numbers, key)
+
+
+def test_rules_publish_what_they_say_and_tell_what_follows_from_it(study: SimpleNamespace) -> None:
+    certain, left_out = study.office.CERTAIN, study.office.LEFT_OUT
+    shown = study.office.suppression(10)(counted(study, 0, 9, 10, 11))
+    assert shown.count.tolist() == [[left_out, left_out, 10, 11]]
+    assert shown.elsewhere.tolist() == [[1, 0, 0, 0]]  # a tenth job would be seen, and any after it
+    assert shown.home.tolist() == [[1, 1, certain, certain]]
+    shown = study.office.rounding(5)(counted(study, 0, 2, 3, 7, 8))
+    assert shown.count.tolist() == [[0, 0, 5, 5, 10]]
+    assert shown.elsewhere.tolist() == [[1, 0, 1, 0, 1]]
+    assert shown.home.tolist() == [[1, 1, certain, 1, certain]]
+
+
+def test_noise_of_a_cell_key_has_the_variance_and_takes_no_count_below_0(study: SimpleNamespace) -> None:
+    office = study.office
+    table, steps = office.perturbation_table(), np.arange(-office.MOST, office.MOST + 1)
+    assert table.sum(axis=1) == pytest.approx(1)
+    assert table @ steps == pytest.approx(0, abs=1e-9)
+    assert (table @ steps**2)[1:] == pytest.approx(office.VARIANCE)
+    for count, chance in enumerate(table):
+        assert not chance[steps < -count].any()
+    many = 10_000
+    for count in (0, 1, 3, 40):
+        noise = office.cell_key(counted(study, *[count] * many)).count[0] - count
+        share = np.bincount(noise + office.MOST, minlength=steps.size) / many
+        assert share == pytest.approx(table[min(count, office.MOST)], abs=2 / many)
+
+
+def test_plain_noise_of_a_small_epsilon_tells_little_and_of_a_large_one_all(study: SimpleNamespace) -> None:
+    same = counted(study, *[3] * 1000)
+    strong, weak = (study.office.plain_noise(epsilon)(same) for epsilon in ("0.01", "40"))
+    assert np.abs(np.log(strong.elsewhere)).max() < 0.006
+    assert weak.count.tolist() == same.count.tolist()
+    assert np.log(weak.home / weak.elsewhere).min() > 39
+
+
 # --- results and page
 
 
@@ -173,6 +223,9 @@ def test_a_row_a_draw_and_what_is_there_is_not_drawn_again(
     assert {*rows.index} == {*DRAWN, "mbi"}
     assert rows.loc[[*DRAWN], study.measures.MEAN].between(0, 1).all()
     assert rows.loc[["dirichlet", "model"], [*study.measures.MEASURES]].notna().all(axis=None)
+    for method in ("dirichlet", "model", "below_10", "cell_key"):
+        assert 0 < rows.loc[method, "guess"] <= rows.loc[method, "guess_all"] + 0.05
+    assert rows.loc["model", "guess"] < rows.loc["dirichlet", "guess"]
     assert rows.loc["mbi", "note"].startswith("not run: ")
     text = results.read_text(encoding="utf-8")
     again = tmp_path / "again.csv"
