@@ -7,7 +7,9 @@ workload of its releases of proxy truth for a public sample of destinations (`pi
 search starts at the best of candidates that are far apart: the units of each level, and areas of few to many
 expected workers in pools of single work blocks and in pools of all blocks of a unit. From there it changes
 one choice at a time to whichever value loses least: a number to one of those near it, units to others or to
-areas that lost least so far, anything else to any other. It ends where no change of one choice loses less.
+areas that lost least so far, anything else to any other; attributes of pools also without the small table. It
+ends where no change loses less. A mechanism that is left open is that which loses least where each one's
+search ends; one, or units, that lose half as much again as the best start are not searched further.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from pipelines.storage.progress import Progress, ProgressCounter
 _POOL_LIMITS = (1, 32, 512)  # jobs below which work blocks share a pool, and more than any has
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5", "0.7", "0.9")))  # of a small table
 _FIRST_SHARES = (Fraction("0.05"), Fraction("0.3"))
+_HOPELESS = 1.5  # a mechanism or cells whose best start loses so many times as much are not searched further
 _STEPS = (-2, -1, 1, 2)  # between values of T, which are powers of two
 _SAMPLE_JOBS = 40_000  # about as many is a candidate tried on that measures tables
 _RESAMPLED_JOBS = 120_000  # and one that resamples, which is quick: of few jobs residents are less by chance
@@ -97,10 +100,21 @@ def choose(
     tried = tried or ProgressCounter()
     mechanisms = sorted(config.mechanisms, key=_measures, reverse=True)
     searches = [_Search(config, inputs, name, tried, parallel_map) for name in mechanisms]
-    starts = {search: search.starts() for search in searches}
-    best = searches[0].best_of(first for first, *_ in starts.values())  # of one sample
-    search = next(search for search in searches if starts[search][0] == best)
-    return search.best_of([search.descend(start) for start in starts[search]])
+    starts = [search.starts() for search in searches]
+    if len(searches) == 1:
+        return searches[0].best(starts[0])
+    first = [best for best, *_ in starts]
+    common = _common(searches, first)
+    most = _HOPELESS * min(map(common.loss, first))
+    hopeful = [i for i, best in enumerate(first) if common.loss(best) <= most]
+    ends = [searches[i].best(starts[i]) for i in hopeful]
+    return ends[0] if len(ends) == 1 else _common(searches, ends).best_of(ends)
+
+
+def _common(searches: list[_Search], candidates: list[Choices]) -> _Search:
+    """Return the search whose sample is the largest on which all of these can be tried."""
+    last = searches[-1]
+    return last if all(last.loss(choices) < inf for choices in candidates) else searches[0]
 
 
 def _measures(mechanism: str) -> bool:
@@ -141,7 +155,8 @@ class _Search:
             mechanism=None if config.release.mechanism else mechanism,
         )
         self._units = [
-            replace(fixed, thresholds=(), cell_level=name) for name in _cell_levels(config, inputs, workload)
+            replace(fixed, thresholds=(), cell_level=name)
+            for name in _cell_levels(config, inputs, workload, measures=measures)
         ]
         adaptive = settings.coarsening in (None, "balanced", "threshold") and settings.split_threshold is None
         self._scales = _scales(int(jobs.max()), measures) if adaptive else [[fixed.thresholds]]
@@ -152,7 +167,8 @@ class _Search:
     def starts(self) -> list[Choices]:
         """Return the best of candidates that are far apart, of equal ones the coarsest cells first.
 
-        One, or as many as the sample has draws: a small region has several valleys, and is tried soon.
+        One, or as many as the sample has draws: a small region has several valleys, and is tried soon. Units
+        that are hopeless here are not tried again.
         """
         # Cells of pools that are shared may be others than those of single work blocks. Where tables are
         # measured, pools that need not be shared are tried first: a small table takes over from small pools.
@@ -163,10 +179,17 @@ class _Search:
         units = [_shared(cells, self._sharing[0]) for cells in self._units]
         candidates = [*alone, *units]
         self._tried.expect(2 * len(candidates))
-        if not self._measures or self._loss(self.best_of(candidates)) == inf:
+        if not self._measures or self.loss(self.best_of(candidates)) == inf:
             candidates = list(dict.fromkeys((*alone, *shared, *units)))
         self.best_of(candidates)
-        return sorted(candidates, key=self._known)[: self._trial.sample.draws]
+        best, *_ = starts = sorted(candidates, key=self._known)
+        most = _HOPELESS * self._known(best)
+        self._units = [cells for cells in self._units if self._known(cells) <= most]
+        return starts[: self._trial.sample.draws]
+
+    def best(self, starts: Iterable[Choices]) -> Choices:
+        """Return the best of where the search ends from each start."""
+        return self.best_of([self.descend(start) for start in starts])
 
     def descend(self, best: Choices) -> Choices:
         """Return where no change of one choice loses less."""
@@ -190,7 +213,8 @@ class _Search:
     def _known(self, choices: Choices) -> float:
         return self._losses.get(choices, inf)
 
-    def _loss(self, choices: Choices) -> float:
+    def loss(self, choices: Choices) -> float:
+        """Return what a candidate loses."""
         self._try([choices])
         return self._losses[choices]
 
@@ -221,7 +245,9 @@ class _Search:
                 yield _shared(choices, sharing)
 
     def _other_strata(self, choices: Choices) -> Iterator[Choices]:
-        return (replace(choices, pool_by=by) for by in self._strata)
+        """Yield those with other strata, with its small table and without."""
+        for by, tables in product(self._strata, dict.fromkeys((choices.tables, ()))):
+            yield replace(choices, pool_by=by, tables=tables)
 
     def _other_tables(self, choices: Choices) -> Iterator[Choices]:
         """Yield those with another share of the small table, and without; or with a small table."""
@@ -295,10 +321,13 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     return [TableChoice(None, by, home, share) for by, home, share in product(every, homes, _SHARES)]
 
 
-def _cell_levels(config: ReleaseConfig, inputs: PublicInputs, workload: Workload) -> list[str]:
+def _cell_levels(
+    config: ReleaseConfig, inputs: PublicInputs, workload: Workload, *, measures: bool
+) -> list[str]:
     """Return the levels whose units are tried as cells: the one asked for, or the model's and finer ones.
 
-    Where homes of the whole workload are by coarser areas, the levels of these, too.
+    Single blocks are such where tables are measured; where jobs are resampled, areas of a small T are like
+    them. Where homes of the whole workload are by coarser areas, the levels of these are tried, too.
     """
     settings, own = config.plan, inputs.model.level
     if settings.coarsening == "units":
@@ -311,7 +340,8 @@ def _cell_levels(config: ReleaseConfig, inputs: PublicInputs, workload: Workload
     homes = {table.home for table in workload.tables if table.weight}
     lie_within = inputs.model.geography.lie_within
     coarse = [name for name in levels[: levels.index(own)] if all(lie_within(name, home) for home in homes)]
-    return [own, *levels[levels.index(own) + 1 :], *coarse]
+    finest = [inputs.geography.block_level] if measures else []
+    return [own, *levels[levels.index(own) + 1 :], *finest, *coarse]
 
 
 def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:

@@ -34,9 +34,11 @@ from synth.geometric.measured import count_cells
 _DRAWN_JOBS = 40_000  # of about as many a candidate is tried, in several draws of a smaller sample
 _MOST_DRAWS = 4
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
+_FEWEST_UNITS = 20  # a few would decide by chance, and a small region is tried whole
 _MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
 _MOST_TOGETHER = 2**25  # the same, of several tables, which are fitted together in memory there
 _THREADS = 2  # in which candidates are tried: more would take memory, and much of a trial is Python
+_MOST_NOISE = 0.8  # in pools whose cells are single blocks: more is hopeless, and takes its time
 _MOST_MEASURED = 2**29  # noisy counts of a release: of more, estimates take longer than all else
 
 _S = TypeVar("_S")
@@ -135,7 +137,8 @@ def draw_sample(
     present = np.flatnonzero(of_unit)
     # One in so many, by size: what units lose depends on it most, and each counts by its jobs.
     present = present[np.argsort(of_unit[present], kind="stable")]
-    wanted = min(_SAMPLE_UNITS, max(1, round(size * present.size / max(1, int(of_unit.sum())))))
+    share = size / max(1, int(of_unit.sum()))
+    wanted = min(_SAMPLE_UNITS, max(_FEWEST_UNITS, round(share * present.size)))
     if wanted < present.size:
         present = present[((np.arange(wanted) + 0.5) * present.size / wanted).astype(np.int64)]
     slots, blocks = inputs.slots, np.flatnonzero(member & np.isin(unit, present)).astype(np.int32)
@@ -258,5 +261,8 @@ def _is_too_large(plan: ReleasePlan, share: float) -> bool:
     # What is drawn anew takes its time by jobs, of which a sample may have more for that.
     more = 1 if plan.measures else max(1, len(plan.pools.slots) / _DRAWN_JOBS)
     if cells > (_MOST_TOGETHER if plan.secondary else more * _MOST_CELLS):
+        return True
+    blocks = plan.choices.cell_level == plan.geography.block_level
+    if plan.measures and blocks and plan.mechanism.noise_share(plan.numeric) > _MOST_NOISE:
         return True
     return plan.measures and cells > share * _MOST_MEASURED

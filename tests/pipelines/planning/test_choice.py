@@ -137,9 +137,10 @@ def test_a_small_table_is_compared_with_the_share_that_suits_it(
 
 
 def test_a_small_table_says_of_larger_areas_only(
-    small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
+    small_config: Configs, microdata_jobs: Callable[..., dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a table of counties leaves of tracts is not what its noise leaves of counties."""
+    monkeypatch.setattr(trials, "_FEWEST_UNITS", 1)
     residents = [{"home": "trct", "attributes": ["age"]}, {"home": "cty", "attributes": ["sector"]}]
     config = small_config(microdata_jobs("csv"), MEASURED, CELLS, {"workload": residents})
     inputs = read_public_inputs(config)
@@ -168,7 +169,9 @@ def test_coarser_units_are_tried_as_cells_where_all_homes_are(small_config: Conf
         config = small_config(MEASURED, {"plan.split_threshold": None, "workload": tables})
         inputs = read_public_inputs(config)
         workload = resolve_workload(config.workload, inputs.geography, "trct", inputs.slots)
-        assert search._cell_levels(config, inputs, workload) == ["trct", "bgrp", *coarse]
+        for finest in ([], ["tabblk2010"]):  # single blocks only where tables are measured
+            levels = search._cell_levels(config, inputs, workload, measures=bool(finest))
+            assert levels == ["trct", "bgrp", *finest, *coarse]
 
 
 def test_measured_pools_lie_in_units_of_the_model(small_config: Configs) -> None:

@@ -614,6 +614,61 @@ def test_a_small_table_is_not_given_up_for_a_share_that_is_too_small(
     assert [str(table.share) for table in chosen.tables] == ["1/2"]
 
 
+def test_strata_are_tried_in_place_of_the_small_table(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either is better than neither, and both together are worse than each."""
+
+    def lost(_: object, inputs: object, sample: object, candidate: Choices) -> float:
+        if candidate.tables:
+            return 0.44
+        return 0.4 if candidate.pool_by == ("SI",) else 0.48
+
+    monkeypatch.setattr(trials, "expected_loss", lost)
+    tables = [FLOWS, {"home": "trct", "attributes": ["SI"]}]
+    pure = {"release.mechanism": "geometric", "privacy.delta": "0", "workload": tables}
+    config = config_of("2", NO_PRUNING | pure | planned(pool_by=None))
+    chosen = choose(config, read_public_inputs(config))
+    assert chosen.pool_by == ("SI",)
+    assert not chosen.tables
+
+
+@pytest.mark.parametrize(("best", "mechanism"), [(0.2, "dirichlet"), (0.4, "geometric")])
+def test_a_mechanism_is_chosen_where_the_search_of_each_ends(
+    best: float, mechanism: str, config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where it starts: resampling starts a little behind."""
+    sizes = set()
+
+    def lost(_: object, inputs: object, sample: Sample, candidate: Choices) -> float:
+        sizes.add(len(sample))
+        if candidate.mechanism == "geometric":
+            return 0.3
+        return best if candidate.pool_by == ("SI",) else 0.35
+
+    monkeypatch.setattr(trials, "expected_loss", lost)
+    either = {"release.mechanism": None, "workload": [FLOWS]}
+    config = config_of("2", NO_PRUNING | either | planned(pool_by=None))
+    inputs = read_public_inputs(config)
+    assert choose(config, inputs).mechanism == mechanism
+    assert sizes == {len(inputs.slots)}  # a small region is tried whole
+
+
+def test_single_blocks_are_cells_where_little_noise_is_added(config_of: Configs) -> None:
+    """A table of flows from few blocks is measured as it is; at a small epsilon its noise would hide it."""
+    tables = [{"home": "tabblk2010", "work": "trct"}]
+    change = NO_PRUNING | {"release.mechanism": "geometric", "privacy.delta": "0", "workload": tables}
+    config = config_of("12", change)
+    inputs = read_public_inputs(config)
+    assert choose(config, inputs).cell_level == "tabblk2010"
+    config = config_of("0.2", change)
+    blocks = Choices("trct", 1, (), cell_level="tabblk2010")
+    jobs = inputs.slots.jobs(inputs.geography.n_blocks)
+    workload = resolve_workload(config.workload, inputs.geography, inputs.model.level, inputs.slots)
+    sample = draw_sample(inputs, jobs, jobs > 0, 3_000, workload)
+    assert expected_loss(config, inputs, sample, blocks) == np.inf
+
+
 def test_large_urns_are_tried_with_cells_that_suit_them(
     config_of: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
