@@ -3,12 +3,14 @@
 Usage: python benchmarks/workload.py [--page docs/choosing.md]
 
 Plans the jobs of Rhode Island, one row a job with three attributes, at several epsilon, with each mechanism
-and with what the planner chooses; draws once; and prints a table for each epsilon. LODES plays the
-confidential truth, and is itself public, so that what a release loses may be printed.
+and with what the planner chooses; draws once; guesses homes as somebody does who knows all others; prints a
+table for each epsilon. LODES plays the confidential truth, and is itself public, so that what a release loses
+may be printed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -21,7 +23,9 @@ import pipelines
 import synth
 from pipelines import ReleasePlan
 from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.guesses import ExpectedGuess, Guesses, expected_guess, guess_homes
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
+from pipelines.plans.plan import batches
 from pipelines.plans.workload import CountedJobs
 
 Losses = NDArray[np.float64]
@@ -44,13 +48,29 @@ def configuration() -> ReleaseConfig:
     return pipelines.parse_config(text[:begin] + JOBS + text[end:], ROOT / "examples", "rhode_island.toml")
 
 
-def tried(subject: Subject, epsilon: str, mechanism: str) -> tuple[ReleasePlan, SimulatedUtility, Losses]:
-    """Return the planner's plan, what it is expected to lose in each table, and what a draw of it loses."""
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A plan of the planner: what it is expected to lose in each table and loses; guesses of homes."""
+
+    plan: ReleasePlan
+    expected: SimulatedUtility
+    reached: Losses
+    expected_guess: ExpectedGuess
+    guesses: Guesses
+
+
+def tried(subject: Subject, epsilon: str, mechanism: str) -> Tried:
+    """Plan, and draw."""
     plan = subject.plan(epsilon, mechanism)
     expected = simulate_utility(plan, subject.inputs.model)
     true, slots = subject.true_jobs(plan), plan.pools.slots
     drawn = CountedJobs(slots.work, draw(plan, true.home), slots.attributes)
-    return plan, expected, subject.workload.losses(true, drawn)
+    reached = subject.workload.losses(true, drawn)
+    guesses = guess_homes(plan, batches(plan), true.home, synth.RunKey.generate())
+    guess = expected_guess(plan)
+    assert guess is not None
+    assert guesses is not None
+    return Tried(plan, expected, reached, guess, guesses)
 
 
 @click.command()
@@ -66,18 +86,23 @@ def main(epsilon: tuple[str, ...], page: Path | None) -> None:
         for name in found:
             head += [f"{name}, expected", "reached", "no privacy"]
         rows = []
-        for i, first in enumerate(next(iter(found.values()))[1].workload):
+        either = next(iter(found.values()))
+        for i, first in enumerate(either.expected.workload):
             cells = [first.table.name, f"{first.public_model:.3f}"]
-            for _, expected, reached in found.values():
-                loss = expected.workload[i]
+            for trial in found.values():
+                loss = trial.expected.workload[i]
                 mark = "" if loss.carried else " (not carried)"
-                cells += [f"{loss.loss:.3f}{mark}", f"{reached[i]:.3f}", f"{loss.no_privacy:.3f}"]
+                cells += [f"{loss.loss:.3f}{mark}", f"{trial.reached[i]:.3f}", f"{loss.no_privacy:.3f}"]
             rows.append(cells)
         cells = ["weighted mean", ""]
-        for _, expected, reached in found.values():
-            cells += [f"{expected.objective:.3f}", f"{subject.workload.objective(reached):.3f}", ""]
-        words = "; ".join(f"{name}: {plan_in_words(plan)}" for name, (plan, _, _) in found.items())
-        parts.append(f"**Epsilon {one}** ({words})\n\n{table(head, [*rows, cells])}")
+        for trial in found.values():
+            reached = subject.workload.objective(trial.reached)
+            cells += [f"{trial.expected.objective:.3f}", f"{reached:.3f}", ""]
+        guessed = ["homes guessed right, at most", f"{either.guesses.public.mean():.3f}"]
+        for trial in found.values():
+            guessed += [f"{trial.expected_guess.released:.3f}", f"{trial.guesses.released.mean():.3f}", ""]
+        words = "; ".join(f"{name}: {plan_in_words(trial.plan)}" for name, trial in found.items())
+        parts.append(f"**Epsilon {one}** ({words})\n\n{table(head, [*rows, cells, guessed])}")
         click.echo(parts[-1])
     if page is not None:
         fill(page, COMMAND, "\n\n".join(parts))
