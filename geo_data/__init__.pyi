@@ -6,6 +6,8 @@ from .crosswalk import read_crosswalk as read_crosswalk
 from .ctpp import read_ctpp as read_ctpp
 from .demo import write_demo_region as write_demo_region
 from .demo_nation import simulate_nation as simulate_nation
+from .demo_places import simulate_country as simulate_country
+from .demo_places import simulate_region as simulate_region
 from .errors import InputError as InputError
 from .fetching import fetch as fetch
 from .fetching import fetch_lodes as fetch_lodes

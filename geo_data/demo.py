@@ -349,12 +349,12 @@ def draw_year(
     n_work = len(work_blocks)
     counts = rng.multinomial(max(jobs - n_work, 0), _share(size)) + (np.arange(n_work) < jobs)
     place = np.repeat(np.arange(n_work), counts)
-    si = _draw_rows(rng, np.cumsum(industry, axis=1), place)
+    si = draw_rows(rng, np.cumsum(industry, axis=1), place)
     # Goods and services in offices pay more than trade; young workers earn less.
     pay = np.array([[0.12, 0.33, 0.55], [0.30, 0.45, 0.25], [0.27, 0.33, 0.40]])
-    se = _draw_rows(rng, np.cumsum(pay, axis=1), si)
+    se = draw_rows(rng, np.cumsum(pay, axis=1), si)
     age = np.array([[0.45, 0.37, 0.18], [0.24, 0.54, 0.22], [0.10, 0.63, 0.27]])
-    sa = _draw_rows(rng, np.cumsum(age, axis=1), se)
+    sa = draw_rows(rng, np.cumsum(age, axis=1), se)
 
     tract_population = np.bincount(region.tract, weights=region.population, minlength=len(region.tract_x))
     distance = np.hypot(
@@ -364,7 +364,7 @@ def draw_year(
     for earnings, scale in enumerate(_SCALES_KM):
         in_industry = np.flatnonzero(se == earnings)
         gravity = tract_population * np.exp(pair - distance / scale)
-        home_tract[in_industry] = _draw_rows(rng, np.cumsum(gravity, axis=1), place[in_industry])
+        home_tract[in_industry] = draw_rows(rng, np.cumsum(gravity, axis=1), place[in_industry])
     # Inside the tract a home is drawn by population: positions in one running sum over all blocks.
     running = np.cumsum(region.population)
     before_tract = np.r_[0, np.cumsum(tract_population)].astype(np.int64)
@@ -382,7 +382,7 @@ def draw_incommuters(rng: np.random.Generator, region: Region, commuters: Commut
     like = rng.integers(0, len(commuters.work), max(1, len(commuters.work) // _RESIDENTS_PER_INCOMMUTER))
     work = commuters.work[like]
     pull = np.exp(-np.abs(region.x[work, None] - _NEIGHBOURS_KM) / _SCALES_KM[-1])
-    home = _draw_rows(rng, np.cumsum(pull, axis=1), np.arange(len(work)))
+    home = draw_rows(rng, np.cumsum(pull, axis=1), np.arange(len(work)))
     return Commuters(work, home, {name: codes[like] for name, codes in commuters.attributes.items()})
 
 
@@ -392,7 +392,7 @@ def to_degrees(kilometres: Floats) -> Floats:
     return np.array([_LONGITUDE, _LATITUDE]) + kilometres / per_degree
 
 
-def _draw_rows(rng: np.random.Generator, cumulative: Floats, rows: Ints) -> Ints:
+def draw_rows(rng: np.random.Generator, cumulative: Floats, rows: Ints) -> Ints:
     """Draw one column per entry of `rows`, by the row's cumulative weights."""
     scaled = cumulative / cumulative[:, -1:]
     # Rows laid end to end make one increasing array: row r spans (r, r + 1].

@@ -213,15 +213,28 @@ def export(file: Path, form: str) -> None:
 
 @click.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--workers", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
-def simulate(folder: Path, workers: int) -> None:
-    """Write the files of a generated nation.
+@click.option("--workers", type=click.IntRange(min=1000), help="Of a nation.  [default: 1000000]")
+@click.option(
+    "--kind",
+    type=click.Choice(["nation", "region", "country"]),
+    default="nation",
+    show_default=True,
+    help="A region has blocks and no table of flows; a country has zones and one large city.",
+)
+def simulate(folder: Path, workers: int | None, kind: str) -> None:
+    """Write the files of a generated place.
 
     Into FOLDER, with a configuration that releases it.
 
-    140,000,000 workers make one of the size of the United States.
+    140,000,000 workers make a nation of the size of the United States.
     """
-    config = geo_data.simulate_nation(folder, workers)
+    if kind == "nation":
+        config = geo_data.simulate_nation(folder, workers or 1_000_000)
+    elif workers is not None:
+        raise click.UsageError("--workers is for a nation; a region and a country have one size")
+    else:
+        of_kind = {"region": geo_data.simulate_region, "country": geo_data.simulate_country}
+        config = of_kind[kind](folder)
     click.echo(f"Written {config}. Try: odsynth plan {config}")
 
 
