@@ -1,0 +1,262 @@
+"""Places that nobody tuned on: what default plans forecast, what is reached, and what plain counts give.
+
+Usage: python benchmarks/places.py [--place Leeds ...] [--epsilon 2 ...] [--at COMMIT] [--page docs/places.md]
+
+Leeds (`examples/leeds.toml`), a generated region of blocks without a table of flows, an invented country with
+one large city, with and without the flows of its last census (`odsynth simulate --kind`), and Rhode Island,
+each with the mechanism left to the planner. Each is planned and released by the commands, and then the public
+folder is read with pandas, not with code of the product, and compared with the true homes, which are public
+here. With --at the same is done by another commit, which gets the same inputs.
+
+Results are kept in out/benchmarks/places.json, so that a long measurement can be made in parts. What is kept
+is not measured again, unless --anew is given; --page puts all that is kept into a page, before beside after.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+from house import checkout
+from numpy.typing import NDArray
+from report import fill, table
+from workload import JOBS
+
+import geo_data
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "out" / "benchmarks" / "places.json"
+COMMAND = "python benchmarks/places.py"
+EPSILONS = ("8.6", "4.6", "2", "1")
+OWN = "lives and works in one"
+# Of each place: the areas in one of which somebody lives and works, and the coarser ones of further flows.
+LEVELS = {
+    "Leeds": ("geo_code", "district"),
+    "region": ("trct", "cty"),
+    "country": ("zone", "region"),
+    "country, no census": ("zone", "region"),
+    "Rhode Island": ("trct", "cty"),
+}
+
+
+@click.command()
+@click.option("--place", "places", type=click.Choice([*LEVELS]), multiple=True, default=[*LEVELS])
+@click.option("--epsilon", "epsilons", multiple=True, default=EPSILONS, show_default=True)
+@click.option("--at", help="Commit whose program plans and releases; by default this one.")
+@click.option("--anew", is_flag=True, help="Measure also what is kept.")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
+def main(
+    places: tuple[str, ...], epsilons: tuple[str, ...], at: str | None, anew: bool, page: Path | None
+) -> None:
+    """Plan, release, compare, keep, and print."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    side = "now" if at is None else "before"
+    with tempfile.TemporaryDirectory() as folder:
+        root = ROOT if at is None else checkout(at, Path(folder) / "other")
+        for place in places:
+            config = inputs_of(place, Path(folder))
+            for epsilon in epsilons:
+                key = f"{side}; {place}; {epsilon}"
+                if anew or key not in kept:
+                    kept[key] = compared(place, released(root, config, epsilon))
+                    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+                    RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+                click.echo(f"{key}\n{shown(kept, place, [epsilon])}\n", err=page is not None)
+    if page is not None:
+        parts = [f"**{place}**\n\n{shown(kept, place, EPSILONS)}" for place in LEVELS]
+        fill(page, COMMAND, "\n\n".join(parts))
+
+
+def inputs_of(place: str, folder: Path) -> Path:
+    """Return the configuration of a place, with the mechanism left to the planner; make what is generated."""
+    if place == "region":
+        return geo_data.simulate_region(folder / "region")
+    if place.startswith("country"):
+        return geo_data.simulate_country(folder / place, census="no" not in place)
+    text = (ROOT / "examples" / f"{place.lower().replace(' ', '_')}.toml").read_text(encoding="utf-8")
+    if place == "Rhode Island":
+        begin, end = text.index("[jobs]"), text.index("# The public geography")
+        text = text[:begin] + JOBS + text[end:]
+    path = folder / f"{place}.toml"
+    text = text.replace("../../shared", str(ROOT.parent / "shared"))
+    path.write_text(text.replace('mechanism = "dirichlet"\n', ""), encoding="utf-8")
+    return path
+
+
+def released(root: Path, config: Path, epsilon: str) -> Release:
+    """Plan and release with the program of a checkout; return what is public."""
+    said = config.read_text(encoding="utf-8")
+    lines = [f'epsilon = "{epsilon}"' if line.startswith("epsilon") else line for line in said.splitlines()]
+    chosen = config.with_name(f"{config.stem}-{epsilon}-{root.name}.toml")
+    chosen.write_text("\n".join(lines), encoding="utf-8")
+    out = chosen.with_suffix("")
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(chosen), "--out", str(out)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    return Release(out / "public", jobs_of(chosen))
+
+
+def jobs_of(config: Path) -> pd.DataFrame:
+    """Return the true jobs: columns `home`, `work`, `jobs`, and the attributes."""
+    said = tomllib.loads(config.read_text(encoding="utf-8"))["jobs"]
+    path = config.parent / said["file"]
+    read = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype="str")
+    names = said.get("attributes", [])
+    jobs = read[names].assign(home=read[said["home"]], work=read[said["work"]])
+    jobs["jobs"] = read[said["count"]].astype(np.float64) if "count" in said else 1
+    return jobs.groupby([*names, "home", "work"], as_index=False)["jobs"].sum()
+
+
+class Release:
+    """A public folder and the true jobs, counted in the same way."""
+
+    def __init__(self, folder: Path, true: pd.DataFrame) -> None:
+        self.folder = folder
+        self.plan = json.loads((folder / "plan" / "plan.json").read_text(encoding="utf-8"))
+        self.accuracy = json.loads((folder / "accuracy.json").read_text(encoding="utf-8"))["tables"]
+        block = self.plan["geography"]["block"]
+        self.levels = [*self.plan["geography"]["levels"], block]
+        self.blocks = pd.read_parquet(folder / "plan" / "blocks.parquet")
+        self.row = pd.Series(np.arange(len(self.blocks)), index=self.blocks[block])
+        rows = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*_od_*.parquet"))])
+        self.released = rows.rename(columns={"h_geocode": "home", "w_geocode": "work", "S000": "jobs"})
+        # Who lives elsewhere lives in a zone, whose code is a prefix filled up with 9s.
+        zones = {code.rstrip("9"): code for code in self.row.index if code.endswith("9999")}
+        outside = ~true["home"].isin(self.row.index)
+        self.true = true.assign(home=true["home"].mask(outside, true["home"].str[:2].map(zones)))
+
+    def count(self, side: str, home: str, work: str | None, attribute: str | None) -> pd.Series:
+        """Count true or released jobs by areas and category."""
+        jobs = self.true if side == "true" else self.released
+        if attribute is not None and side == "true":
+            jobs = jobs.assign(category=jobs[attribute])
+        elif attribute is not None:
+            columns = {f"{attribute}_{kind}": kind for kind in self.plan["attributes"][attribute]}
+            jobs = jobs.drop(columns="jobs").melt(["home", "work"], [*columns], "category", "jobs")
+            jobs["category"] = jobs["category"].map(columns)
+        keys = [] if work is None else [self.areas(jobs["work"], work)]
+        keys += [] if attribute is None else [jobs["category"].to_numpy()]
+        keys.append(self.areas(jobs["home"], home))
+        return jobs["jobs"].groupby(keys).sum()
+
+    def areas(self, blocks: pd.Series, level: str) -> NDArray[np.object_]:
+        """Return the areas of a level that blocks lie in."""
+        return self.blocks[level].to_numpy(dtype=object)[self.row[blocks].to_numpy()]
+
+    @cached_property
+    def measured(self) -> list[tuple[pd.DataFrame, NDArray[np.int64], NDArray[np.float64]]]:
+        """Areas and categories of groups, first blocks of cells, and projected counts, by measured table."""
+        files = sorted((self.folder / "measurements").glob("table-*.parquet"))
+        of_tables = [self._pools(), *(self._further(path) for path in files[1:])] if files else []
+        found = []
+        for path, (groups, size, cuts) in zip(files, of_tables, strict=True):
+            if cuts is not None:
+                counts = np.stack(pd.read_parquet(path)["noisy"].to_numpy()).clip(0).astype(np.float64)
+                total = counts.sum(axis=1, keepdims=True)
+                share = np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
+                found.append((groups, cuts, share * size.to_numpy()[:, None]))
+        return found
+
+    def _pools(self) -> tuple[pd.DataFrame, pd.Series, NDArray[np.int64] | None]:
+        pools = pd.read_parquet(self.folder / "plan" / "pools.parquet")
+        cuts = pd.read_parquet(self.folder / "plan" / "domains.parquet")["cuts"]
+        said = self.plan["pooling"]
+        groups = pools[said["by"]].copy()
+        for i, level in enumerate(self.levels):
+            known = ~pools["shared"] | (i <= self.levels.index(said["level"]))
+            groups[level] = np.where(known, self.areas(pools["place"], level), None)
+        return groups, pools["n"], cuts[0] if len(cuts) == 1 else None  # else no table adds cells up
+
+    def _further(self, path: Path) -> tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]:
+        said = self.plan["choices"]["tables"][int(path.stem.removeprefix("table-")) - 2]
+        groups = pd.read_parquet(path, columns=[*said["by"], "work"])
+        slots = pd.read_parquet(self.folder / "plan" / "slots.parquet")
+        slots["area"] = "" if said["work"] is None else self.areas(slots["work"], said["work"])
+        slots = slots.groupby(["area", *said["by"]], as_index=False)["count"].sum()
+        size = groups.merge(slots, left_on=["work", *said["by"]], right_on=["area", *said["by"]])["count"]
+        if said["work"] is not None:
+            coarser = self.levels[: self.levels.index(said["work"]) + 1]
+            of_area = self.blocks[coarser].drop_duplicates().set_index(said["work"], drop=False)
+            groups[coarser] = of_area.loc[groups["work"]].to_numpy()
+        units = self.blocks[said["home"]].to_numpy()
+        return groups, size, np.flatnonzero(np.append(True, units[1:] != units[:-1]))
+
+    def projected(self, home: str, work: str | None, attribute: str | None) -> Iterator[pd.Series]:
+        """Yield the counts of a table that each measured one gives by itself, if it has them."""
+        for groups, cuts, counts in self.measured:
+            units = self.blocks[home].to_numpy()
+            first, last = units[cuts], units[np.append(cuts[1:], len(units)) - 1]
+            keys = [name for name in (work, attribute) if name is not None]
+            if (
+                (first != last).any()
+                or not {*keys} <= {*groups.columns}
+                or groups[keys].isna().any(axis=None)
+            ):
+                continue
+            of_homes = pd.DataFrame(counts.T).groupby(first).sum()
+            yield of_homes.T.groupby([groups[name].to_numpy() for name in keys]).sum().T.unstack()  # noqa: PD010
+
+
+def compared(place: str, release: Release) -> list[list[Any]]:
+    """Return rows: a table, its forecast, what is reached, and what projected counts lose, or None."""
+    unit, coarse = LEVELS[place]
+    rows: list[list[Any]] = []
+    for one in release.accuracy:
+        if one["workload"] or one["home"] == one["work"] in (unit, coarse):
+            wanted = one["home"], one["work"], next(iter(one["attributes"]), None)
+            true = release.count("true", *wanted)
+            lost = [lost_by(true, other) for other in release.projected(*wanted)]
+            rows.append([one["table"], one["loss"], lost_by(true, release.count("released", *wanted))])
+            rows[-1].append(min(lost, default=None))
+    of_workload = [one for one in release.accuracy if one["workload"]]
+    residents = sum(one["work"] is None for one in of_workload)
+    weight = [1 / residents if one["work"] is None else 1.0 for one in of_workload]
+    mean = [np.average([row[i] for row in rows[: len(weight)]], weights=weight) for i in (1, 2)]
+    rows.insert(len(weight), ["weighted mean", *mean, None])
+    own = []
+    for side in ("true", "released"):
+        jobs = release.true if side == "true" else release.released
+        same = release.areas(jobs["home"], unit) == release.areas(jobs["work"], unit)
+        own.append(int(jobs["jobs"][same].sum()))
+    rows.append([f"who {OWN} {unit}", None, own[1] / own[0] - 1, None])
+    return rows
+
+
+def lost_by(true: pd.Series, other: pd.Series) -> float:
+    """Return the share of jobs that a table counts elsewhere."""
+    both = pd.concat([true, other], axis=1).fillna(0.0)
+    return float((both.iloc[:, 0] - both.iloc[:, 1]).abs().sum() / 2 / true.sum())
+
+
+def shown(kept: dict[str, list[list[Any]]], place: str, epsilons: Sequence[str]) -> str:
+    """Return a table of what is kept of a place, what another commit does beside what this one does."""
+    sides = [side for side in ("before", "now") if any(f"{side}; {place}; {e}" in kept for e in epsilons)]
+    columns = ("forecast", "reached", "counts alone")
+    head = ["epsilon", "table", *(f"{side}: {column}" for side in sides for column in columns)]
+    rows = []
+    for epsilon in epsilons:
+        of_sides = [
+            {row[0]: row[1:] for row in kept.get(f"{side}; {place}; {epsilon}", [])} for side in sides
+        ]
+        for name in dict.fromkeys(name for found in of_sides for name in found):
+            form = "{:+.1%}".format if OWN in name else "{:.4f}".format
+            cells = [cell for found in of_sides for cell in found.get(name, [None] * len(columns))]
+            rows.append([epsilon, name, *("" if cell is None else form(cell) for cell in cells)])
+    return table(head, rows)
+
+
+if __name__ == "__main__":
+    main()
