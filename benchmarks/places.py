@@ -1,12 +1,12 @@
 """Places that nobody tuned on: what default plans forecast, what is reached, and what plain counts give.
 
-Usage: python benchmarks/places.py [--place Leeds ...] [--epsilon 2 ...] [--at COMMIT] [--page docs/places.md]
+Usage: python benchmarks/places.py [--place Leeds ...] [--epsilon 2 ...] [--at FOLDER] [--page docs/places.md]
 
 Leeds (`examples/leeds.toml`), a generated region of blocks without a table of flows, an invented country with
 one large city, with and without the flows of its last census (`odsynth simulate --kind`), and Rhode Island,
 each with the mechanism left to the planner. Each is planned and released by the commands, and then the public
 folder is read with pandas, not with code of the product, and compared with the true homes, which are public
-here. With --at the same is done by another commit, which gets the same inputs.
+here. With --at the same is done by the program of another checkout, which gets the same inputs.
 
 Results are kept in out/benchmarks/places.json, so that a long measurement can be made in parts. What is kept
 is not measured again, unless --anew is given; --page puts all that is kept into a page, before beside after.
@@ -28,7 +28,6 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
-from house import checkout
 from numpy.typing import NDArray
 from report import fill, table
 from workload import JOBS
@@ -53,23 +52,22 @@ LEVELS = {
 @click.command()
 @click.option("--place", "places", type=click.Choice([*LEVELS]), multiple=True, default=[*LEVELS])
 @click.option("--epsilon", "epsilons", multiple=True, default=EPSILONS, show_default=True)
-@click.option("--at", help="Commit whose program plans and releases; by default this one.")
+@click.option("--at", type=click.Path(path_type=Path, exists=True), help="Checkout of an earlier commit.")
 @click.option("--anew", is_flag=True, help="Measure also what is kept.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
 def main(
-    places: tuple[str, ...], epsilons: tuple[str, ...], at: str | None, anew: bool, page: Path | None
+    places: tuple[str, ...], epsilons: tuple[str, ...], at: Path | None, anew: bool, page: Path | None
 ) -> None:
     """Plan, release, compare, keep, and print."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     side = "now" if at is None else "before"
     with tempfile.TemporaryDirectory() as folder:
-        root = ROOT if at is None else checkout(at, Path(folder) / "other")
         for place in places:
             config = inputs_of(place, Path(folder))
             for epsilon in epsilons:
                 key = f"{side}; {place}; {epsilon}"
                 if anew or key not in kept:
-                    kept[key] = compared(place, released(root, config, epsilon))
+                    kept[key] = compared(place, released(at or ROOT, config, epsilon))
                     RESULTS.parent.mkdir(parents=True, exist_ok=True)
                     RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
                 click.echo(f"{key}\n{shown(kept, place, [epsilon])}\n", err=page is not None)

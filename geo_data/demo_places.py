@@ -87,8 +87,8 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     Its 120,000 jobs at 2,000 work blocks are by age, earnings and industry; there is no table of flows.
     Homes deviate from gravity in these ways, none of which is in a public file:
 
-    - residents of tracts, for all destinations in common, by lognormal factors of sigma 0.3, and those of
-      blocks inside their tract by factors of sigma 0.5;
+    - workers who live in a tract are as many as its population says, by lognormal factors of sigma 0.2, and
+      those of blocks inside their tract by factors of sigma 0.5;
     - pairs of tracts by factors exp(0.3 t), t of Student's law with three degrees of freedom, at most
       20 times up or down: a few pairs have far more workers than gravity says;
     - a tract's own residents work there twice as often as gravity says, times a lognormal factor of
@@ -142,16 +142,19 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     attributes = _attributes(rng, rng.dirichlet([0.35, 0.4, 1.1], work.size), place)
 
     km = np.hypot(region.tract_x[:, None] - region.tract_x, region.tract_y[:, None] - region.tract_y)
-    factors = population * rng.lognormal(0, 0.3, n) * np.exp(_pairs(rng, n))
+    residents = population * rng.lognormal(0, 0.2, n)
+    factors = np.exp(_pairs(rng, n))
     factors[np.diag_indices(n)] *= 2 * rng.lognormal(0, 0.5, n)
+    jobs_of_tract = np.bincount(tract[work], of_block, n)
     home_tract = np.empty(jobs, np.int64)
     for earnings, power in enumerate((1.9, 1.6, 1.3)):
-        shares = _shares(factors * rng.lognormal(0, 0.3, n) / (km + 4.0) ** power)[tract[work]]
+        flows = _balanced(factors / (km + 4.0) ** power, jobs_of_tract, residents * rng.lognormal(0, 0.3, n))
+        shares = _shares(flows)[tract[work]]
         of_employers = rng.gamma(np.maximum(300 * shares, 1e-9)) + 1e-300
         some = np.flatnonzero(attributes["earnings"] == earnings)
         home_tract[some] = draw_rows(rng, np.cumsum(of_employers, axis=1), place[some])
-    residents = (region.population + 0.1) * rng.lognormal(0, 0.5, codes.size)
-    home = _inside(rng, home_tract, residents, tract)
+    weight = (region.population + 0.1) * rng.lognormal(0, 0.5, codes.size)
+    home = _inside(rng, home_tract, weight, tract)
     _write_jobs(folder, codes[home], codes[work[place]], attributes, _CATEGORIES)
     return _write_config(
         folder / "region.toml",
@@ -265,6 +268,15 @@ def _empty(folder: str | os.PathLike[str]) -> Path:
 
 def _shares(weight: Float64) -> Float64:
     return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
+
+
+def _balanced(pull: Float64, rows: Float64, columns: Float64) -> Float64:
+    """Return flows in proportion to a pull, with sums in proportion to those of rows and columns."""
+    flows, columns = pull, columns * (rows.sum() / columns.sum())
+    for _ in range(20):  # more change no sum by a hundredth
+        flows = flows * (columns / flows.sum(axis=0))
+        flows = flows * (np.maximum(rows, 1e-9) / flows.sum(axis=1))[:, None]
+    return flows
 
 
 def _pairs(rng: np.random.Generator, n: int) -> Float64:
