@@ -150,7 +150,9 @@ _SAMPLE = 256  # most destinations to which decay and concentration are fitted
 _FEWEST = 32  # fewest of them, however many pairs with origins they make
 _PAIRS = 4_000_000
 _CONCENTRATION = 200.0  # kappa where no table tells; what tracts of Rhode Island give
-_DEVIATION = Deviation(0.6, 340.0)  # where no table tells: makes proxy truth as far from gravity as Leeds is
+_DEVIATION = Deviation(
+    0.2, 1000.0
+)  # where no table tells: about as far as tracts of Rhode Island are from gravity
 _LARGEST = 1e6  # kappa where a table has nothing to tell beside the model
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from geo_data import _kernels
 from geo_data.geography import Geography
+from geo_data.gravity import Decay
 from geo_data.jobs import AttributeCodes, Slots, count_categories, inside_share
 from geo_data.model import Deviation, PublicModel
 from synth.arrays import search_segments
@@ -51,6 +52,14 @@ class Assumptions:
     # the same around those of its units of the next finer level, where one lies between it and the block:
     # they differ more than so many blocks that have nothing in common would
     finer: float = 20.0
+    # How the shares of the model, which knows of no flow, fall with distance, and how many times as many live
+    # where they work.
+    decay: Decay | None = None
+    own: float = 1.0
+
+
+_UNTOLD = Assumptions(residents=0.03, decay=Decay(1.6, 4.0), own=2.0)
+"""Where no table tells of flows: about as Rhode Island and Leeds are."""
 
 
 def proxy_homes(
@@ -59,7 +68,7 @@ def proxy_homes(
     seed: int,
     attributes: Mapping[str, AttributeCodes] | None = None,
     concentrations: Mapping[str, float] | None = None,
-    assumed: Assumptions = Assumptions(),
+    assumed: Assumptions | None = None,
 ) -> NDArray[np.int32]:
     """Draw a home for every job under the public model, as far from it as destinations are.
 
@@ -77,6 +86,8 @@ def proxy_homes(
     `concentrations`, by attribute, the more alike (`attribute_concentrations`). The tables of homes and
     work blocks stay as they are. Nothing confidential is drawn, so the generator is an ordinary one.
     """
+    if assumed is None:
+        assumed = Assumptions() if model.tables else _UNTOLD
     generator = np.random.default_rng(seed)
     order = np.argsort(work, kind="stable")
     unit_of_job = model.units(work[order])
@@ -85,7 +96,7 @@ def proxy_homes(
     begins = np.flatnonzero(np.diff(work[order], prepend=-1))
     ends = np.append(begins[1:], work.size)
     area = model.areas
-    residents = _neighbourhoods(area, assumed.residents, generator)
+    residents = _neighbourhoods(area, assumed.residents, generator) * _home_totals(model, assumed)
     # How likely two jobs of a unit are of one block: so much of what blocks deviate is left in the unit.
     alike = np.add.reduceat((ends - begins) ** 2.0, np.searchsorted(begins, first)) / (last - first) ** 2.0
     home_units = np.empty(work.size, np.int64)
@@ -139,7 +150,11 @@ def _deviations(
     `alike` says how likely two jobs of a destination are of one work block. Variances have the shapes (g,
     areas) and (g, n_units), and are infinite where the share is 0.
     """
-    shares, sampled, jobs = model.shares(units), model.sampled(units), np.maximum(model.jobs[units, None], 1)
+    shares, sampled, jobs = (
+        _shares(model, units, assumed),
+        model.sampled(units),
+        np.maximum(model.jobs[units, None], 1),
+    )
     area = model.areas
     first = np.flatnonzero(np.diff(area, prepend=-1))
     of_area, sampled_in_area = (_kernels.added_up(values, first) for values in (shares, sampled))
@@ -152,6 +167,30 @@ def _deviations(
     clumps = np.maximum(_clumps(assumed, shares * jobs) - of_blocks, 0)
     inside = shares / np.maximum(of_area, np.finfo(float).tiny)[:, area]
     return shares, (of_areas, model.deviation.left(inside, sampled, clumps))
+
+
+def _shares(model: PublicModel, units: NDArray[np.int32], assumed: Assumptions) -> Float64:
+    """Return the shares of the model, with a decay and an excess at home that it knows nothing of."""
+    shares = model.shares(units)
+    if assumed.decay is None:
+        return shares
+    shares = shares * assumed.decay.pull(model.distance_km(units))
+    shares[np.arange(units.size), units] *= assumed.own
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def _home_totals(model: PublicModel, assumed: Assumptions) -> Float64:
+    """Return factors of units with which about as many live there as the model says, for all its decay.
+
+    Without them, neighbourhoods would be the fuller the nearer they are to jobs, which public weights tell.
+    """
+    if assumed.decay is None:
+        return np.ones(model.n_units)
+    expected, drawn = np.zeros(model.n_units), np.zeros(model.n_units)
+    for units in np.array_split(np.arange(model.n_units), -(-model.n_units // _AT_A_TIME)):
+        expected += model.jobs[units] @ model.shares(units)
+        drawn += model.jobs[units] @ _shares(model, units, assumed)
+    return expected / np.maximum(drawn, np.finfo(float).tiny)
 
 
 def _clumps(assumed: Assumptions, expected: Float64) -> Float64:
