@@ -155,30 +155,35 @@ class Release:
         return self.blocks[level].to_numpy(dtype=object)[self.row[blocks].to_numpy()]
 
     @cached_property
-    def measured(self) -> list[tuple[pd.DataFrame, NDArray[np.int64], NDArray[np.float64]]]:
-        """Areas and categories of groups, first blocks of cells, and projected counts, by measured table."""
+    def measured(self) -> list[list[tuple[pd.DataFrame, NDArray[np.int64], NDArray[np.float64]]]]:
+        """Areas and categories of groups, first blocks of their cells, and projected counts.
+
+        A list for each measured table, of groups that have the same cells.
+        """
         files = sorted((self.folder / "measurements").glob("table-*.parquet"))
-        of_tables = [self._pools(), *(self._further(path) for path in files[1:])] if files else []
         found = []
-        for path, (groups, size, cuts) in zip(files, of_tables, strict=True):
-            if cuts is not None:
-                counts = np.stack(pd.read_parquet(path)["noisy"].to_numpy()).clip(0).astype(np.float64)
+        for path in files:
+            noisy, parts = pd.read_parquet(path)["noisy"], []
+            for groups, size, cuts in self._further(path) if found else self._pools():
+                counts = np.stack(noisy[groups.index].to_numpy()).clip(0).astype(np.float64)
                 total = counts.sum(axis=1, keepdims=True)
                 share = np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
-                found.append((groups, cuts, share * size.to_numpy()[:, None]))
+                parts.append((groups, cuts, share * size.to_numpy()[:, None]))
+            found.append(parts)
         return found
 
-    def _pools(self) -> tuple[pd.DataFrame, pd.Series, NDArray[np.int64] | None]:
+    def _pools(self) -> Iterator[tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]]:
         pools = pd.read_parquet(self.folder / "plan" / "pools.parquet")
-        cuts = pd.read_parquet(self.folder / "plan" / "domains.parquet")["cuts"]
+        domains = pd.read_parquet(self.folder / "plan" / "domains.parquet")["cuts"]
         said = self.plan["pooling"]
         groups = pools[said["by"]].copy()
         for i, level in enumerate(self.levels):
             known = ~pools["shared"] | (i <= self.levels.index(said["level"]))
             groups[level] = np.where(known, self.areas(pools["place"], level), None)
-        return groups, pools["n"], cuts[0] if len(cuts) == 1 else None  # else no table adds cells up
+        for domain, alike in groups.groupby(pools["domain"]):
+            yield alike, pools["n"][alike.index], domains[domain]
 
-    def _further(self, path: Path) -> tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]:
+    def _further(self, path: Path) -> Iterator[tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]]:
         said = self.plan["choices"]["tables"][int(path.stem.removeprefix("table-")) - 2]
         groups = pd.read_parquet(path, columns=[*said["by"], "work"])
         slots = pd.read_parquet(self.folder / "plan" / "slots.parquet")
@@ -190,22 +195,24 @@ class Release:
             of_area = self.blocks[coarser].drop_duplicates().set_index(said["work"], drop=False)
             groups[coarser] = of_area.loc[groups["work"]].to_numpy()
         units = self.blocks[said["home"]].to_numpy()
-        return groups, size, np.flatnonzero(np.append(True, units[1:] != units[:-1]))
+        yield groups, size, np.flatnonzero(np.append(True, units[1:] != units[:-1]))
 
     def projected(self, home: str, work: str | None, attribute: str | None) -> Iterator[pd.Series]:
         """Yield the counts of a table that each measured one gives by itself, if it has them."""
-        for groups, cuts, counts in self.measured:
-            units = self.blocks[home].to_numpy()
-            first, last = units[cuts], units[np.append(cuts[1:], len(units)) - 1]
-            keys = [name for name in (work, attribute) if name is not None]
-            if (
-                (first != last).any()
-                or not {*keys} <= {*groups.columns}
-                or groups[keys].isna().any(axis=None)
-            ):
-                continue
-            of_homes = pd.DataFrame(counts.T).groupby(first).sum()
-            yield of_homes.T.groupby([groups[name].to_numpy() for name in keys]).sum().T.unstack()  # noqa: PD010
+        units = self.blocks[home].to_numpy()
+        keys = [name for name in (work, attribute) if name is not None]
+        for parts in self.measured:
+            sums = []
+            for groups, cuts, counts in parts:
+                first, last = units[cuts], units[np.append(cuts[1:], len(units)) - 1]
+                if (first != last).any() or not {*keys} <= {*groups} or groups[keys].isna().any(axis=None):
+                    break
+                of_homes = pd.DataFrame(counts.T).groupby(first).sum().T
+                of_groups = of_homes.groupby([groups[name].to_numpy() for name in keys]).sum()
+                sums.append(of_groups.T.unstack())  # noqa: PD010
+            else:
+                total = pd.concat(sums)
+                yield total.groupby(level=[*range(total.index.nlevels)]).sum()
 
 
 def compared(place: str, release: Release) -> list[list[Any]]:

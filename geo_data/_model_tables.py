@@ -177,8 +177,14 @@ def matrices(
 
 
 def moments(drawn: Float64, m: Float64, p: Float64) -> Float64:
-    """Return the sums of m p (1 - p), of m^2 p (1 - p) and of (drawn - m p)^2."""
-    return np.array([(m * p * (1.0 - p)).sum(), (m**2 * p * (1.0 - p)).sum(), ((drawn - m * p) ** 2).sum()])
+    """Return the sums of w m p (1 - p), w m^2 p (1 - p) and w (drawn - m p)^2, w = 1 / (1 + m p).
+
+    Without w the largest counts decide alone. Those of one large city, off by far, would have it that pairs
+    without a flow have nobody.
+    """
+    weighted = 1.0 / (1.0 + m * p)
+    chance = weighted * m * p * (1.0 - p)
+    return np.array([chance.sum(), (m * chance).sum(), (weighted * (drawn - m * p) ** 2).sum()])
 
 
 def proportional_fit(current: Float64, weight: Float64, target: Float64) -> Float64:

@@ -24,7 +24,7 @@ Notation: d is a destination and u an origin, both units of the model's level; w
    model than sampling explains, and large, so that the table moves nothing, where they are not. Each solves
    a moment equation, over all pairs of which the table speaks, p = P(o | g, D), or P(g | C, D) for lambda:
 
-       sum (m f - m p)^2  =  sum m p (1 - p) (m + kappa) / (1 + kappa).
+       sum w (m f - m p)^2  =  sum w m p (1 - p) (m + kappa) / (1 + kappa),   w = 1 / (1 + m p).
 
 3. A table that counts the same jobs as the release (an earlier release) also says what it does not
    show: of n_D jobs, those beyond its total F(D) come from where it is silent. The share of C becomes

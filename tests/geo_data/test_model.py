@@ -317,7 +317,7 @@ def test_the_concentration_solves_its_equation() -> None:
     jobs = [job + 1 for job in jobs]
     rng = np.random.default_rng(10)
     coarse = {(o, d): float(rng.integers(1, 3000)) for o in range(4) for d in range(4)}
-    fine = {(o, d): float(rng.poisson(rng.gamma(0.5, 20))) for o in range(24) for d in range(24)}
+    fine = {(o, d): float(rng.poisson(rng.gamma(2, 5))) for o in range(24) for d in range(24)}
     early = flows("region", "region", coarse, dict.fromkeys(coarse, 9.0))
     model = build(places, [early, flows("area", "area", fine)], weights, jobs)
     before = plain.model_shares(places, "area", [early], jobs, before_tables(model), kappas(model))
@@ -326,8 +326,10 @@ def test_the_concentration_solves_its_equation() -> None:
         group = range(6 * region, 6 * region + 6)
         F, P = sum(fine[o, d] for o in group), sum(before[d][o] for o in group)
         p = [before[d][o] / P for o in group]
-        observed += sum((fine[o, d] - F * q) ** 2 for o, q in zip(group, p, strict=True))
-        expected += F * (1 - sum(q * q for q in p)) * (F + model.concentration) / (1 + model.concentration)
+        for o, q in zip(group, p, strict=True):
+            observed += (fine[o, d] - F * q) ** 2 / (1 + F * q)
+            chance = F * q * (1 - q) / (1 + F * q)
+            expected += chance * (F + model.concentration) / (1 + model.concentration)
     assert 1 < model.concentration < 100
     # kappa is rounded to a tenth.
     assert observed == pytest.approx(expected, rel=0.05 / model.concentration + 1e-6)
