@@ -30,7 +30,9 @@ _HALF = 1 / 8  # of the variance of residents: part of a half of an area, of a h
 _FEW_TIMES = 8  # so many keys for each entry are looked up in a table of all; of more, entries are sorted
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 _OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
-_LARGEST = 1e6  # concentration where units differ no more than chance makes them
+_LARGEST = (
+    400.0  # concentration: residents differ, also where jobs do not, as those of Rhode Island by industry
+)
 
 
 @dataclass(frozen=True)
