@@ -131,8 +131,8 @@ class Release:
         self.row = pd.Series(np.arange(len(self.blocks)), index=self.blocks[block])
         rows = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*_od_*.parquet"))])
         self.released = rows.rename(columns={"h_geocode": "home", "w_geocode": "work", "S000": "jobs"})
-        # Who lives elsewhere lives in a zone, whose code is a prefix filled up with 9s.
-        zones = {code.rstrip("9"): code for code in self.row.index if code.endswith("9999")}
+        # Who lives elsewhere lives in a zone, whose code is that of a state filled up with 9s.
+        zones = {code[:2]: code for code in self.row.index if {*code[2:]} == {"9"}}
         outside = ~true["home"].isin(self.row.index)
         self.true = true.assign(home=true["home"].mask(outside, true["home"].str[:2].map(zones)))
 
