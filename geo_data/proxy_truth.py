@@ -79,8 +79,9 @@ def proxy_homes(
     workers of a pair the table asked; all destinations have in common that some neighbourhoods have more
     residents than the model expects. Shares of a unit's work blocks deviate from the unit's, and homes are
     draws from the block's. Where no table tells of flows, shares fall with distance besides, and more live
-    where they work than weights say. Inside a home unit they follow shares of units of the next finer level, and of
-    the blocks in these, that are Dirichlet around the public weights, the same for all destinations.
+    where they work than weights say. Inside a home unit they follow shares of units of the next finer
+    level, and of the blocks in these, that are Dirichlet around the public weights, the same for all
+    destinations.
 
     The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to
     do with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
