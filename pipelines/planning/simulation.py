@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from pipelines.plans.accuracy import (
     carries,
     expected_accuracy,
     expected_sizes,
+    reported_tables,
 )
 from pipelines.plans.plan import ReleasePlan, batches, slots_of
 from pipelines.plans.utility import commutes, destination_commute_error, mean_km, total_variation
@@ -234,20 +235,21 @@ def simulate_utility(
         _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, parallel_map)
         for i in range(worlds)
     )
-    trial, drawn, sizes, lost, measured = _tried(trials, worlds, draws, progress, measures=True)
+    trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, measures=True)
+    of_workload = lost[:, : len(trial.workload.tables)]
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
         mean_commute_error=measured[2],
         destination_error=measured[3],
         noise_share=plan.mechanism.noise_share(plan.numeric),
-        objective=trial.workload.objective(lost[0]),
+        objective=trial.workload.objective(of_workload[0]),
         jobs=len(trial.true),
         workload=tuple(
             ExpectedLoss(table, *found)
-            for table, found in zip(trial.workload.tables, lost.T.tolist(), strict=True)
+            for table, found in zip(trial.workload.tables, of_workload.T.tolist(), strict=True)
         ),
-        accuracy=trial.accuracy(drawn, sizes, lost),
+        accuracy=expected_accuracy(trial.workload, len(trial.true), lost[:2], sizes),
     )
 
 
@@ -260,8 +262,8 @@ def simulate_accuracy(
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
     worlds = _worlds(plan, _TRIAL_JOBS)
     trials = (_Trial(plan, model, seed=i, parallel_map=parallel_map) for i in range(worlds))
-    trial, drawn, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
-    return trial.accuracy(drawn, sizes, lost)
+    trial, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
+    return expected_accuracy(trial.workload, len(trial.true), lost, sizes)
 
 
 def _tried(
@@ -271,11 +273,11 @@ def _tried(
     progress: Progress | None,
     *,
     measures: bool = False,
-) -> tuple[_Trial, list[CountedJobs], list[list[SizeClass]], NDArray[np.float64], list[float]]:
+) -> tuple[_Trial, list[list[SizeClass]], NDArray[np.float64], list[float]]:
     """Try a plan in one world after the other.
 
-    Return the first with what is drawn there and the sizes of its numbers, by table of the workload; and
-    means over all of losses, (draws, tables), and of measures.
+    Return the first with the sizes of its numbers, by table that is reported; and means over all of losses,
+    (draws, tables), and of measures.
     """
     losses: list[NDArray[np.float64]] = []
     measured = []
@@ -285,11 +287,11 @@ def _tried(
         drawn = trial.draw([getattr(trial, name) for name in draws], done)
         lost, found = trial.losses(drawn, sized=not losses)
         if not losses:
-            first, kept, sizes = trial, drawn, found
+            first, sizes = trial, found
         losses.append(lost)
         measured.append(trial.measures(drawn[0]) if measures else [])
         done()
-    return first, kept, sizes, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
+    return first, sizes, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 
 
 def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
@@ -340,15 +342,16 @@ class _Trial:
     def losses(
         self, drawn: Sequence[CountedJobs], *, sized: bool
     ) -> tuple[NDArray[np.float64], list[list[SizeClass]]]:
-        """Return what each draw loses in every table of the workload, and the sizes of the first if asked."""
+        """Return what each draw loses in every reported table, and the sizes of the first if asked."""
         losses: list[list[float]] = []
         sizes: list[list[SizeClass]] = []
-        workload = self.workload
-        compared = workload.compare(self.true, drawn, self.share)
-        for table, (lost, cells) in zip(workload.tables, compared, strict=True):
+        tables = tuple(table for table, _ in reported_tables(self.workload))
+        reported = replace(self.workload, tables=tables)
+        compared = reported.compare(self.true, drawn, self.share)
+        for table, (lost, cells) in zip(tables, compared, strict=True):
             losses.append(lost)
             if sized:
-                sizes.append(expected_sizes(workload, table, cells, self.share))
+                sizes.append(expected_sizes(reported, table, cells, self.share))
         return np.transpose(losses), sizes
 
     def measures(self, released: CountedJobs) -> list[float]:
@@ -362,14 +365,6 @@ class _Trial:
             means[1] / means[0] - 1 if means[0] > 0 else 0.0,
             destination_commute_error(true.work, *km),
         ]
-
-    def accuracy(
-        self, drawn: Sequence[CountedJobs], sizes: Sequence[list[SizeClass]], losses: NDArray[np.float64]
-    ) -> ExpectedAccuracy:
-        """Return the expected accuracy, given what was drawn, released and public, its sizes, and losses."""
-        released, public, *_ = drawn
-        known = zip(losses[:2].T.tolist(), sizes, strict=True)
-        return expected_accuracy(self.workload, self.true, released, public, self.share, known)
 
     def count_parts(self, draws: Sequence[str]) -> int:
         """Return how often `draw` calls `done` for such draws, and once more for what is measured of them."""

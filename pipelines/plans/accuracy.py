@@ -7,7 +7,7 @@ nothing of the real homes. What a reader can do with a table is judged here, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.plans.measured import table_in_words
 from pipelines.plans.utility import cell_counts
-from pipelines.plans.workload import CountedJobs, Table, Workload
+from pipelines.plans.workload import Table, Workload
 
 SIZES: tuple[tuple[int, int | None], ...] = ((1, 9), (10, 99), (100, 999), (1000, None))
 """Classes of released numbers: from so many jobs to so many."""
@@ -181,24 +181,16 @@ def reported_tables(workload: Workload) -> list[tuple[Table, bool]]:
 
 
 def expected_accuracy(
-    workload: Workload,
-    true: CountedJobs,
-    released: CountedJobs,
-    public: CountedJobs,
-    share: float,
-    workload_losses: Iterable[tuple[Sequence[float], list[SizeClass]]],
+    workload: Workload, jobs: int, losses: NDArray[np.float64], sizes: Sequence[list[SizeClass]]
 ) -> ExpectedAccuracy:
-    """Measure what a plan did to every table in a trial."""
-    of_workload = iter(workload_losses)
+    """Say what a trial of so many jobs did to every reported table.
+
+    `losses` has a row of the release and one of the public model; `sizes` are those of its numbers.
+    """
     tables = []
-    for table, is_of_workload in reported_tables(workload):
-        if is_of_workload:
-            losses, sizes = next(of_workload)
-        else:
-            single = Workload((table,), workload.geography, workload.level)
-            ((losses, cells),) = single.compare(true, (released, public), share)
-            sizes = expected_sizes(single, table, cells, share)
-        loss, public_model = (round(min(max(float(x), 0.0), 1.0), _DIGITS) for x in losses)
+    rounded = np.clip(losses, 0.0, 1.0).round(_DIGITS).T.tolist()
+    of_tables = zip(reported_tables(workload), rounded, sizes, strict=True)
+    for (table, is_of_workload), (loss, public_model), size_classes in of_tables:
         tables.append(
             ExpectedTable(
                 table=table.name,
@@ -210,10 +202,10 @@ def expected_accuracy(
                 public_model=public_model,
                 carried=carries(loss, public_model),
                 noise=is_noise(loss, public_model),
-                sizes=sizes,
+                sizes=size_classes,
             )
         )
-    return ExpectedAccuracy(jobs=len(true), tables=tables)
+    return ExpectedAccuracy(jobs=jobs, tables=tables)
 
 
 def expected_sizes(
