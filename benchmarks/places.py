@@ -38,7 +38,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "out" / "benchmarks" / "places.json"
 COMMAND = "python benchmarks/places.py"
 EPSILONS = ("8.6", "4.6", "2", "1")
-OWN = "lives and works in one"
+AT_HOME = "lives and works in one"
 # Of each place: the areas in one of which somebody lives and works, and the coarser ones of further flows.
 LEVELS = {
     "Leeds": ("geo_code", "district"),
@@ -94,8 +94,8 @@ def inputs_of(place: str, folder: Path) -> Path:
 
 def released(root: Path, config: Path, epsilon: str) -> Release:
     """Plan and release with the program of a checkout; return what is public."""
-    said = config.read_text(encoding="utf-8")
-    lines = [f'epsilon = "{epsilon}"' if line.startswith("epsilon") else line for line in said.splitlines()]
+    lines = config.read_text(encoding="utf-8").splitlines()
+    lines = [f'epsilon = "{epsilon}"' if line.startswith("epsilon") else line for line in lines]
     chosen = config.with_name(f"{config.stem}-{epsilon}-{root.name}.toml")
     chosen.write_text("\n".join(lines), encoding="utf-8")
     out = chosen.with_suffix("")
@@ -109,12 +109,12 @@ def released(root: Path, config: Path, epsilon: str) -> Release:
 
 def jobs_of(config: Path) -> pd.DataFrame:
     """Return the true jobs: columns `home`, `work`, `jobs`, and the attributes."""
-    said = tomllib.loads(config.read_text(encoding="utf-8"))["jobs"]
-    path = config.parent / said["file"]
-    read = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype="str")
-    names = said.get("attributes", [])
-    jobs = read[names].assign(home=read[said["home"]], work=read[said["work"]])
-    jobs["jobs"] = read[said["count"]].astype(np.float64) if "count" in said else 1
+    settings = tomllib.loads(config.read_text(encoding="utf-8"))["jobs"]
+    path = config.parent / settings["file"]
+    rows = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype="str")
+    names = settings.get("attributes", [])
+    jobs = rows[names].assign(home=rows[settings["home"]], work=rows[settings["work"]])
+    jobs["jobs"] = rows[settings["count"]].astype(np.float64) if "count" in settings else 1
     return jobs.groupby([*names, "home", "work"], as_index=False)["jobs"].sum()
 
 
@@ -160,41 +160,40 @@ class Release:
 
         A list for each measured table, of groups that have the same cells.
         """
-        files = sorted((self.folder / "measurements").glob("table-*.parquet"))
-        found = []
-        for path in files:
+        tables = []
+        for path in sorted((self.folder / "measurements").glob("table-*.parquet")):
             noisy, parts = pd.read_parquet(path)["noisy"], []
-            for groups, size, cuts in self._further(path) if found else self._pools():
+            for groups, size, cuts in self._further(path) if tables else self._pools():
                 counts = np.stack(noisy[groups.index].to_numpy()).clip(0).astype(np.float64)
                 total = counts.sum(axis=1, keepdims=True)
                 share = np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
                 parts.append((groups, cuts, share * size.to_numpy()[:, None]))
-            found.append(parts)
-        return found
+            tables.append(parts)
+        return tables
 
     def _pools(self) -> Iterator[tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]]:
         pools = pd.read_parquet(self.folder / "plan" / "pools.parquet")
         domains = pd.read_parquet(self.folder / "plan" / "domains.parquet")["cuts"]
-        said = self.plan["pooling"]
-        groups = pools[said["by"]].copy()
+        pooling = self.plan["pooling"]
+        groups = pools[pooling["by"]].copy()
         for i, level in enumerate(self.levels):
-            known = ~pools["shared"] | (i <= self.levels.index(said["level"]))
+            known = ~pools["shared"] | (i <= self.levels.index(pooling["level"]))
             groups[level] = np.where(known, self.areas(pools["place"], level), None)
         for domain, alike in groups.groupby(pools["domain"]):
             yield alike, pools["n"][alike.index], domains[domain]
 
     def _further(self, path: Path) -> Iterator[tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]]:
-        said = self.plan["choices"]["tables"][int(path.stem.removeprefix("table-")) - 2]
-        groups = pd.read_parquet(path, columns=[*said["by"], "work"])
+        choice = self.plan["choices"]["tables"][int(path.stem.removeprefix("table-")) - 2]
+        groups = pd.read_parquet(path, columns=[*choice["by"], "work"])
         slots = pd.read_parquet(self.folder / "plan" / "slots.parquet")
-        slots["area"] = "" if said["work"] is None else self.areas(slots["work"], said["work"])
-        slots = slots.groupby(["area", *said["by"]], as_index=False)["count"].sum()
-        size = groups.merge(slots, left_on=["work", *said["by"]], right_on=["area", *said["by"]])["count"]
-        if said["work"] is not None:
-            coarser = self.levels[: self.levels.index(said["work"]) + 1]
-            of_area = self.blocks[coarser].drop_duplicates().set_index(said["work"], drop=False)
+        slots["area"] = "" if choice["work"] is None else self.areas(slots["work"], choice["work"])
+        slots = slots.groupby(["area", *choice["by"]], as_index=False)["count"].sum()
+        size = groups.merge(slots, left_on=["work", *choice["by"]], right_on=["area", *choice["by"]])["count"]
+        if choice["work"] is not None:
+            coarser = self.levels[: self.levels.index(choice["work"]) + 1]
+            of_area = self.blocks[coarser].drop_duplicates().set_index(choice["work"], drop=False)
             groups[coarser] = of_area.loc[groups["work"]].to_numpy()
-        units = self.blocks[said["home"]].to_numpy()
+        units = self.blocks[choice["home"]].to_numpy()
         yield groups, size, np.flatnonzero(np.append(True, units[1:] != units[:-1]))
 
     def projected(self, home: str, work: str | None, attribute: str | None) -> Iterator[pd.Series]:
@@ -219,30 +218,32 @@ def compared(place: str, release: Release) -> list[list[Any]]:
     """Return rows: a table, its forecast, what is reached, and what projected counts lose, or None."""
     unit, coarse = LEVELS[place]
     rows: list[list[Any]] = []
-    for one in release.accuracy:
-        if one["workload"] or one["home"] == one["work"] in (unit, coarse):
-            wanted = one["home"], one["work"], next(iter(one["attributes"]), None)
-            true = release.count("true", *wanted)
-            lost = [lost_by(true, other) for other in release.projected(*wanted)]
-            rows.append([one["table"], one["loss"], lost_by(true, release.count("released", *wanted))])
-            rows[-1].append(min(lost, default=None))
-    of_workload = [one for one in release.accuracy if one["workload"]]
-    residents = sum(one["work"] is None for one in of_workload)
-    weight = [1 / residents if one["work"] is None else 1.0 for one in of_workload]
-    mean = [np.average([row[i] for row in rows[: len(weight)]], weights=weight) for i in (1, 2)]
-    rows.insert(len(weight), ["weighted mean", *mean, None])
-    own = []
-    for side in ("true", "released"):
-        jobs = release.true if side == "true" else release.released
+    weights = []
+    for expected in release.accuracy:
+        home, work, attributes = expected["home"], expected["work"], expected["attributes"]
+        if not expected["workload"] and not home == work in (unit, coarse):
+            continue
+        of_table = home, work, next(iter(attributes), None)
+        true = release.count("true", *of_table)
+        losses = [lost_by(true, counts) for counts in release.projected(*of_table)]
+        reached = lost_by(true, release.count("released", *of_table))
+        rows.append([expected["table"], expected["loss"], reached, min(losses, default=None)])
+        weights.append(
+            0.0 if not expected["workload"] else 1.0 if work else 1 / max(1, len(release.plan["attributes"]))
+        )
+    mean = [np.average([row[i] for row in rows], weights=weights) for i in (1, 2)]
+    rows.insert(np.count_nonzero(weights), ["weighted mean", *mean, None])
+    at_home = []
+    for jobs in (release.true, release.released):
         same = release.areas(jobs["home"], unit) == release.areas(jobs["work"], unit)
-        own.append(int(jobs["jobs"][same].sum()))
-    rows.append([f"who {OWN} {unit}", None, own[1] / own[0] - 1, None])
+        at_home.append(int(jobs["jobs"][same].sum()))
+    rows.append([f"who {AT_HOME} {unit}", None, at_home[1] / at_home[0] - 1, None])
     return rows
 
 
-def lost_by(true: pd.Series, other: pd.Series) -> float:
+def lost_by(true: pd.Series, released: pd.Series) -> float:
     """Return the share of jobs that a table counts elsewhere."""
-    both = pd.concat([true, other], axis=1).fillna(0.0)
+    both = pd.concat([true, released], axis=1).fillna(0.0)
     return float((both.iloc[:, 0] - both.iloc[:, 1]).abs().sum() / 2 / true.sum())
 
 
@@ -256,9 +257,9 @@ def shown(kept: dict[str, list[list[Any]]], place: str, epsilons: Sequence[str])
         of_sides = [
             {row[0]: row[1:] for row in kept.get(f"{side}; {place}; {epsilon}", [])} for side in sides
         ]
-        for name in dict.fromkeys(name for found in of_sides for name in found):
-            form = "{:+.1%}".format if OWN in name else "{:.4f}".format
-            cells = [cell for found in of_sides for cell in found.get(name, [None] * len(columns))]
+        for name in dict.fromkeys(name for of_side in of_sides for name in of_side):
+            form = "{:+.1%}".format if AT_HOME in name else "{:.4f}".format
+            cells = [cell for of_side in of_sides for cell in of_side.get(name, [None] * len(columns))]
             rows.append([epsilon, name, *("" if cell is None else form(cell) for cell in cells)])
     return table(head, rows)
 

@@ -151,8 +151,8 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
         flows = _balanced(factors / (km + 4.0) ** power, jobs_of_tract, residents * rng.lognormal(0, 0.3, n))
         shares = _shares(flows)[tract[work]]
         of_employers = rng.gamma(np.maximum(300 * shares, 1e-9)) + 1e-300
-        some = np.flatnonzero(attributes["earnings"] == earnings)
-        home_tract[some] = draw_rows(rng, np.cumsum(of_employers, axis=1), place[some])
+        earners = np.flatnonzero(attributes["earnings"] == earnings)
+        home_tract[earners] = draw_rows(rng, np.cumsum(of_employers, axis=1), place[earners])
     weight = (region.population + 0.1) * rng.lognormal(0, 0.5, codes.size)
     home = _inside(rng, home_tract, weight, tract)
     _write_jobs(folder, codes[home], codes[work[place]], attributes, _CATEGORIES)
@@ -227,21 +227,23 @@ def simulate_country(folder: str | os.PathLike[str], *, seed: int = 1, census: b
     size[0] = size[1:].sum() * _IN_THE_CITY / (1 - _IN_THE_CITY)
     sector = rng.dirichlet([1.2, 1.0, 1.8, 0.8], n)
     usual = np.log(population / (km + 5.0) ** 1.8)
-    today, other = _pairs(rng, n), _pairs(rng, n)
-    own = rng.beta(40 * _IN_OWN_ZONE, 40 * (1 - _IN_OWN_ZONE), n)
-    own_before = np.clip(own * rng.lognormal(0, 0.2, n), 0, 1)
+    today, change = _pairs(rng, n), _pairs(rng, n)
+    in_zone = rng.beta(40 * _IN_OWN_ZONE, 40 * (1 - _IN_OWN_ZONE), n)
+    in_zone_before = np.clip(in_zone * rng.lognormal(0, 0.2, n), 0, 1)
     residents = rng.normal(0, 0.3, n)
     work = np.repeat(np.arange(n), rng.multinomial(_COUNTRY_JOBS, _shares(size)))
-    kind = draw_rows(rng, np.cumsum(sector, axis=1), work)
+    sector_of_job = draw_rows(rng, np.cumsum(sector, axis=1), work)
     home = np.empty(work.size, np.int64)
-    for one in range(sector.shape[1]):
+    for number in range(sector.shape[1]):
         rate = np.exp(usual + residents + today + rng.normal(0, 0.3, (n, n)))
-        some = np.flatnonzero(kind == one)
-        home[some] = draw_rows(rng, np.cumsum(_with_own(rate, own), axis=1), work[some])
-    _write_jobs(folder, codes[home], codes[work], {"sector": kind}, _SECTORS)
+        jobs = np.flatnonzero(sector_of_job == number)
+        home[jobs] = draw_rows(rng, np.cumsum(_with_diagonal(rate, in_zone), axis=1), work[jobs])
+    _write_jobs(folder, codes[home], codes[work], {"sector": sector_of_job}, _SECTORS)
 
-    rate = np.exp(usual + 0.8 * residents + 0.9 * today + 0.19**0.5 * other)
-    counted = rng.poisson(_with_own(rate, own_before) * (0.9 * _COUNTRY_JOBS * _shares(size))[:, None])
+    rate = np.exp(usual + 0.8 * residents + 0.9 * today + 0.19**0.5 * change)
+    counted = rng.poisson(
+        _with_diagonal(rate, in_zone_before) * (0.9 * _COUNTRY_JOBS * _shares(size))[:, None]
+    )
     row, column = np.nonzero(counted)
     flows = {"home": codes[column], "work": codes[row], "workers": counted[row, column]}
     pd.DataFrame(flows).to_parquet(folder / "census.parquet")
@@ -284,25 +286,25 @@ def _pairs(rng: np.random.Generator, n: int) -> Float64:
     return np.clip(_PAIRS * rng.standard_t(3, (n, n)), -_LONGEST_TAIL, _LONGEST_TAIL)
 
 
-def _with_own(rate: Float64, own: Float64) -> Float64:
-    """Return the shares of each row's homes, of which a given one is in its own zone."""
-    others = rate.copy()
-    np.fill_diagonal(others, 0.0)
-    shares = _shares(others) * (1 - own)[:, None]
-    np.fill_diagonal(shares, own)
+def _with_diagonal(rate: Float64, diagonal: Float64) -> Float64:
+    """Return the shares of each row's homes, of which a given share is in its own zone."""
+    elsewhere = rate.copy()
+    np.fill_diagonal(elsewhere, 0.0)
+    shares = _shares(elsewhere) * (1 - diagonal)[:, None]
+    np.fill_diagonal(shares, diagonal)
     return shares
 
 
 def _attributes(rng: np.random.Generator, industry: Float64, place: Int64) -> dict[str, Int64]:
     """Draw the categories of jobs: offices pay more than trade, and young workers earn less."""
-    kind = draw_rows(rng, np.cumsum(industry, axis=1), place)
+    industry_of_job = draw_rows(rng, np.cumsum(industry, axis=1), place)
     pay = np.array([[0.12, 0.33, 0.55], [0.30, 0.45, 0.25], [0.27, 0.33, 0.40]])
-    earnings = draw_rows(rng, np.cumsum(pay, axis=1), kind)
+    earnings = draw_rows(rng, np.cumsum(pay, axis=1), industry_of_job)
     age = np.array([[0.45, 0.37, 0.18], [0.24, 0.54, 0.22], [0.10, 0.63, 0.27]])
     return {
         "age": draw_rows(rng, np.cumsum(age, axis=1), earnings),
         "earnings": earnings,
-        "industry": kind,
+        "industry": industry_of_job,
     }
 
 
@@ -330,6 +332,6 @@ def _write_jobs(
 
 
 def _write_config(path: Path, more: str = "", **words: object) -> Path:
-    said = {key: json.dumps(value) if isinstance(value, list) else value for key, value in words.items()}
-    path.write_text(_CONFIG.format(**said) + more, encoding="utf-8")
+    texts = {key: json.dumps(value) if isinstance(value, list) else value for key, value in words.items()}
+    path.write_text(_CONFIG.format(**texts) + more, encoding="utf-8")
     return path

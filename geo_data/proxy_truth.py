@@ -54,13 +54,16 @@ class Assumptions:
     # the same around those of its units of the next finer level, where one lies between it and the block:
     # they differ more than so many blocks that have nothing in common would
     finer: float = 20.0
-    # How the shares of the model, which knows of no flow, fall with distance, and how many times as many live
+    # Share of workers who may live anywhere, by public weight alone: where a model of flows expects next to
+    # nobody there are some.
+    anywhere: float = 0.01
+    # How the shares of a model that knows of no flow fall with distance, and how many times as many live
     # where they work.
     decay: Decay | None = None
-    own: float = 1.0
+    at_home: float = 1.0
 
 
-_UNTOLD = Assumptions(residents=0.03, decay=Decay(1.6, 4.0), own=2.0)
+_UNTOLD = Assumptions(residents=0.03, decay=Decay(1.6, 4.0), at_home=2.0)
 """Where no table tells of flows: about as Rhode Island and Leeds are."""
 
 
@@ -174,13 +177,14 @@ def _deviations(
 
 
 def _shares(model: PublicModel, units: NDArray[np.int32], assumed: Assumptions) -> Float64:
-    """Return the shares of the model, with a decay and an excess at home that it knows nothing of."""
+    """Return the shares of the model, with what is assumed beside them for all destinations alike."""
     shares = model.shares(units)
-    if assumed.decay is None:
-        return shares
-    shares = shares * assumed.decay.pull(model.distance_km(units))
-    shares[np.arange(units.size), units] *= assumed.own
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    if assumed.decay is not None:
+        shares = shares * assumed.decay.pull(model.distance_km(units))
+        shares[np.arange(units.size), units] *= assumed.at_home
+        shares /= shares.sum(axis=1, keepdims=True)
+    weight = np.add.reduceat(model.weights, model.geography.starts(model.level).astype(np.int64))
+    return np.asarray((1 - assumed.anywhere) * shares + assumed.anywhere * weight / weight.sum())
 
 
 def _home_totals(model: PublicModel, assumed: Assumptions) -> Float64:

@@ -40,7 +40,7 @@ NOTHING = Deviation(0.0, 1e12)
 
 def plain(blocks: Deviation) -> Assumptions:
     """Assume that work blocks deviate from their units, and that homes are as the model expects them."""
-    return Assumptions(blocks, NOTHING, clumps=0.0, residents=1e-12, homes=1e12)
+    return Assumptions(blocks, NOTHING, clumps=0.0, residents=1e-12, homes=1e12, anywhere=0.0)
 
 
 def flat_model(weights: Sequence[int], per_area: int, deviation: Deviation) -> PublicModel:
@@ -214,6 +214,36 @@ def test_what_a_year_has_by_itself_falls_with_the_jobs_and_with_what_blocks_have
     assert found[2] == pytest.approx(1.0, rel=0.1)  # of the only block, not of both
 
 
+def test_without_a_table_homes_are_near_and_no_more_of_them_where_jobs_are() -> None:
+    """Of thirty areas in a row, 3 km from each other, the first ten of which have nearly all jobs."""
+    east = (np.arange(30) * 3 / 111.2).tolist()
+    places = geography([1] * 30, [30], [0.0] * 30, east)
+    jobs = np.where(np.arange(30) < 10, 9000, 100)
+    work = np.arange(30, dtype=np.int32).repeat(jobs)
+    model = build_model(places, [], np.ones(30, np.int64), jobs, "area")
+    homes = proxy_homes(model, work, seed=4)
+    near = np.abs(homes - work) < 5
+    assert near.mean() > 0.4  # with weights alone, three in ten
+    assert (homes == work).mean() > 0.1  # one in thirty
+    assert np.bincount(homes, minlength=30).std() < 0.5 * work.size / 30
+    known = flows("area", "area", {(o, d): 900.0 for o in range(30) for d in range(30)})
+    model = build_model(places, [known], np.ones(30, np.int64), jobs, "area")
+    homes = proxy_homes(model, work, seed=4)
+    assert (homes == work).mean() < 0.06
+
+
+def test_some_live_anywhere() -> None:
+    """Where a table has nobody: a share of all workers, by public weight."""
+    pairs = {(o, d): 1e6 if o == d else 0.0 for o in range(20) for d in range(20)}
+    places = geography([1] * 20, [20])
+    model = build_model(
+        places, [flows("area", "area", pairs)], np.ones(20, np.int64), np.ones(20, np.int64), "area"
+    )
+    work = np.arange(20, dtype=np.int32).repeat(5000)
+    homes = proxy_homes(model, work, seed=4, assumed=replace(plain(NOTHING), anywhere=0.1))
+    assert (homes != work).mean() == pytest.approx(0.1 * 19 / 20, rel=0.1)
+
+
 def test_homes_deviate_from_the_public_weights() -> None:
     """Those of the blocks of 400 units: Dirichlet(2, ..., 2) has this variance of a share."""
     model = flat_model([1] * 4000, 10, NOTHING)
@@ -331,7 +361,8 @@ def test_only_origins_of_positive_share_are_drawn() -> None:
         return np.tile([0.0, 0.5, 0.0, 0.25, 0.25, 0.0], (destinations.size, 1))
 
     object.__setattr__(model, "shares", shares)
-    homes = proxy_homes(model, np.arange(6, dtype=np.int32).repeat(2000), seed=2)
+    work = np.arange(6, dtype=np.int32).repeat(2000)
+    homes = proxy_homes(model, work, seed=2, assumed=Assumptions(anywhere=0.0))
     assert set(homes.tolist()) == {1, 3, 4}
 
 

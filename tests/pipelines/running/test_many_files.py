@@ -127,6 +127,17 @@ def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) ->
     assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"
 
 
+@pytest.mark.parametrize("kind", ["region", "country"])
+def test_other_places_are_simulated_in_one_size(tmp_path: Path, kind: str) -> None:
+    runner, folder = click.testing.CliRunner(), tmp_path / kind
+    refused = runner.invoke(main, ["simulate", str(folder), "--kind", kind, "--workers", "5000"])
+    assert refused.exit_code == 2
+    assert "--workers is for a nation" in refused.output
+    done = runner.invoke(main, ["simulate", str(folder), "--kind", kind])
+    assert done.exit_code == 0, done.output
+    assert f"odsynth plan {folder / kind}.toml" in done.output
+
+
 def test_a_file_given_twice_is_refused(pieces: Path, small_config: Configs) -> None:
     (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
     (pieces / "jobs_3.csv.gz").chmod(0o600)
