@@ -145,7 +145,7 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     residents = population * rng.lognormal(0, 0.2, n)
     factors = np.exp(_pairs(rng, n))
     factors[np.diag_indices(n)] *= 2 * rng.lognormal(0, 0.5, n)
-    jobs_of_tract = np.bincount(tract[work], of_block, n)
+    jobs_of_tract = np.bincount(tract[work], of_block, n).astype(np.float64)
     home_tract = np.empty(jobs, np.int64)
     for earnings, power in enumerate((1.9, 1.6, 1.3)):
         flows = _balanced(factors / (km + 4.0) ** power, jobs_of_tract, residents * rng.lognormal(0, 0.3, n))

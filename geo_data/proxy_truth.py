@@ -195,9 +195,11 @@ def _home_totals(model: PublicModel, assumed: Assumptions) -> Float64:
     if assumed.decay is None:
         return np.ones(model.n_units)
     expected, drawn = np.zeros(model.n_units), np.zeros(model.n_units)
-    for units in np.array_split(np.arange(model.n_units), -(-model.n_units // _AT_A_TIME)):
-        expected += model.jobs[units] @ model.shares(units)
-        drawn += model.jobs[units] @ _shares(model, units, assumed)
+    for start in range(0, model.n_units, _AT_A_TIME):
+        units = np.arange(start, min(start + _AT_A_TIME, model.n_units), dtype=np.int32)
+        jobs = model.jobs[units, None]
+        expected += (jobs * model.shares(units)).sum(axis=0)
+        drawn += (jobs * _shares(model, units, assumed)).sum(axis=0)
     return expected / np.maximum(drawn, np.finfo(float).tiny)
 
 

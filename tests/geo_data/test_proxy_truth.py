@@ -223,7 +223,7 @@ def test_without_a_table_homes_are_near_and_no_more_of_them_where_jobs_are() -> 
     model = build_model(places, [], np.ones(30, np.int64), jobs, "area")
     homes = proxy_homes(model, work, seed=4)
     near = np.abs(homes - work) < 5
-    assert near.mean() > 0.4  # with weights alone, three in ten
+    assert near.mean() > 0.35  # with weights alone, a quarter
     assert (homes == work).mean() > 0.1  # one in thirty
     assert np.bincount(homes, minlength=30).std() < 0.5 * work.size / 30
     known = flows("area", "area", {(o, d): 900.0 for o in range(30) for d in range(30)})
@@ -239,6 +239,7 @@ def test_some_live_anywhere() -> None:
     model = build_model(
         places, [flows("area", "area", pairs)], np.ones(20, np.int64), np.ones(20, np.int64), "area"
     )
+    model = replace(model, deviation=NOTHING)
     work = np.arange(20, dtype=np.int32).repeat(5000)
     homes = proxy_homes(model, work, seed=4, assumed=replace(plain(NOTHING), anywhere=0.1))
     assert (homes != work).mean() == pytest.approx(0.1 * 19 / 20, rel=0.1)
