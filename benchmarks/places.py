@@ -72,7 +72,8 @@ def main(
                     RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
                 click.echo(f"{key}\n{shown(kept, place, [epsilon])}\n", err=page is not None)
     if page is not None:
-        parts = [f"**{place}**\n\n{shown(kept, place, EPSILONS)}" for place in LEVELS]
+        known = [place for place in LEVELS if any(f"; {place}; " in key for key in kept)]
+        parts = [f"**{place}**\n\n{shown(kept, place, EPSILONS)}" for place in known]
         fill(page, COMMAND, "\n\n".join(parts))
 
 
