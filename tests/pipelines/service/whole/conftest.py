@@ -11,6 +11,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -50,7 +51,7 @@ class Answer:
     def header(self, name: str, default: Any = None) -> Any:
         return next((value for key, value in self.headers if key == name), default)
 
-    @property
+    @cached_property
     def text(self) -> str:
         compressed = self.header("content-encoding") == "gzip" and self.body
         return (gzip.decompress(self.body) if compressed else self.body).decode("utf-8", "replace")

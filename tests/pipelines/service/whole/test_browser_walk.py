@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from helpers import COARSE_MAPS
 from pipelines.service import ServiceSettings, Store, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.claims import count, give_back, note
@@ -87,6 +88,7 @@ class Served:
     def person(self, browser: Any, name: str | None = None, **context: Any) -> Iterator[Any]:
         """A page of a browser of one's own, signed in."""
         opened = browser.new_context(base_url=self.address, **context)
+        opened.add_init_script(COARSE_MAPS)
         page = opened.new_page()
         page.set_default_timeout(60_000)
         page.on("request", lambda request: self.requests.append(request.url))

@@ -45,7 +45,7 @@ def known_names(app: FastAPI) -> dict[str, list[str | int]]:
     }
 
 
-@pytest.mark.parametrize("role", ["operator", "approver"])
+@pytest.mark.parametrize("role", ["operator", pytest.param("approver", marks=pytest.mark.deep)])
 def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], role: str) -> None:
     whole = make_whole()
     names = known_names(whole.app)
