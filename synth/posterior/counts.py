@@ -1,10 +1,12 @@
 """Posteriors of counts with two-sided geometric noise, under a prior that is measured on the counts.
 
 A count is taken to be negative binomial around what is expected in its cell, with kappa P as shape (P is
-the cell's share of its group, kappa the concentration): what a Poisson count is whose mean is gamma. Times
-the likelihood p^|y - x| of the noise, up to the public size of its group, and tilted by one factor for each
-group so that the means of its cells add up to that size, this is the posterior of the count. It costs no
-privacy: it sees noisy counts and public numbers only.
+the cell's share of its group, kappa the concentration): what a Poisson count is whose mean is gamma. Most
+counts are near to what is expected, and a few far from it: each has one of two concentrations, by lot. With
+one for all, a count is overruled that is many deviations of its noise away from what was expected. Times the
+likelihood p^|y - x| of the noise, up to the public size of its group, and tilted by one factor for each group
+so that the means of its cells add up to that size, this is the posterior of the count. What noise hardly ever
+does (`reach`) is ruled out. It costs no privacy: it sees noisy counts and public numbers only.
 
 All sums run in one fixed order on one thread: the same counts give the same bits.
 """
@@ -23,29 +25,71 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _GRID: list[float] = (2.0 ** np.arange(-1, 15)).tolist()  # concentrations, and
-_BEGIN = 10  # the position of that which is tried first
+_BEGIN = 4, 10  # the positions of those, far and near, that are tried first
+_RARE = 1e-6  # chance, of either sign, with which noise is farther than a count may be from its noisy one
 _ANYWHERE = 0.001  # the part of a group's jobs that is expected in all of its cells alike
 _SAMPLE = 512  # groups, and
-_SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
+_SAMPLE_CELLS = 400_000  # cells to which concentrations are fitted, at most
 _MULTIPLIED = 8  # counts up to which a rising factorial is multiplied out
 _NOTHING = 1e-13
 _LARGE = 1e200  # weights above are divided by it, with all that they were added to: floats end at 1e308
 _AT_ONCE = 128  # cells whose moments a processor computes side by side, with
 _SMALL = 4.0  # shapes below this
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
+_MOST_ODDS = 16.0  # logarithm of those that a count is near, or far
+_SURE = 700.0  # logarithm of odds that are as good as certain: floats end beyond
+
+
+class Deviations(NamedTuple):
+    """How far counts are from what is expected of them.
+
+    Attributes
+    ----------
+    near, far : float
+        Concentrations; that of counts that are far is smaller.
+    share : float
+        Part of the counts that are far.
+    """
+
+    near: float
+    far: float
+    share: float
 
 
 class _Moments(NamedTuple):
-    """Of a group's counts: shapes, means and variances; and room for the cells that no formula gives."""
+    """Of a group's counts: means and variances; and the limits within which means are kept."""
 
-    shape: Float64
     mean: Float64
     variance: Float64
+    low: Float64
+    high: Float64
+
+
+class _Parts(NamedTuple):
+    """Of a group's counts if they are near (row 0) or far (row 1): what they are and how likely that is.
+
+    Shapes; logarithms of sums of weights that are 1 at the noisy count; means and variances; logarithms of
+    odds, untilted, that the noisy count is the count and is far, for it is and is near; the chance to be far;
+    and room for the cells that no formula gives.
+    """
+
+    shape: Float64
+    log_total: Float64
+    mean: Float64
+    variance: Float64
+    odds: Float64
+    far: Float64
     cells: Int64
 
 
+def reach(ratio: float) -> int:
+    """Return how far a count may be from its noisy one: noise is farther with probability 10^-6 at most."""
+    beyond = math.log(_RARE * (1 + ratio) / 2) / math.log(ratio)  # 2 p^d / (1 + p) is that of d or more
+    return max(0, math.ceil(beyond) - 1)
+
+
 def posterior(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, ratio: float
 ) -> tuple[Float64, Float64]:
     """Return posterior mean and variance of every count, means adding up to the public size in each group.
 
@@ -56,35 +100,46 @@ def posterior(
     expected : ndarray of float64, shape (n_cells,)
         Prior means; they add up to n in each group.
     n : ndarray of int64, shape (n_groups,)
-    concentration, ratio : float
-        kappa and p.
+    deviations : Deviations
+    ratio : float
+        p.
 
     Returns
     -------
     mean, variance : ndarray of float64, shape (n_cells,)
+        Means are within `reach` of noisy counts; where these cannot add up so, as near as all can be.
     """
     mean, variance = np.empty_like(expected), np.empty_like(expected)
-    _posterior(noisy, offsets, expected, n, concentration, ratio, mean, variance)
+    _posterior(noisy, offsets, expected, n, deviations, ratio, reach(ratio), mean, variance)
     return mean, variance
 
 
+def bring_within_reach(values: Float64, noisy: Int64, offsets: Int64, n: Int64, ratio: float) -> float:
+    """Bring expected counts within reach of noisy ones, groups adding up to n; return how far they were off.
+
+    Where counts of a group cannot add up so, they may be as far as they must.
+    """
+    return float(_bring_within_reach(values, noisy, offsets, n, reach(ratio)))
+
+
 def least_loss(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, deviations: Deviations, ratio: float
 ) -> Float64:
     """Return whole counts whose expected absolute error is least, groups adding up to their public sizes.
 
     One job more in a cell of j jobs is right with the posterior probability that the cell has more than j.
     So those n jobs are taken for which this is largest: each cell gets the same quantile of its posterior.
 
-    Parameters and shape are those of `posterior`. Where probabilities are equal, jobs may be given in parts.
+    Parameters, shape and limits are those of `posterior`. Where probabilities are equal, jobs may be given in
+    parts.
     """
     counts = np.empty_like(expected)
-    _least_loss(noisy, offsets, expected, n, concentration, ratio, counts)
+    _least_loss(noisy, offsets, expected, n, deviations, ratio, reach(ratio), counts)
     return counts
 
 
 def sampled_groups(n: Int64, cells: int) -> Int64:
-    """Return the groups, rising, to which a concentration is fitted: a sample, large ones more often.
+    """Return the groups, rising, to which concentrations are fitted: a sample, large ones more often.
 
     Parameters
     ----------
@@ -113,26 +168,56 @@ def expect_anywhere(expected: Float64, offsets: Int64, n: Int64) -> Float64:
     return result
 
 
-def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
-    """Return the concentration, of a grid, under which the noisy counts of some groups are likeliest.
+def likeliest_deviations(
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float
+) -> Deviations:
+    """Return the deviations, of a grid of concentrations, under which noisy counts of groups are likeliest.
 
-    The likelihood is climbed up to a peak.
+    The likelihood is climbed up to a peak. Beforehand one count counts as near, and one as far: so the share
+    of either is above 0.
     """
-    logs: dict[int, float] = {}
+    logs: dict[int, Float64] = {}
     # Sums go on up to a count. One beyond these is refused where sizes are public
     # (`synth.geometric.noise`); where they are not, it says no more than this.
     noisy = np.minimum(noisy, np.repeat(n + math.ceil(-46 / math.log(ratio)), np.diff(offsets)))
+    looked_at: dict[tuple[int, int], tuple[float, float]] = {}
 
-    def log(i: int) -> float:
+    def log(i: int) -> Float64:
         if i not in logs:
-            logs[i] = _log_likelihood(noisy, offsets, expected, n, _GRID[i], ratio)
+            logs[i] = np.empty(noisy.size)
+            _log_likelihoods(noisy, offsets, expected, n, _GRID[i], ratio, logs[i])
         return logs[i]
 
-    best, last = _BEGIN, -1
+    def look(pair: tuple[int, int]) -> float:
+        if pair not in looked_at:
+            far, near = map(log, pair)
+            gain = np.exp(np.clip(far - near, -_SURE, _SURE)) - 1
+            share = float(_likeliest_share(gain))
+            looked_at[pair] = float(near.sum() + np.log1p(share * gain).sum()), share
+        return looked_at[pair][0]
+
+    best, last = _BEGIN, (-1, -1)
     while best != last:
-        last = best
-        best = max((i for i in (last, last - 1, last + 1) if 0 <= i < len(_GRID)), key=log)
-    return _GRID[best]
+        last = far, near = best
+        around = [last, (far - 1, near), (far + 1, near), (far, near - 1), (far, near + 1)]
+        best = max((pair for pair in around if 0 <= pair[0] < pair[1] < len(_GRID)), key=look)
+    return Deviations(_GRID[best[1]], _GRID[best[0]], looked_at[best][1])
+
+
+@_compiled
+def _likeliest_share(gain):  # type: ignore[no-untyped-def]
+    """Return the share s under which the sum of log(1 + s gain), and of log s + log(1 - s), is largest."""
+    low, high = -_MOST_ODDS, _MOST_ODDS  # logarithms of odds
+    for _ in range(18):  # to a thousandth of the odds
+        share = 1.0 / (1.0 + math.exp(-(low + high) / 2))
+        slope = 1.0 / share - 1.0 / (1.0 - share)
+        for value in gain:
+            slope += value / (1.0 + share * value)
+        if slope > 0:
+            low = (low + high) / 2
+        else:
+            high = (low + high) / 2
+    return 1.0 / (1.0 + math.exp(-(low + high) / 2))
 
 
 @_compiled
@@ -144,11 +229,33 @@ def _expect_anywhere(expected, offsets, n, result):  # type: ignore[no-untyped-d
 
 
 @_compiled
+def _log_rising(shape, count):  # type: ignore[no-untyped-def]
+    """Return the logarithm of shape (shape + 1) ... (shape + count - 1)."""
+    if count > _MULTIPLIED:
+        return math.lgamma(shape + count) - math.lgamma(shape)
+    product = 1.0
+    for x in range(count):
+        product *= shape + x
+    return math.log(product)
+
+
+@_compiled
+def log_gamma_poisson(count, shape, rest):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of a count, whole or not, of odds 1 - `rest`, but for its factorial."""
+    return (
+        math.lgamma(shape + count) - math.lgamma(shape) + shape * math.log(rest) + count * math.log1p(-rest)
+    )
+
+
+@_compiled
 def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
-    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|."""
+    """Return the log of the sum of weights of x up to `most`, over that of y, and mean and variance of x.
+
+    Weights are C(shape + x - 1, x) z^x p^|y - x|.
+    """
     y = min(max(y, 0), most)  # others say the same of all x that there can be
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
-    weight, at_y, d = 1.0, 1.0, 0
+    weight, at_y, d, divided = 1.0, 1.0, 0, 0
     while y + d < most:
         weight *= (shape + y + d) / (y + d + 1) * z * p
         d += 1
@@ -158,7 +265,7 @@ def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
         if weight * d * d < 1e-10 * total:
             break
         if weight > _LARGE:
-            weight, at_y = weight / _LARGE, at_y / _LARGE
+            weight, at_y, divided = weight / _LARGE, at_y / _LARGE, divided + 1
             total, first, second = total / _LARGE, first / _LARGE, second / _LARGE
     weight, d = at_y, 0
     while d < y:
@@ -168,17 +275,17 @@ def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
         first -= weight * d
         second += weight * d * d
         if weight > _LARGE:
-            weight /= _LARGE
+            weight, divided = weight / _LARGE, divided + 1
             total, first, second = total / _LARGE, first / _LARGE, second / _LARGE
         # Going down, weights may fall and rise again towards 0 only while this factor is above 1.
         if weight * d * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
             break
     mean = first / total
-    return y + mean, max(second / total - mean * mean, 0.0)
+    return math.log(total) + divided * math.log(_LARGE), y + mean, max(second / total - mean * mean, 0.0)
 
 
 @_compiled
-def _moments_of_ones(cells, shape, z, p, most, mean, variance):  # type: ignore[no-untyped-def]
+def _moments_of_ones(cells, shape, z, p, most, log_total, mean, variance):  # type: ignore[no-untyped-def]
     """Fill in what `_moments` returns of cells with y = 1, bit for bit, of many at a time.
 
     For shapes below `_SMALL`, of which no weight is large.
@@ -205,135 +312,248 @@ def _moments_of_ones(cells, shape, z, p, most, mean, variance):  # type: ignore[
             down = 1 / (max(base[i] - 1, 1e-300) * z) * p
             of_all = total[i] + down
             step = (first[i] - down) / of_all
+            log_total[cells[begin + i]] = math.log(of_all)
             mean[cells[begin + i]] = 1 + step
             variance[cells[begin + i]] = max((second[i] + down) / of_all - step * step, 0.0)
 
 
 @_compiled
-def _tilted(noisy, expected, n, concentration, p, moments):  # type: ignore[no-untyped-def]
-    """Fill in moments of a group's counts, tilted so that means add up to n; return odds and sum."""
-    shape, mean, variance, some = moments
+def _can_add_up(noisy, n, limit):  # type: ignore[no-untyped-def]
+    """Say whether counts no farther than a limit from noisy ones can add up to n."""
+    below, above = 0.0, 0.0
+    for y in noisy:
+        below += max(0, y - limit)
+        above += max(0, y + limit)
+    return below <= n <= above
+
+
+@_compiled
+def _least_limit(noisy, n, limit):  # type: ignore[no-untyped-def]
+    """Return how far counts may be from noisy ones: no farther than a limit, if they can add up to n then."""
+    high = limit
+    while not _can_add_up(noisy, n, high):
+        high = 2 * high + 1
+    low = (high - 1) // 2
+    while high > limit and high - low > 1:
+        middle = (low + high) // 2
+        if _can_add_up(noisy, n, middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@_compiled
+def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped-def]
+    """Fill in what `_moments` returns of all cells of a group, if they are near or if they are far."""
+    shape, cells = parts.shape[kind], parts.cells
+    log_total, mean, variance = parts.log_total[kind], parts.mean[kind], parts.variance[kind]
+    unlimited = (z * p) ** n < _NOTHING  # nothing is lost if counts may be as large as they like
+    if unlimited:
+        rest = 1.0 - z * p
+        log_rest = math.log(rest)
+        for c in range(noisy.size):
+            log_total[c] = -shape[c] * log_rest
+            mean[c] = shape[c] * (z * p) / rest
+            variance[c] = mean[c] / rest
+        _moments_of_ones(cells[:ones], shape, z, p, n, log_total, mean, variance)
+    for i in range(others if unlimited else 0, cells.size if unlimited else noisy.size):
+        c = cells[i] if unlimited else i
+        log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
+
+
+@_compiled
+def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: ignore[no-untyped-def]
+    """Fill in moments of a group's counts, tilted so that means within limits add up to n; return odds."""
+    mean, variance, low, high = moments
+    shape, log_total, means, variances, odds, far, cells = parts
+    limit = _least_limit(noisy, n, limit)
     # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
-    odds = n / (n + concentration)
-    high, low = -math.log(odds * p) + min(30.0, 500.0 / n), -60.0  # no more than floats hold
-    tilt = min(0.0, -math.log(odds * p) / 2)
-    ones, others = 0, some.size  # from both ends of `some`
+    odds_near, odds_far = n / (n + deviations.near), n / (n + deviations.far)
+    log_ratio = math.log(odds_far / odds_near)
+    log_none = math.log(1.0 - odds_near), math.log(1.0 - odds_far)
+    prior = math.log(deviations.share) - math.log(1.0 - deviations.share)
+    top, bottom = -math.log(odds_far * p) + min(30.0, 500.0 / n), -60.0  # no more than floats hold
+    tilt = min(0.0, -math.log(odds_far * p) / 2)
+    ones, others = 0, cells.size  # from both ends of `cells`
     for c in range(noisy.size):
-        shape[c] = concentration * max(expected[c], _LEAST) / n
-        if noisy[c] == 1 and shape[c] < _SMALL:
-            some[ones] = c
+        share = max(expected[c], _LEAST) / n
+        shape[0, c], shape[1, c] = deviations.near * share, deviations.far * share
+        low[c], high[c] = max(0, noisy[c] - limit), max(0, min(noisy[c] + limit, n))
+        odds[c] = prior + shape[1, c] * log_none[1] - shape[0, c] * log_none[0]
+        if noisy[c] > 0:
+            y = min(noisy[c], n)
+            odds[c] += _log_rising(shape[1, c], y) - _log_rising(shape[0, c], y) + y * log_ratio
+        if noisy[c] == 1 and shape[0, c] < _SMALL:  # then the other shape, too
+            cells[ones] = c
             ones += 1
         elif noisy[c] > 0:
             others -= 1
-            some[others] = c
-    z, total = 0.0, 0.0
+            cells[others] = c
+    z = 0.0
     for turn in range(61):
-        z = odds * math.exp(tilt)
-        if (z * p) ** n < _NOTHING:  # nothing is lost if counts may be as large as they like
-            rest = 1.0 - z * p
-            for c in range(noisy.size):
-                mean[c] = shape[c] * (z * p) / rest
-                variance[c] = mean[c] / rest
-            _moments_of_ones(some[:ones], shape, z, p, n, mean, variance)
-            for c in some[others:]:
-                mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
-        else:
-            for c in range(noisy.size):
-                mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
+        z = math.exp(tilt)
+        for kind in range(2):
+            _fill(noisy, n, (odds_near, odds_far)[kind] * z, p, kind, ones, others, parts)
         total, spread = 0.0, 0.0
         for c in range(noisy.size):
-            total += mean[c]
-            spread += variance[c]
+            log_odds = odds[c] + log_total[1, c] - log_total[0, c]
+            chance = 1.0 / (1.0 + math.exp(min(max(-log_odds, -_SURE), _SURE)))
+            far[c] = chance
+            between = means[1, c] - means[0, c]
+            mean[c] = means[0, c] + chance * between
+            variance[c] = (1.0 - chance) * (
+                variances[0, c] + chance * between * between
+            ) + chance * variances[1, c]
+            total += min(max(mean[c], low[c]), high[c])
+            if low[c] < mean[c] < high[c]:
+                spread += variance[c]
         if turn == 60 or abs(total - n) <= 1e-7 * n:
             break
         if total > n:
-            high = tilt
+            top = tilt
         else:
-            low = tilt
+            bottom = tilt
         step = tilt + (n - total) / max(spread, 1e-12)
-        tilt = step if low < step < high else (low + high) / 2
-    return z, total
+        tilt = step if bottom < step < top else (bottom + top) / 2
+    return odds_near * z, odds_far * z
 
 
 @_compiled
-def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  # type: ignore[no-untyped-def]
-    most = np.diff(offsets).max()
-    shape, some = np.empty(most), np.empty(most, np.int64)
+def _meet(mean, low, high, n):  # type: ignore[no-untyped-def]
+    """Bring means into their limits, and all the same part of the way to these, so that they add up to n."""
+    total, room = 0.0, 0.0
+    for c in range(mean.size):
+        mean[c] = min(max(mean[c], low[c]), high[c])
+        total += mean[c]
+    for c in range(mean.size):
+        room += high[c] - mean[c] if total < n else mean[c] - low[c]
+    part = min(1.0, abs(n - total) / max(room, 1e-300))
+    for c in range(mean.size):
+        mean[c] += part * (high[c] - mean[c] if total < n else low[c] - mean[c])
+
+
+@_compiled
+def _bring_within_reach(values, noisy, offsets, n, limit):  # type: ignore[no-untyped-def]
+    most, off = np.diff(offsets).max(), 0.0
+    low, high = np.empty(most), np.empty(most)
     for g in range(n.size):
-        cells = slice(offsets[g], offsets[g + 1])
-        _, total = _tilted(
-            noisy[cells], expected[cells], n[g], concentration, p,
-            _Moments(shape, mean[cells], variance[cells], some),
-        )  # fmt: skip
-        for c in range(offsets[g], offsets[g + 1]):
-            mean[c] *= n[g] / total
+        cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
+        of_group, worst = _least_limit(noisy[cells], n[g], limit), 0.0
+        for i, c in enumerate(range(offsets[g], offsets[g + 1])):
+            low[i], high[i] = max(0, noisy[c] - of_group), max(0, min(noisy[c] + of_group, n[g]))
+            worst = max(worst, low[i] - values[c], values[c] - high[i])
+        if worst > 0.0:
+            _meet(values[cells], low[:k], high[:k], n[g])
+            off = max(off, worst)
+    return off
 
 
 @_compiled
-def _quantile(y, shape, z, p, most, mean, level, weights):  # type: ignore[no-untyped-def]
-    """Return how many j there are such that more than j has at least this posterior probability."""
+def _room_for(most):  # type: ignore[no-untyped-def]
+    """Return room for the parts of the largest group."""
+    return _Parts(
+        np.empty((2, most)), np.empty((2, most)), np.empty((2, most)), np.empty((2, most)), np.empty(most),
+        np.empty(most), np.empty(most, np.int64),
+    )  # fmt: skip
+
+
+@_compiled
+def _some(parts, k):  # type: ignore[no-untyped-def]
+    """Return the room for a group of k cells."""
+    return _Parts(
+        parts.shape[:, :k], parts.log_total[:, :k], parts.mean[:, :k], parts.variance[:, :k],
+        parts.odds[:k], parts.far[:k], parts.cells,
+    )  # fmt: skip
+
+
+@_compiled
+def _posterior(noisy, offsets, expected, n, deviations, p, limit, mean, variance):  # type: ignore[no-untyped-def]
+    most = np.diff(offsets).max()
+    room, low, high = _room_for(most), np.empty(most), np.empty(most)
+    for g in range(n.size):
+        cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
+        moments = _Moments(mean[cells], variance[cells], low[:k], high[:k])
+        _tilted(noisy[cells], expected[cells], n[g], deviations, p, limit, moments, _some(room, k))
+        _meet(moments.mean, moments.low, moments.high, n[g])
+
+
+@_compiled
+def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-untyped-def]
+    """Return how many j there are such that more than j has at least this posterior probability.
+
+    `near` and `far` are shape, odds, and logarithm of the probability to be that and the noisy count.
+    """
     if mean < level:  # Markov's inequality
         return 0
-    y = min(max(y, 0), most)
-    total, weight, at_y, above = 1.0, 1.0, 1.0, 0
-    weights[0] = 1.0
-    while above + 1 < weights.size and y + above < most and (weight >= 1e-12 * total or above < mean - y):
-        weight *= (shape + y + above) / (y + above + 1) * z * p
+    y = min(max(y, 0), n)
+    log_large = math.log(_LARGE)
+    first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
+    one, other = math.exp(log_first), math.exp(log_second)
+    weights[0], above = one + other, 0
+    while above + 1 < weights.size and y + above < n and (weights[above] >= 1e-12 or above < mean - y):
+        step = p / (y + above + 1)
+        first *= (near[0] + y + above) * near[1] * step
+        second *= (far[0] + y + above) * far[1] * step
+        if first > _LARGE:
+            first, log_first = first / _LARGE, log_first + log_large
+            one = math.exp(log_first)
+        if second > _LARGE:
+            second, log_second = second / _LARGE, log_second + log_large
+            other = math.exp(log_second)
         above += 1
-        weights[above] = weight
-        total += weight
-        if weight > _LARGE:
-            weight, at_y, total = weight / _LARGE, at_y / _LARGE, total / _LARGE
-            weights[: above + 1] /= _LARGE
-    below, weight = 0.0, at_y
-    for d in range(y):
-        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
-        below += weight
-        if weight > _LARGE:
-            weight, at_y = weight / _LARGE, at_y / _LARGE
-            below, total = below / _LARGE, total / _LARGE
-            weights[: above + 1] /= _LARGE
-        if weight < 1e-12 * (total + below) and (y - d) * p < (shape + y - d - 1) * z:
-            break
-    total += below
+        weights[above] = one * first + other * second
     tail = 0.0
     for d in range(above, -1, -1):
         tail += weights[d]
-        if tail >= level * total:
+        if tail >= level:
             return y + d
-    weight = at_y
+    first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
+    one, other = math.exp(log_first), math.exp(log_second)
     for d in range(y):
-        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
-        tail += weight
-        if tail >= level * total:
+        step = (y - d) * p
+        first *= step / (max(near[0] + y - d - 1, 1e-300) * near[1])
+        second *= step / (max(far[0] + y - d - 1, 1e-300) * far[1])
+        if first > _LARGE:
+            first, log_first = first / _LARGE, log_first + log_large
+            one = math.exp(log_first)
+        if second > _LARGE:
+            second, log_second = second / _LARGE, log_second + log_large
+            other = math.exp(log_second)
+        tail += one * first + other * second
+        if tail >= level:
             return y - d - 1
     return 0
 
 
 @_compiled
-def _least_loss(noisy, offsets, expected, n, concentration, p, counts):  # type: ignore[no-untyped-def]
+def _quantiles(noisy, n, odds, p, level, moments, parts, weights, counts):  # type: ignore[no-untyped-def]
+    """Fill in the quantiles of a group's counts, within limits, and return their sum."""
+    total = 0.0
+    for c in range(noisy.size):
+        log_far = math.log(max(parts.far[c], 1e-300)) - parts.log_total[1, c]
+        log_near = math.log(max(1.0 - parts.far[c], 1e-300)) - parts.log_total[0, c]
+        near, far = (parts.shape[0, c], odds[0], log_near), (parts.shape[1, c], odds[1], log_far)
+        count = _quantile(noisy[c], n, near, far, p, moments.mean[c], level, weights)
+        counts[c] = min(max(count, moments.low[c]), moments.high[c])
+        total += counts[c]
+    return total
+
+
+@_compiled
+def _least_loss(noisy, offsets, expected, n, deviations, p, limit, counts):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
-    shapes, some, mean, variance = np.empty(most), np.empty(most, np.int64), np.empty(most), np.empty(most)
+    room, bounds, lower = _room_for(most), np.empty((4, most)), np.empty(most)
     weights = np.empty(2**16)
     for g in range(n.size):
-        first, cells = offsets[g], slice(offsets[g], offsets[g + 1])
-        k = offsets[g + 1] - first
-        z, sum_of_means = _tilted(
-            noisy[cells], expected[cells], n[g], concentration, p,
-            _Moments(shapes, mean[:k], variance[:k], some),
-        )  # fmt: skip
-        for i in range(k):
-            mean[i] *= n[g] / sum_of_means
+        cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
+        parts, upper = _some(room, k), counts[cells]
+        moments = _Moments(bounds[0, :k], bounds[1, :k], bounds[2, :k], bounds[3, :k])
+        odds = _tilted(noisy[cells], expected[cells], n[g], deviations, p, limit, moments, parts)
         # As many at `high` or fewer, and more at `low`.
-        low, high, total = 0.0, 1.0, 0.0
-        level = 0.5
+        low, high, level, total = 0.0, 1.0, 0.5, 0.0
         for _ in range(40):
-            total = 0.0
-            for c in range(offsets[g], offsets[g + 1]):
-                counts[c] = _quantile(
-                    noisy[c], shapes[c - first], z, p, n[g], mean[c - first], level, weights
-                )
-                total += counts[c]
+            total = _quantiles(noisy[cells], n[g], odds, p, level, moments, parts, weights, upper)
             if total == n[g]:
                 break
             if total > n[g]:
@@ -343,24 +563,16 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, counts):  # type:
             level = (low + high) / 2
         if total != n[g]:
             # Those at the level are equal: each gets its part.
-            over, under = 0.0, 0.0
-            for c in range(offsets[g], offsets[g + 1]):
-                counts[c] = _quantile(noisy[c], shapes[c - first], z, p, n[g], mean[c - first], high, weights)
-                under += counts[c]
-                over += _quantile(noisy[c], shapes[c - first], z, p, n[g], mean[c - first], low, weights)
+            over = _quantiles(noisy[cells], n[g], odds, p, low, moments, parts, weights, lower[:k])
+            under = _quantiles(noisy[cells], n[g], odds, p, high, moments, parts, weights, upper)
             part = (n[g] - under) / max(over - under, 1.0)
-            for c in range(offsets[g], offsets[g + 1]):
-                more = (
-                    _quantile(noisy[c], shapes[c - first], z, p, n[g], mean[c - first], low, weights)
-                    - counts[c]
-                )
-                counts[c] += part * more
+            for c in range(k):
+                upper[c] += part * (lower[c] - upper[c])
 
 
 @_compiled
-def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of noisy counts, but for what no concentration changes."""
-    result = 0.0
+def _log_likelihoods(noisy, offsets, expected, n, concentration, p, result):  # type: ignore[no-untyped-def]
+    """Fill in the log-likelihood of each noisy count, but for what no concentration changes."""
     for g in range(n.size):
         z = n[g] / (n[g] + concentration)
         log_z, log_rest, log_none = math.log(z), math.log(1.0 - z), math.log(1.0 - z * p)
@@ -368,7 +580,7 @@ def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ign
             shape = concentration * max(expected[c], _LEAST) / n[g]
             y = noisy[c]
             if y <= 0:
-                result += shape * (log_rest - log_none)
+                result[c] = shape * (log_rest - log_none)
                 continue
             total, weight, at_y, d = 1.0, 1.0, 1.0, 0
             divided = 0
@@ -389,12 +601,6 @@ def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ign
                     divided += 1
                 if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
                     break
-            if y <= _MULTIPLIED:
-                for x in range(y):
-                    total *= shape + x
-            else:
-                result += math.lgamma(shape + y) - math.lgamma(shape)
-            result += shape * log_rest + y * log_z + math.log(total)
+            result[c] = _log_rising(shape, y) + shape * log_rest + y * log_z + math.log(total)
             if divided:
-                result += divided * math.log(_LARGE)
-    return result
+                result[c] += divided * math.log(_LARGE)

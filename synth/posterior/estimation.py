@@ -14,6 +14,7 @@ of one run, those of the other tables, and the rows of all.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,9 +29,12 @@ from synth.geometric.measured import JobGroups, Layout, MeasuredTable, layouts
 from synth.geometric.projection import project
 from synth.plan import Domains, Table
 from synth.posterior.counts import (
+    Deviations,
+    bring_within_reach,
     expect_anywhere,
     least_loss,
-    likeliest_concentration,
+    likeliest_deviations,
+    log_gamma_poisson,
     posterior,
     sampled_groups,
 )
@@ -71,6 +75,7 @@ _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
 _LEAST_SHARE = 1e-12  # of a place's jobs in a cell
 _NEAR = 2e-3  # part of the jobs that may be off their targets
+_NEAR_REACH = 1e-2  # jobs that a cell may be out of reach of its noisy count, where several tables are fitted
 
 
 @dataclass(eq=False)
@@ -221,6 +226,11 @@ def fit_factors(
                 break
             j = turn % (k + 1)
             fit.scale(j, targets[j])
+    if len(tables) > 1:
+        for _ in range(_ROUNDS):
+            fit.expect()
+            if max(fit.bring_within_reach(k, values) for k, values in enumerate(noisy)) < _NEAR_REACH:
+                break
     return fit.factors
 
 
@@ -320,7 +330,7 @@ class _Fit:
         """Return posterior means of a table's cells, and their variances if there are several tables.
 
         Groups of one place and domain tell what to expect of each other: the others' posterior means are
-        added to the expected shares, which are worth as many jobs as the concentration.
+        added to the expected shares.
         """
         table, ratio, expected = self._tables[k], self._tables[k].ratio, self._expected[k]
         target, variance = self._made("target", k), self._made("variance", k)
@@ -335,35 +345,35 @@ class _Fit:
         place, member = self._groups.place, self._groups.member[k]
         kin = _kin(table, place, member)
         best = least_loss if kin is None and _are_places(place, member) else None
-        concentration = self._concentration(k, noisy, expected)
+        deviations = self._deviations(k, noisy, expected)
         several = len(self._tables) > 1
         for part in self._parts[k]:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
             prior = expect_anywhere(expected[part.cells], part.table.offsets, size)
-            mean, spread = posterior(*counts, prior, size, concentration, ratio)
+            mean, spread = posterior(*counts, prior, size, deviations, ratio)
             if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
                 raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
             if best is not None:
-                mean = best(*counts, prior, size, concentration, ratio)
+                mean = best(*counts, prior, size, deviations, ratio)
             if kin is not None:
                 profile, of = np.empty_like(mean), kin[part.groups]
-                _profiles(mean, prior, part.table.offsets, size, of - of.min(), concentration, profile)
+                _profiles(mean, prior, part.table.offsets, size, of - of.min(), deviations, profile)
                 mean = profile
             target[part.cells] = mean
             if kin is None and several:
                 variance[part.cells] = spread
         if kin is not None:  # what is in `target` by now is what to expect
-            concentration = self._concentration(k, noisy, target)
+            deviations = self._deviations(k, noisy, target)
             for part in self._parts[k]:
                 counts, size = (noisy[part.cells], part.table.offsets), part.table.n
                 prior = expect_anywhere(target[part.cells], part.table.offsets, size)
-                target[part.cells], spread = posterior(*counts, prior, size, concentration, ratio)
+                target[part.cells], spread = posterior(*counts, prior, size, deviations, ratio)
                 if several:
                     variance[part.cells] = spread
         return target, variance
 
-    def _concentration(self, k: int, noisy: Cells, expected: Cells) -> float:
-        """Return the concentration that a sample of the groups shows."""
+    def _deviations(self, k: int, noisy: Cells, expected: Cells) -> Deviations:
+        """Return the deviations that a sample of the groups shows."""
         table = self._tables[k]
         sample = sampled_groups(table.n, int(table.offsets[-1]))
         sampled: list[tuple[Int64, Float64]] = []
@@ -376,7 +386,7 @@ class _Fit:
                     sampled.append((counts[cells].copy(), prior[cells].copy()))
         some, means = map(np.concatenate, zip(*sampled, strict=True))
         offsets, n = offsets_of(table.k[sample]), table.n[sample]
-        return likeliest_concentration(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
+        return likeliest_deviations(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
 
     def agree(self, targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
         """Change the targets of earlier tables so that homes add up as in the last one.
@@ -418,6 +428,20 @@ class _Fit:
             factors = self.factors[k][part.cells]
             _scale(factors, target[part.cells], self._expected[k][part.cells])
             self.factors[k][part.cells] = factors
+
+    def bring_within_reach(self, k: int, noisy: Cells) -> float:
+        """Change factors where expected counts are out of reach of noisy ones; return by how far."""
+        table, worst = self._tables[k], 0.0
+        for part in self._parts[k]:
+            expected = self._expected[k][part.cells]
+            target = expected.copy()
+            off = bring_within_reach(target, noisy[part.cells], part.table.offsets, part.table.n, table.ratio)
+            if off > 0:
+                factors = self.factors[k][part.cells]
+                _scale(factors, target, expected)
+                self.factors[k][part.cells] = factors
+            worst = max(worst, off)
+        return worst
 
     def off(self, k: int, target: Cells) -> float:
         """Return by how many jobs what is expected differs from a target."""
@@ -533,8 +557,12 @@ def _move(target, variance, n, offsets, begin, area, missing):  # type: ignore[n
 
 
 @_compiled
-def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type: ignore[no-untyped-def]
-    """Expect of each group what the others of its kin show, beside what was expected of it before."""
+def _profiles(mean, expected, offsets, n, kin, deviations, profile):  # type: ignore[no-untyped-def]
+    """Expect of each group what the others of its kin show, beside what was expected of it before.
+
+    That is worth as many jobs as the one concentration in a cell that is near to it, and as the other in a
+    cell that is far; which of the two a cell is, the jobs of the others tell.
+    """
     families = kin.max() + 1
     first = np.full(families, -1, np.int64)
     size, width = np.zeros(families, np.int64), np.zeros(families, np.int64)
@@ -550,11 +578,20 @@ def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type:
         begin, of = offsets[g], first[kin[g]]
         for i in range(offsets[g + 1] - begin):
             total[of + i] += mean[begin + i]
+    near, far, share = deviations.near, deviations.far, deviations.share
     for g in range(n.size):
-        begin, of, jobs_of_group = offsets[g], first[kin[g]], n[g]
-        jobs = concentration + size[kin[g]] - jobs_of_group
+        begin, of, jobs, whole = offsets[g], first[kin[g]], size[kin[g]] - n[g], 0.0
+        if jobs == 0:
+            profile[begin : offsets[g + 1]] = expected[begin : offsets[g + 1]]
+            continue
         for i in range(offsets[g + 1] - begin):
+            part = expected[begin + i] / n[g]
             others = max(0.0, total[of + i] - mean[begin + i])
-            profile[begin + i] = (
-                jobs_of_group * (concentration * expected[begin + i] / jobs_of_group + others) / jobs
-            )
+            log_near = log_gamma_poisson(others, near * part, near / (near + jobs))
+            log_far = log_gamma_poisson(others, far * part, far / (far + jobs))
+            chance = share / (share + (1.0 - share) * math.exp(min(log_near - log_far, 700.0)))
+            rate = (1.0 - chance) * (near * part + others) / (near + jobs)
+            profile[begin + i] = rate + chance * (far * part + others) / (far + jobs)
+            whole += profile[begin + i]
+        for i in range(offsets[g + 1] - begin):
+            profile[begin + i] *= n[g] / whole

@@ -13,26 +13,32 @@ from numpy.typing import NDArray
 
 from synth.geometric.measured import MeasuredTable, count_cells
 from synth.geometric.mechanism import noisy_counts
+from synth.posterior.counts import Deviations
 from synth.randomness import WordStream
 
 MOST = 250  # counts beyond have no weight in the cases of the tests
 
 
 @cache
-def log_weights(y: int, mean: float, n: int, kappa: float, p: float, most: int) -> list[float]:
-    """Logarithms of posterior weights of x = 0, 1, ..., `most`: negative binomial times p^|y - x|."""
-    shape = kappa * mean / n
-    z = n / (n + kappa)
-    return [
-        math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1)
-        + shape * math.log(1 - z) + x * math.log(z) + abs(y - x) * math.log(p)
-        for x in range(most + 1)
-    ]  # fmt: skip
+def log_weights(y: int, mean: float, n: int, deviations: Deviations, p: float, most: int) -> list[float]:
+    """Logarithms of posterior weights of x = 0, 1, ..., `most`: negative binomials times p^|y - x|."""
+    near, far, share = deviations
+    every = []
+    for kappa, chance in ((near, 1 - share), (far, share)):
+        shape, z = kappa * mean / n, n / (n + kappa)
+        every.append(
+            [
+                math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1)
+                + shape * math.log(1 - z) + x * math.log(z) + abs(y - x) * math.log(p) + math.log(chance)
+                for x in range(most + 1)
+            ]
+        )  # fmt: skip
+    return [max(pair) + math.log1p(math.exp(min(pair) - max(pair))) for pair in zip(*every, strict=True)]
 
 
-def weights(y: int, mean: float, n: int, kappa: float, p: float, tilt: float) -> list[float]:
+def weights(y: int, mean: float, n: int, deviations: Deviations, p: float, tilt: float) -> list[float]:
     """The weights times e^(tilt x), the largest brought to 1."""
-    logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, kappa, p, n))]
+    logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, deviations, p, n))]
     largest = max(logs)
     return [math.exp(value - largest) for value in logs]
 
@@ -41,33 +47,60 @@ def mean_of(w: Sequence[float]) -> float:
     return sum(x * weight for x, weight in enumerate(w)) / sum(w)
 
 
-def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
-    """By bisection, the tilt with which posterior means add up to n."""
-    low, high = -30.0, -math.log(p * n / (n + kappa)) + 30
+def limits_of(ys: Sequence[int], n: int, p: float) -> list[tuple[int, int]]:
+    """By cell, the least and the most that a count can be: noise is farther once in a million times."""
+    far = next(d for d in itertools.count() if 2 * p ** (d + 1) / (1 + p) <= 1e-6)
+    while True:
+        limits = [(max(0, y - far), max(0, min(n, y + far))) for y in ys]
+        if sum(low for low, _ in limits) <= n <= sum(max(0, y + far) for y in ys):
+            return limits
+        far += 1
+
+
+def clipped_means(
+    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float, tilt: float
+) -> list[float]:
+    return [
+        min(max(mean_of(weights(y, m, n, deviations, p, tilt)), low), high)
+        for y, m, (low, high) in zip(ys, means, limits_of(ys, n, p), strict=True)
+    ]
+
+
+def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float) -> float:
+    """By bisection, the tilt with which posterior means, as limits have them, add up to n."""
+    low, high = -60.0, -math.log(p * n / (n + deviations.far)) + 30
     for _ in range(50):
         middle = (low + high) / 2
-        total = sum(mean_of(weights(y, m, n, kappa, p, middle)) for y, m in zip(ys, means, strict=True))
+        total = sum(clipped_means(ys, means, n, deviations, p, middle))
         low, high = (low, middle) if total > n else (middle, high)
     return low
 
 
-def posterior_means(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> list[float]:
-    tilt = tilt_of(ys, means, n, kappa, p)
-    return [mean_of(weights(y, m, n, kappa, p, tilt)) for y, m in zip(ys, means, strict=True)]
+def posterior_means(
+    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float
+) -> list[float]:
+    return clipped_means(ys, means, n, deviations, p, tilt_of(ys, means, n, deviations, p))
 
 
 def losses(
-    choices: Sequence[float], ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float
+    choices: Sequence[float],
+    ys: Sequence[int],
+    means: Sequence[float],
+    n: int,
+    deviations: Deviations,
+    p: float,
 ) -> list[dict[float, float]]:
     """By cell, the expected absolute error of each choice under the tilted posterior."""
-    tilt = tilt_of(ys, means, n, kappa, p)
-    every = [weights(y, m, n, kappa, p, tilt) for y, m in zip(ys, means, strict=True)]
+    tilt = tilt_of(ys, means, n, deviations, p)
+    every = [weights(y, m, n, deviations, p, tilt) for y, m in zip(ys, means, strict=True)]
     return [{j: sum(abs(x - j) * v for x, v in enumerate(w)) / sum(w) for j in choices} for w in every]
 
 
-def log_likelihood(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
+def log_likelihood(
+    ys: Sequence[int], means: Sequence[float], n: int, deviations: Deviations, p: float
+) -> float:
     pairs = zip(ys, means, strict=True)
-    return sum(math.log(sum(map(math.exp, log_weights(y, m, n, kappa, p, MOST)))) for y, m in pairs)
+    return sum(math.log(sum(map(math.exp, log_weights(y, m, n, deviations, p, MOST)))) for y, m in pairs)
 
 
 def fitted(

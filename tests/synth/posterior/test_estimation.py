@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from synth.geometric.measured import JobGroups, MeasuredTable, layouts
 from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import project
 from synth.plan import Domains, Table
 from synth.posterior import estimation
-from synth.posterior.counts import expect_anywhere, likeliest_concentration, posterior
+from synth.posterior.counts import expect_anywhere, likeliest_deviations, posterior
 from synth.posterior.estimation import Run, estimate, fit_factors
 from synth.posterior.rounding import Rounding
 from synth.randomness import RunKey
@@ -76,6 +77,10 @@ def test_one_table_and_no_prior_are_the_projection(case: tuple) -> None:
     assert every_row(fit, one).ravel() == pytest.approx(mass / np.repeat(unit, 6), rel=1e-12, abs=1e-12)
 
 
+def nbinom_log(count: np.ndarray, shape: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    return gammaln(shape + count) - gammaln(shape) + shape * np.log(rest) + count * np.log(1 - rest)
+
+
 @settings(max_examples=30, deadline=None)
 @given(cases())
 def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
@@ -87,15 +92,23 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     cells = prior(0, np.array([0, 4, 8]))
     expected = np.concatenate([n * cells for n in t.n])
     expected = expect_anywhere(expected, t.offsets, t.n)
-    kappa = likeliest_concentration(y, t.offsets, expected, t.n, t.ratio)
-    first, _ = posterior(y, t.offsets, expected, t.n, kappa, t.ratio)
-    # What the other group shows, and the prior worth kappa jobs, are the prior of the second look.
-    others = first.reshape(2, 3)[::-1]
-    around = (expected / np.repeat(t.n, 3)).reshape(2, 3)
-    profile = t.n[:, None] * (kappa * around + others) / (kappa + t.n[::-1, None])
-    profile = expect_anywhere(profile.ravel(), t.offsets, t.n)
-    kappa = likeliest_concentration(y, t.offsets, profile, t.n, t.ratio)
-    mean, _ = posterior(y, t.offsets, profile, t.n, kappa, t.ratio)
+    deviations = likeliest_deviations(y, t.offsets, expected, t.n, t.ratio)
+    first, _ = posterior(y, t.offsets, expected, t.n, deviations, t.ratio)
+    # What the other group shows, and the prior worth as many jobs as a concentration, are the prior of the
+    # second look; which of the two concentrations, the other group tells, too.
+    others, m = first.reshape(2, 3)[::-1], t.n[::-1, None]
+    share = (expected / np.repeat(t.n, 3)).reshape(2, 3)
+    near, far = (
+        (kappa * share, np.log(chance) + nbinom_log(others, kappa * share, kappa / (kappa + m)))
+        for kappa, chance in ((deviations.near, 1 - deviations.share), (deviations.far, deviations.share))
+    )
+    is_far = 1 / (1 + np.exp(near[1] - far[1]))
+    rate = (1 - is_far) * (near[0] + others) / (deviations.near + m)
+    rate += is_far * (far[0] + others) / (deviations.far + m)
+    profile = (t.n[:, None] * rate / rate.sum(axis=1, keepdims=True)).ravel()
+    profile = expect_anywhere(profile, t.offsets, t.n)
+    deviations = likeliest_deviations(y, t.offsets, profile, t.n, t.ratio)
+    mean, _ = posterior(y, t.offsets, profile, t.n, deviations, t.ratio)
     assert every_row(fit, attributes.merged(1)).ravel() == pytest.approx(mean, rel=1e-9)
 
 
