@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,19 @@ from pipelines.plans.workload import resolve_workload
 from synth.arrays import segment_indices
 from synth.block_sampling import OriginShares, draw_blocks
 from synth.geometric.measured import JobGroups, MeasuredTable
-from synth.posterior.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fit_factors, restore
+from synth.posterior.estimation import (
+    Cells,
+    Estimate,
+    Learned,
+    NewCells,
+    Prior,
+    Run,
+    estimate,
+    fit_factors,
+    measure_deviations,
+    restore,
+)
+from synth.posterior.learning import Counted, Factors, Pieces, learn_factors
 from synth.posterior.rounding import Rounding
 
 Float64 = NDArray[np.float64]
@@ -31,6 +44,10 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _MOST_KEPT = 2**26  # expected jobs of one place, rows by cells, that are held for tables that are kept
+_TAUGHT = 2**22  # cells, cut where units begin, that teach the public model at most: about 200 MB
+_MEASURED = 2**19  # cells of places in which it is looked at how far counts are from it, at most
+_BAND_PLACES = 64  # whose distances to all units are looked at for bands, which
+_BAND_PARTS = [*(2.0 ** -np.arange(12, 0, -1)).tolist(), 0.75, 0.9]  # end where so many of them are nearer
 _MOST_ROUNDED = 2**31  # the same of all places: rounding so many takes minutes
 
 
@@ -213,12 +230,12 @@ def estimate_factors(
     one, the places of a run are fitted as if there were no others, and a run by each processor; several
     tables are fitted together as a whole.
     """
-    first = layout.tables[0]
+    first, learned = layout.tables[0], learn_from_batches(plan, layout, noisy)
     if not plan.secondary:
         factors = new("factors", int(first.offsets[-1]))
 
         def fit(part: slice) -> None:
-            (factors[_cells(first, part)],) = estimate_part(plan, layout, noisy, part)
+            (factors[_cells(first, part)],) = estimate_part(plan, layout, noisy, part, learned)
 
         with ThreadPoolExecutor(os.cpu_count()) as threads:  # most of it is compiled
             for _ in threads.map(fit, batches(plan)):
@@ -239,16 +256,23 @@ def estimate_factors(
         np.concatenate([part.place for part in merged]),
         np.concatenate([part.member for part in merged], axis=1),
     )
-    return fit_factors(layout.tables, noisy, groups, public_prior(plan), runs, new)
+    return fit_factors(layout.tables, noisy, groups, public_prior(plan), runs, new, learned)
+
+
+def learn_from_batches(plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells]) -> Learned:
+    """Return what `learn` learns from batches that are spread over a plan."""
+    parts = batches(plan)
+    rows = layout.rows(parts[:: -(-int(layout.tables[0].offsets[-1]) // _TAUGHT)], kept=False)
+    return learn(plan, rows, layout.choose(rows, noisy)[0], measured=not plan.secondary)
 
 
 def estimate_part(
-    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], part: slice
+    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], part: slice, learned: Learned
 ) -> list[NDArray[Any]]:
     """Return what `estimate_factors` finds for one of the `batches` of a plan with one table."""
     rows = layout.rows([part], kept=False)
-    counts = layout.choose(rows, noisy)
-    factors = fit_factors(rows.measured, counts, rows.groups.merged(1), public_prior(plan))
+    counts, groups = layout.choose(rows, noisy), rows.groups.merged(1)
+    factors = fit_factors(rows.measured, counts, groups, public_prior(plan), learned=learned)
     return [values[:] for values in factors]
 
 
@@ -258,7 +282,7 @@ def _cells(table: MeasuredTable, groups: slice) -> slice:
 
 def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:
     """Fit the expected homes of some rows, as if there were no others, to their noisy counts."""
-    return estimate(rows.tables, noisy, rows.groups, public_prior(plan))
+    return estimate(rows.tables, noisy, rows.groups, public_prior(plan), learn(plan, rows, noisy[0]))
 
 
 def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64]) -> Estimate:
@@ -268,39 +292,157 @@ def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64
 
 def public_prior(plan: ReleasePlan) -> Prior:
     """Return the shares of the public model, of any cells."""
-    shares, cumulative = plan.destination_shares, plan.cumulative_weights
-    ends = np.append(shares.starts[1:], plan.n_origins)
-    unit_weight = cumulative[ends] - cumulative[shares.starts]
+    return PublicModel(plan)
 
-    parts, stops = plan.policy.n_parts, plan.policy.ends(plan.n_origins)
 
-    def ends_of(cuts: Int32, stop: int) -> tuple[Int64, Float64]:
-        """Return the unit that each cell begins in, and the last one ends in, and how far into it."""
-        bounds = np.append(cuts, stop).astype(np.int64)
-        unit = np.minimum(np.searchsorted(shares.starts, bounds, side="right"), shares.starts.size) - 1
-        return unit, (cumulative[bounds] - cumulative[shares.starts[unit]]) / unit_weight[unit]
+class PublicModel:
+    """The shares of the public model of a plan, of any cells; times what noisy counts taught it.
 
-    last: tuple[Int32, int, tuple[Int64, Float64]] | None = None  # places in a row mostly have the same cells
+    Parameters
+    ----------
+    plan : ReleasePlan
+    factors : Factors, optional
+        By unit of every copy of the blocks, and by band: of distances from place to home; the last but one of
+        zones outside the region, the last of homes in the unit of the place.
 
-    def prior(place: int, cuts: Int32) -> Float64:
-        nonlocal last
-        row = int(np.searchsorted(plan.destinations, place // parts))
+    Attributes
+    ----------
+    n_bands, n_units : int
+    """
+
+    def __init__(self, plan: ReleasePlan, factors: Factors | None = None) -> None:
+        shares, cumulative = plan.destination_shares, plan.cumulative_weights
+        ends = np.append(shares.starts[1:], plan.n_origins)
+        self._plan, self._shares, self._factors = plan, shares, factors
+        self._unit_weight = cumulative[ends] - cumulative[shares.starts]
+        self._parts, self._stops = plan.policy.n_parts, plan.policy.ends(plan.n_origins)
+        # Of cells that were looked at last: places in a row mostly have the same.
+        self._last: tuple[Int32, int, tuple[Int64, Float64]] | None = None
+        self.n_units = shares.starts.size
+
+    @property
+    def n_bands(self) -> int:
+        """Those of distances, and two."""
+        return self._band_ends.size + 3
+
+    @cached_property
+    def _centres(self) -> Float64:
+        """Where units are, as vectors from the centre of the earth; NaN for zones outside the region."""
+        from geo_data.gravity import centres  # loads Numba, which takes longer than to import the rest
+
+        plan = self._plan
+        return centres(plan.geography, plan.level, plan.weights).vectors
+
+    @cached_property
+    def _band_ends(self) -> Float64:
+        """Squared distances at which bands end, each of half as many pairs of units as the next."""
+        places = self._plan.destinations
+        places = places[np.linspace(0, places.size - 1, min(_BAND_PLACES, places.size)).astype(int)]
+        square = np.concatenate([_squares(self._centres, int(place)) for place in places])
+        square = square[square > 0]  # nor those without a place
+        return np.unique(np.quantile(square, _BAND_PARTS)) if square.size else np.zeros(0)
+
+    def _bands(self, place: int, units: NDArray[np.integer]) -> Int64:
+        unit = units % len(self._centres)
+        square = _squares(self._centres, place, unit)
+        band = np.searchsorted(self._band_ends, square, side="right").astype(np.int64)
+        band[np.isnan(square)] = self.n_bands - 2
+        band[unit == place] = self.n_bands - 1
+        return band
+
+    def listed(self, places: Int32) -> Int64:
+        """Return how many units the model has homes in, of those who work in each of some places."""
+        row = np.searchsorted(self._plan.destinations, places // self._parts)
+        return np.diff(self._shares.offsets)[row]
+
+    def _listed(self, place: int) -> tuple[Int32, Float64]:
+        """Return the units that the model has homes in, of those who work in a place, and their shares."""
+        shares, unit = self._shares, place // self._parts
+        row = int(np.searchsorted(self._plan.destinations, unit))
         entries = slice(int(shares.offsets[row]), int(shares.offsets[row + 1]))
-        listed = np.zeros(shares.starts.size)
-        listed[shares.unit[entries]] = shares.share[entries]
-        stop = int(stops[place % parts])
-        cells = last
-        if cells is None or cells[0] is not cuts or cells[1] != stop:
-            cells = last = cuts, stop, ends_of(cuts, stop)
-        unit, part = cells[2]
-        before = np.append(0.0, np.cumsum(listed))
-        up_to = before[unit] + listed[unit] * part
-        inside = np.diff(up_to)
-        if parts > 1 and not inside.sum() > 0:  # the model expects nobody of this part
-            inside = np.diff(cumulative[np.append(cuts, stop)]).astype(np.float64)
-        return inside / (inside.sum() if parts > 1 else before[-1])
+        listed, share = shares.unit[entries], shares.share[entries].astype(np.float64)
+        if self._factors is not None:
+            share *= self._factors.band[self._bands(unit, listed)] * self._factors.unit[listed]
+        return listed, share
 
-    return prior
+    def _ends(self, cuts: Int32, stop: int) -> tuple[Int64, Float64]:
+        """Return the unit that each cell begins in, and the last one ends in, and how far into it."""
+        last = self._last  # which other threads may replace
+        if last is None or last[0] is not cuts or last[1] != stop:
+            starts, cumulative = self._shares.starts, self._plan.cumulative_weights
+            bounds = np.append(cuts, stop).astype(np.int64)
+            unit = np.minimum(np.searchsorted(starts, bounds, side="right"), starts.size) - 1
+            part = (cumulative[bounds] - cumulative[starts[unit]]) / self._unit_weight[unit]
+            last = self._last = cuts, stop, (unit, part)
+        return last[2]
+
+    def __call__(self, place: int, cuts: Int32) -> Float64:
+        """Return the shares of the cells of a place, for the first block of each cell."""
+        units, share = self._listed(place)
+        listed = np.zeros(self.n_units)
+        listed[units] = share
+        stop = int(self._stops[place % self._parts])
+        unit, part = self._ends(cuts, stop)
+        before = np.append(0.0, np.cumsum(listed))
+        inside = np.diff(before[unit] + listed[unit] * part)
+        if self._parts > 1 and not inside.sum() > 0:  # the model expects nobody of this part
+            cumulative = self._plan.cumulative_weights
+            inside = np.diff(cumulative[np.append(cuts, stop)]).astype(np.float64)
+        return inside / (inside.sum() if self._parts > 1 else before[-1])
+
+    def pieces(self, place: int, cuts: Int32) -> Pieces:
+        """Return the cells of a place, cut where units begin, as far as the model expects anybody there."""
+        units, _ = self._listed(place)
+        stop = int(self._stops[place % self._parts])
+        starts = self._shares.starts[units]
+        fine = np.union1d(cuts, starts[(starts > cuts[0]) & (starts < stop)]).astype(np.int32)
+        share = self(place, fine)
+        some = np.flatnonzero(share > 0)
+        cell = np.searchsorted(cuts, fine[some], side="right") - 1
+        unit = np.searchsorted(self._shares.starts, fine[some], side="right") - 1
+        return Pieces(cell, share[some], unit, self._bands(place // self._parts, unit))
+
+
+def _squares(vectors: Float64, place: int, units: NDArray[np.integer] | slice = slice(None)) -> Float64:
+    """Return the squared length of the straight lines from a unit to others, of a sphere of radius 1."""
+    return np.asarray(np.maximum(2.0 - 2.0 * (vectors[units] @ vectors[place]), 0.0))
+
+
+def learn(plan: ReleasePlan, rows: JobRows, counts: Int64, *, measured: bool = False) -> Learned:
+    """Teach the public model what noisy counts of the first table show, of some rows.
+
+    If `measured`, it is also found out how far counts are from it.
+    """
+    public, table = PublicModel(plan), rows.measured[0]
+    groups = JobGroups(rows.groups.n, rows.groups.place, rows.groups.member[:1]).merged(1)
+    cells = np.add.reduceat(table.k[groups.member[0]], groups.starts[:-1])
+    size = cells + np.diff(groups.starts) * public.listed(groups.place[groups.starts[:-1]])
+    taught = np.arange(0, groups.n_places, -(-int(size.sum()) // _TAUGHT))
+    counted = [one for i in taught.tolist() for one in _counted_alike(public, table, groups, counts, i)]
+    model = PublicModel(plan, learn_factors(counted, public.n_bands, public.n_units))
+    if not measured:
+        return Learned(model)
+    sample = np.arange(0, groups.n_places, -(-int(cells.sum()) // _MEASURED))
+    row = segment_indices(groups.starts[sample], np.diff(groups.starts)[sample])
+    which, member = np.unique(groups.member[0, row], return_inverse=True)
+    some = JobGroups(groups.n[row], groups.place[row], member[np.newaxis].astype(np.int32))
+    part = MeasuredTable(table.n[which], table.domain[which], table.domains, table.parameters)
+    noisy = counts[segment_indices(table.offsets[which], table.k[which])]
+    return Learned(model, measure_deviations(part, noisy, some, model))
+
+
+def _counted_alike(
+    model: PublicModel, table: MeasuredTable, groups: JobGroups, counts: Int64, position: int
+) -> Iterator[Counted]:
+    """Yield the noisy counts of a place, added up over groups that are counted in the same cells."""
+    member = groups.member[0, groups.rows(position)]
+    domain, cuts = table.domain[member], table.domains
+    for d in np.unique(domain).tolist():
+        alike = member[domain == d]
+        cells = segment_indices(table.offsets[alike], table.k[alike]).reshape(alike.size, -1)
+        place = int(groups.place[groups.starts[position]])
+        pieces = model.pieces(place, cuts.cuts[cuts.offsets[d] : cuts.offsets[d + 1]])
+        yield Counted(pieces, counts[cells].sum(axis=0), int(table.n[alike].sum()))
 
 
 def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.Domains, OriginShares]:

@@ -25,6 +25,7 @@ from pipelines.drawing.estimating import (
     estimate_factors,
     estimate_part,
     homes_fit,
+    learn_from_batches,
     restore_estimate,
 )
 from pipelines.plans.plan import ReleasePlan, batches
@@ -220,6 +221,9 @@ class Measurements:
     ) -> None:
         self._plan, self._layout, self._noisy = plan, layout, noisy
         self._factors = factors
+        self._learned = (
+            [] if plan.secondary else [learn_from_batches(plan, layout, of_run) for of_run in noisy]
+        )
         if factors is None and plan.secondary:
             if scratch is None:
                 raise ValueError("several tables are fitted in a folder")
@@ -239,7 +243,7 @@ class Measurements:
         plan, layout = self._plan, self._layout
         rows = layout.rows([pools])
         if self._factors is None:
-            factors = estimate_part(plan, layout, self._noisy[run], pools)
+            factors = estimate_part(plan, layout, self._noisy[run], pools, self._learned[run])
         else:
             factors = layout.choose(rows, self._factors[run])
         return Rounded(plan, rows, restore_estimate(plan, rows, factors), layout.attributes)

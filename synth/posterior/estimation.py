@@ -61,6 +61,22 @@ NewCells = Callable[[str, int], Cells]
 """Makes room for a number for each of so many cells, given a name that no other has."""
 
 
+class Learned(NamedTuple):
+    """What noisy counts of the first table teach before they are believed cell by cell.
+
+    Attributes
+    ----------
+    prior : Prior
+        The public model with what it was taught.
+    deviations : tuple of Deviations
+        How far counts of the first table are from it and, where groups are kin, from what the others of their
+        kin show; empty where the fit is to find that out from its own groups.
+    """
+
+    prior: Prior
+    deviations: tuple[Deviations, ...] = ()
+
+
 class Run(NamedTuple):
     """Places that are fitted while others are not in memory, and the groups of the first table in them."""
 
@@ -107,6 +123,14 @@ class Estimate:
         _expect(self.shares[position], n, self._factors, *self._places(layout), values)
         return values
 
+    def first_factors(self, prior: Prior) -> Float64:
+        """Return the factors of the first table with which cells have the shares of another prior."""
+        factors = self._factors[: self._bounds[1]].copy()
+        others = _shares(self.layouts, self.groups, prior)
+        for layout, share, other in zip(self.layouts, self.shares, others, strict=True):
+            _first_factors(share, other, layout.start[0], layout.which[0], layout.cell, factors)
+        return factors
+
     def domains(self, n_blocks: int) -> Domains:
         """Return the cells of all places, domain after domain in the order of places."""
         cells = [layout.cuts for layout in self.layouts]
@@ -139,7 +163,11 @@ class Estimate:
 
 
 def estimate(
-    tables: Sequence[Table], noisy: Sequence[Cells], groups: JobGroups, prior: Prior | None
+    tables: Sequence[Table],
+    noisy: Sequence[Cells],
+    groups: JobGroups,
+    prior: Prior | None,
+    learned: Learned | None = None,
 ) -> Estimate:
     """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
 
@@ -154,7 +182,7 @@ def estimate(
         Noisy counts of each measured table, at its offsets.
     groups : JobGroups
         Of all tables.
-    prior : Prior, optional
+    prior, learned
         As for `fit_factors`.
 
     Returns
@@ -164,7 +192,7 @@ def estimate(
     measured = [table for table in tables if isinstance(table, MeasuredTable)]
     if len(noisy) != len(measured) or measured != list(tables[: len(measured)]) or not measured:
         raise ValueError("measured tables come first, at least one, and each has its noisy counts")
-    factors = fit_factors(measured, noisy, groups.merged(len(measured)), prior)
+    factors = fit_factors(measured, noisy, groups.merged(len(measured)), prior, learned=learned)
     return restore(tables, [values[:] for values in factors], groups, prior)
 
 
@@ -179,6 +207,7 @@ def fit_factors(
     prior: Prior | None,
     runs: Sequence[Run] | None = None,
     new: NewCells = _in_memory,
+    learned: Learned | None = None,
 ) -> list[Cells]:
     """Find the factors of an estimate, from which `restore` makes it.
 
@@ -201,6 +230,8 @@ def fit_factors(
         one run; or many small ones, where nothing is added up over places.
     new : NewCells
         Where the numbers of the first table are kept; by default in memory.
+    learned : Learned, optional
+        By default the prior is taught nothing.
 
     Returns
     -------
@@ -209,7 +240,7 @@ def fit_factors(
     """
     groups.check(tables)
     runs = runs or _few_at_a_time(tables, groups)
-    fit = _Fit(tables, groups, prior, runs, new)
+    fit = _Fit(tables, groups, prior, runs, new, learned)
     targets: list[Cells] = []
     variances: list[Cells] = []
     for k in range(len(tables)):
@@ -232,6 +263,19 @@ def fit_factors(
             if max(fit.bring_within_reach(k, values) for k, values in enumerate(noisy)) < _NEAR_REACH:
                 break
     return fit.factors
+
+
+def measure_deviations(
+    table: MeasuredTable, noisy: Cells, groups: JobGroups, prior: Prior
+) -> tuple[Deviations, ...]:
+    """Return what `Learned` has of a table, of which these are some groups, all of their places.
+
+    Parameters are those of `fit_factors`, but that there is one table.
+    """
+    whole = Run(slice(0, groups.n_places), slice(0, table.n.size))
+    fit = _Fit([table], groups, prior, [whole], _in_memory, None)
+    fit.expect()
+    return fit.deviations(noisy)
 
 
 def _few_at_a_time(tables: Sequence[MeasuredTable], groups: JobGroups) -> list[Run]:
@@ -278,8 +322,10 @@ class _Fit:
         prior: Prior | None,
         runs: Sequence[Run],
         new: NewCells,
+        learned: Learned | None,
     ) -> None:
         self._tables, self._groups, self._prior, self._runs, self._new = tables, groups, prior, runs, new
+        self._measured = () if learned is None else learned.deviations
         first, *others = tables
         self._parts = [
             [_Part.of(first, run.groups) for run in runs],
@@ -292,6 +338,9 @@ class _Fit:
         for k, parts in enumerate(self._parts):
             for part in parts:
                 self.factors[k][part.cells] = np.ones(part.cells.stop - part.cells.start)
+        if learned is not None:
+            for number, part in enumerate(self._parts[0]):
+                self.factors[0][part.cells] = self._of_run(number).first_factors(learned.prior)
 
     def _made(self, name: str, k: int) -> Cells:
         """Make room for the cells of a table: only the first may be too large for memory."""
@@ -327,12 +376,12 @@ class _Fit:
         return Estimate(tables, groups, parts, shares, np.concatenate(factors), bounds)
 
     def target(self, k: int, noisy: Cells) -> tuple[Cells, Cells]:
-        """Return posterior means of a table's cells, and their variances if there are several tables.
+        """Return what counts of a table's cells are likely to be, and their variances if there are several.
 
         Groups of one place and domain tell what to expect of each other: the others' posterior means are
         added to the expected shares.
         """
-        table, ratio, expected = self._tables[k], self._tables[k].ratio, self._expected[k]
+        table, expected = self._tables[k], self._expected[k]
         target, variance = self._made("target", k), self._made("variance", k)
         if self._prior is None:
             for part in self._parts[k]:
@@ -344,33 +393,51 @@ class _Fit:
             return target, variance
         place, member = self._groups.place, self._groups.member[k]
         kin = _kin(table, place, member)
-        best = least_loss if kin is None and _are_places(place, member) else None
-        deviations = self._deviations(k, noisy, expected)
-        several = len(self._tables) > 1
+        known = self._measured if k == 0 else ()
+        if kin is not None:
+            deviations = known[0] if known else self._deviations(k, noisy, expected)
+            self._expect_of_kin(k, noisy, kin, deviations, target)
+            expected = target  # what is in it by now
+        if known:
+            deviations = known[0] if kin is None else known[-1]
+        else:
+            deviations = self._deviations(k, noisy, expected)
+        whole = kin is None and _are_places(place, member)  # nobody reads sums of groups
         for part in self._parts[k]:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
             prior = expect_anywhere(expected[part.cells], part.table.offsets, size)
-            mean, spread = posterior(*counts, prior, size, deviations, ratio)
-            if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
-                raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
-            if best is not None:
-                mean = best(*counts, prior, size, deviations, ratio)
-            if kin is not None:
-                profile, of = np.empty_like(mean), kin[part.groups]
-                _profiles(mean, prior, part.table.offsets, size, of - of.min(), deviations, profile)
-                mean = profile
-            target[part.cells] = mean
-            if kin is None and several:
+            if not whole or len(self._tables) > 1:
+                mean, spread = posterior(*counts, prior, size, deviations, table.ratio)
                 variance[part.cells] = spread
-        if kin is not None:  # what is in `target` by now is what to expect
-            deviations = self._deviations(k, noisy, target)
-            for part in self._parts[k]:
-                counts, size = (noisy[part.cells], part.table.offsets), part.table.n
-                prior = expect_anywhere(target[part.cells], part.table.offsets, size)
-                target[part.cells], spread = posterior(*counts, prior, size, deviations, ratio)
-                if several:
-                    variance[part.cells] = spread
+            if whole:
+                mean = least_loss(*counts, prior, size, deviations, table.ratio)
+            if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
+                raise ArithmeticError("posteriors of noisy counts are not finite: a fault of odsynth")
+            target[part.cells] = mean
         return target, variance
+
+    def _expect_of_kin(
+        self, k: int, noisy: Cells, kin: Int64, deviations: Deviations, profile: Cells
+    ) -> None:
+        """Expect of each group what was expected of it and what the others of its kin show."""
+        expected, ratio = self._expected[k], self._tables[k].ratio
+        for part in self._parts[k]:
+            offsets, size, of = part.table.offsets, part.table.n, kin[part.groups]
+            prior = expect_anywhere(expected[part.cells], offsets, size)
+            mean, _ = posterior(noisy[part.cells], offsets, prior, size, deviations, ratio)
+            shown = np.empty_like(mean)
+            _profiles(mean, prior, offsets, size, of - of.min(), deviations, shown)
+            profile[part.cells] = shown
+
+    def deviations(self, noisy: Cells) -> tuple[Deviations, ...]:
+        """Return what `Learned` has of the first table, all of which counts."""
+        looks = [self._deviations(0, noisy, self._expected[0])]
+        kin = _kin(self._tables[0], self._groups.place, self._groups.member[0])
+        if kin is not None:
+            profile = self._made("profile", 0)
+            self._expect_of_kin(0, noisy, kin, looks[0], profile)
+            looks.append(self._deviations(0, noisy, profile))
+        return tuple(looks)
 
     def _deviations(self, k: int, noisy: Cells, expected: Cells) -> Deviations:
         """Return the deviations that a sample of the groups shows."""
@@ -528,6 +595,20 @@ def _add_up(share, n, factors, start, which, cell, total):  # type: ignore[no-un
             begin, cells = start[k, r], cell[which[k, r]]
             for c in range(row.size):
                 total[begin + cells[c]] += row[c]
+
+
+@_compiled
+def _first_factors(share, other, start, which, cell, factors):  # type: ignore[no-untyped-def]
+    total, of_other = np.empty(share.size), np.empty(share.size)
+    for r in range(start.size):
+        cells, begin = cell[which[r]], start[r]
+        total[:] = 0.0
+        of_other[:] = 0.0
+        for c in range(share.size):
+            total[cells[c]] += share[c]
+            of_other[cells[c]] += other[c]
+        for c in range(cells[-1] + 1):
+            factors[begin + c] = of_other[c] / total[c]
 
 
 @_compiled

@@ -12,7 +12,14 @@ import pipelines
 import synth
 from geo_data.proxy_truth import proxy_homes
 from pipelines.drawing import estimating
-from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
+from pipelines.drawing.estimating import (
+    JobLayout,
+    draw_homes,
+    estimate_factors,
+    learn,
+    public_prior,
+    restore_estimate,
+)
 from pipelines.drawing.sampling import measure
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
@@ -20,6 +27,8 @@ from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan, batches
 from pipelines.plans.utility import total_variation
 from synth.geometric.measured import count_cells
+from synth.geometric.projection import project
+from synth.posterior.counts import reach
 
 pytestmark = pytest.mark.quick
 
@@ -31,14 +40,14 @@ TABLES = (TableChoice(None, ("SE",), "trct", Fraction(3, 10)),)
 @pytest.fixture(scope="module")
 def made(
     config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Callable[[str], ReleasePlan], PublicInputs]:
+) -> tuple[Callable[..., ReleasePlan], PublicInputs]:
     folder = tmp_path_factory.mktemp("estimating")
     inputs = read_public_inputs(pipelines.parse_config(config_text(NOISE), folder, "small.toml"))
 
-    def plan(epsilon: str) -> ReleasePlan:
+    def plan(epsilon: str, tables: tuple[TableChoice, ...] = TABLES, cells: str = "trct") -> ReleasePlan:
         changes = NOISE | {"privacy.epsilon": epsilon}
         config = pipelines.parse_config(config_text(changes), folder, "small.toml")
-        choices = Choices("trct", EVERYWHERE, (), cell_level="trct", tables=TABLES)
+        choices = Choices("trct", EVERYWHERE, (), cell_level=cells, tables=tables)
         return assemble(config, inputs, inputs.slots, choices, Fraction(0))
 
     return plan, inputs
@@ -73,7 +82,7 @@ def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
 
 
 def test_rows_are_the_slots(
-    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+    made: tuple[Callable[..., ReleasePlan], PublicInputs], whole_groups: bool
 ) -> None:
     plan = made[0]("4")
     rows = JobLayout(plan).rows([slice(0, plan.pools.n.size)])
@@ -95,7 +104,7 @@ def test_rows_are_the_slots(
 
 
 def test_much_epsilon_keeps_every_measured_table(
-    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+    made: tuple[Callable[..., ReleasePlan], PublicInputs], whole_groups: bool
 ) -> None:
     """With next to no noise: flows between units, and residents by the attribute, but for rounding."""
     plan = made[0]("60")
@@ -119,7 +128,7 @@ def test_much_epsilon_keeps_every_measured_table(
 
 
 def test_less_epsilon_loses_more_and_a_key_gives_the_same_homes(
-    made: tuple[Callable[[str], ReleasePlan], PublicInputs], whole_groups: bool
+    made: tuple[Callable[..., ReleasePlan], PublicInputs], whole_groups: bool
 ) -> None:
     losses = []
     for epsilon in ("0.5", "8"):
@@ -131,3 +140,69 @@ def test_less_epsilon_loses_more_and_a_key_gives_the_same_homes(
         assert not np.array_equal(found, drawn(plan, homes, 8))
         losses.append(total_variation(plan.geography, "trct", work, homes, found))
     assert 0 <= losses[1] < losses[0] < 1
+
+
+def stay_at_home(plan: ReleasePlan, homes: np.ndarray) -> np.ndarray:
+    """Let a third of all live in the tract where they work, whatever the public model says."""
+    tract = plan.geography.unit_of("trct", homes)
+    at_home = np.random.default_rng(1).random(homes.size) < 1 / 3
+    work = plan.geography.unit_of("trct", plan.pools.slots.work)
+    first = plan.geography.starts("trct")
+    return np.where(at_home & (tract != work), first[work], homes).astype(np.int32)
+
+
+def noisy_counts(
+    plan: ReleasePlan, homes: np.ndarray, seed: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    layout, key, slots = JobLayout(plan), synth.RunKey.from_seed(seed), plan.pools.slots
+    groups = [np.repeat(np.arange(plan.pools.n.size), plan.pools.n)]
+    groups += [secondary.find(slots) for secondary in plan.secondary]
+    true = [count_cells(t, group, homes) for t, group in zip(layout.tables, groups, strict=True)]
+    tables = enumerate(zip(true, layout.tables, strict=True))
+    return true, [measure(counts, table, key, k) for k, (counts, table) in tables]
+
+
+@pytest.mark.parametrize("tables", [(), TABLES], ids=["one table", "two tables"])
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
+def test_the_model_learns_who_stays_and_no_count_leaves_the_reach_of_its_noise(
+    made: tuple[Callable[..., ReleasePlan], PublicInputs], epsilon: str, tables: tuple[TableChoice, ...]
+) -> None:
+    plan = made[0](epsilon, tables)
+    homes = stay_at_home(plan, proxy_homes(made[1].model, plan.pools.slots.work, 3))
+    layout = JobLayout(plan)
+    rows = layout.rows([slice(0, plan.pools.n.size)])
+    losses = np.zeros((2, len(layout.tables)))
+    for seed in range(6):
+        true, noisy = noisy_counts(plan, homes, seed)
+        factors = estimate_factors(plan, layout, noisy, lambda _, cells: np.empty(cells))
+        margins = restore_estimate(plan, rows, layout.choose(rows, factors)).margins()
+        for k, table in enumerate(layout.tables):
+            nearest, unit = project(noisy[k], table.offsets, table.n)
+            for loss, estimated in zip(losses, (margins[k], nearest / np.repeat(unit, table.k)), strict=True):
+                loss[k] += np.abs(estimated - true[k]).sum()
+            assert np.abs(margins[k] - np.maximum(noisy[k], 0)).max() <= reach(table.ratio) + 0.01
+    assert (losses[0] <= 1.03 * losses[1]).all()  # of plain projection
+    cuts = plan.geography.starts("trct").astype(np.int32)
+    places = np.unique(rows.groups.place).tolist()
+    learned, public = (
+        np.array([model(place, cuts)[place] for place in places])
+        for model in (learn(plan, rows, noisy[0]).prior, public_prior(plan))
+    )
+    stay = (1 / 3 + 2 / 3 * public).mean()
+    assert learned.mean() == pytest.approx(stay, rel=0.2)
+    assert abs(learned.mean() - stay) < 0.5 * abs(public.mean() - stay)
+
+
+def test_an_estimate_has_the_same_bytes_by_any_number_of_threads(
+    made: tuple[Callable[..., ReleasePlan], PublicInputs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = made[0]("1", (), "bgrp")
+    noisy = noisy_counts(plan, proxy_homes(made[1].model, plan.pools.slots.work, 3), 2)[1]
+    monkeypatch.setattr(estimating, "batches", lambda of: batches(of, 500))
+    assert len(estimating.batches(plan)) > 3
+    made_by = []
+    for threads in (1, 3):
+        monkeypatch.setattr(estimating.os, "cpu_count", lambda threads=threads: threads)
+        (factors,) = estimate_factors(plan, JobLayout(plan), noisy, lambda _, cells: np.empty(cells))
+        made_by.append(factors[:].tobytes())
+    assert made_by[0] == made_by[1]

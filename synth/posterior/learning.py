@@ -1,0 +1,136 @@
+"""What noisy counts tell of the public model, before they are believed cell by cell.
+
+A model errs alike in many cells: in all homes of an area, in all commutes that are as long, in all homes that
+are where the work is. Sums of noisy counts over such cells have little noise, so they teach it factors for
+each of these: a commute between a place and a unit of homes is expected as often as the model says, times the
+factor of its band (of distances, and one of homes in the place itself) and that of the unit, and scaled so
+that a group has as many jobs as it has. A factor is drawn towards 1, the more, the less its sum tells. It
+costs no privacy: it sees noisy counts and public numbers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_PRIOR_JOBS = 1.0  # that were as expected in each band beforehand: next to nothing, but never nothing
+_TURNS = 3  # of bands, before units of homes have factors; two more after
+_LEAST_VARIANCE = 1e-6  # of factors of units: smaller ones change nothing
+
+
+class Pieces(NamedTuple):
+    """Cells of one place, cut where units of homes begin.
+
+    Attributes
+    ----------
+    cell : ndarray of int, shape (n_pieces,)
+        The cell of each, from 0, rising.
+    share : ndarray of float64, shape (n_pieces,)
+        What the public model has in it: all together need not be 1.
+    unit, band : ndarray of int, shape (n_pieces,)
+        The unit of homes, and the band of its way to the place.
+    """
+
+    cell: NDArray[np.integer]
+    share: Float64
+    unit: NDArray[np.integer]
+    band: NDArray[np.integer]
+
+
+class Counted(NamedTuple):
+    """Groups of one place that are counted in the same cells, together."""
+
+    pieces: Pieces
+    noisy: Int64
+    n: int
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """What the shares of a model are multiplied by.
+
+    Attributes
+    ----------
+    band, unit : ndarray of float64, shape (n_bands,), (n_units,)
+    """
+
+    band: Float64
+    unit: Float64
+
+
+def learn_factors(counted: Sequence[Counted], n_bands: int, n_units: int) -> Factors:
+    """Return the factors that noisy counts teach.
+
+    Parameters
+    ----------
+    counted : sequence of Counted
+    n_bands, n_units : int
+    """
+    sums = _Sums(counted)
+    band, unit = np.ones(n_bands), np.ones(n_units)
+    for _ in range(_TURNS):
+        band = _drawn_nearer(band, sums.by(sums.band, band, unit), _PRIOR_JOBS)
+    for _ in range(2):
+        found = sums.by(sums.unit, band, unit)
+        unit = _drawn_nearer(unit, found, 1 / max(_variance(unit, found), _LEAST_VARIANCE))
+        band = _drawn_nearer(band, sums.by(sums.band, band, unit), _PRIOR_JOBS)
+    return Factors(band, unit)
+
+
+class _Found(NamedTuple):
+    """By label: the ratio of counted jobs to expected ones, and how many expected jobs have its variance."""
+
+    ratio: Float64
+    jobs: Float64
+
+
+class _Sums:
+    """All pieces, one after another."""
+
+    def __init__(self, counted: Sequence[Counted]) -> None:
+        sizes = np.array([one.noisy.size for one in counted])
+        first = np.repeat(np.cumsum(sizes) - sizes, [one.pieces.cell.size for one in counted])
+        self._cell = np.concatenate([one.pieces.cell for one in counted]) + first
+        self._share = np.concatenate([one.pieces.share for one in counted])
+        self.unit = np.concatenate([one.pieces.unit for one in counted])
+        self.band = np.concatenate([one.pieces.band for one in counted])
+        self._noisy = np.concatenate([one.noisy for one in counted]).astype(np.float64)
+        self._of = np.repeat(np.arange(sizes.size), [one.pieces.cell.size for one in counted])
+        self._n = np.array([one.n for one in counted], np.float64)
+
+    def by(self, label: Int64, band: Float64, unit: Float64) -> _Found:
+        """Add up by label. The variance of a ratio is seen from how far the cells are off."""
+        share = self._share * band[self.band] * unit[self.unit]
+        total = np.bincount(self._of, share, self._n.size)
+        jobs = share * (self._n / total)[self._of]
+        of_cell = np.bincount(self._cell, jobs, self._noisy.size)
+        part = jobs / np.maximum(of_cell, 1e-300)[self._cell]
+        off = part * (self._noisy - of_cell)[self._cell]
+        size = (band if label is self.band else unit).size
+        expected = np.bincount(label, jobs, size)
+        ratio = 1 + np.bincount(label, off, size) / np.maximum(expected, 1e-300)
+        squares = np.bincount(label, off * off, size)
+        return _Found(ratio, expected * expected / np.maximum(np.maximum(squares, expected), 1e-300))
+
+
+def _drawn_nearer(factor: Float64, found: _Found, prior: float) -> Float64:
+    """Return new factors, as if beforehand so many jobs had been counted where as many were expected."""
+    result: Float64 = (prior + np.maximum(found.ratio, 0) * found.jobs) / (prior + found.jobs / factor)
+    return result
+
+
+def _variance(factor: Float64, found: _Found) -> float:
+    """Return how much factors vary around 1 beyond their sums' own variance (DerSimonian and Laird 1986)."""
+    jobs = found.jobs / factor
+    weight = np.where(found.jobs > 0, jobs, 0)
+    off = np.maximum(found.ratio, 0) * factor - 1
+    excess = float((weight * off * off).sum()) - np.count_nonzero(weight)
+    return excess / max(float(weight.sum()), 1e-300)
