@@ -12,12 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 import synth
+from geo_data.geography import Geography
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan, batches, slots_of
 from pipelines.plans.workload import resolve_workload
@@ -295,6 +297,37 @@ def public_prior(plan: ReleasePlan) -> Prior:
     return PublicModel(plan)
 
 
+class _Distances(NamedTuple):
+    """Where units are, and where bands of distances between them end.
+
+    Centres of units are vectors from that of the earth, NaN for zones outside the region. Ends are squared
+    lengths of straight lines; each band has half as many pairs of units as the next.
+    """
+
+    centres: Float64
+    ends: Float64
+
+    @classmethod
+    def of(cls, geography: Geography, level: str, weights: Int64) -> _Distances:
+        """Return those of a level, made once for all plans that are tried."""
+        kept = _DISTANCES.setdefault(geography, {}).get(level)
+        if kept is not None and kept[0] is weights:
+            return kept[1]
+        from geo_data.gravity import centres  # loads Numba, which takes longer than to import the rest
+
+        vectors = centres(geography, level, weights).vectors
+        places = np.linspace(0, len(vectors) - 1, min(_BAND_PLACES, len(vectors))).astype(int).tolist()
+        square = np.concatenate([_squares(vectors, place) for place in places])
+        square = square[square > 0]  # nor those without a place
+        ends = np.unique(np.quantile(square, _BAND_PARTS)) if square.size else np.zeros(0)
+        made = cls(vectors, ends)
+        _DISTANCES[geography][level] = weights, made
+        return made
+
+
+_DISTANCES: WeakKeyDictionary[Geography, dict[str, tuple[Int64, _Distances]]] = WeakKeyDictionary()
+
+
 class PublicModel:
     """The shares of the public model of a plan, of any cells; times what noisy counts taught it.
 
@@ -320,32 +353,20 @@ class PublicModel:
         self._last: tuple[Int32, int, tuple[Int64, Float64]] | None = None
         self.n_units = shares.starts.size
 
+    @cached_property
+    def _distances(self) -> _Distances:
+        plan = self._plan
+        return _Distances.of(plan.geography, plan.level, plan.weights)
+
     @property
     def n_bands(self) -> int:
         """Those of distances, and two."""
-        return self._band_ends.size + 3
-
-    @cached_property
-    def _centres(self) -> Float64:
-        """Where units are, as vectors from the centre of the earth; NaN for zones outside the region."""
-        from geo_data.gravity import centres  # loads Numba, which takes longer than to import the rest
-
-        plan = self._plan
-        return centres(plan.geography, plan.level, plan.weights).vectors
-
-    @cached_property
-    def _band_ends(self) -> Float64:
-        """Squared distances at which bands end, each of half as many pairs of units as the next."""
-        places = self._plan.destinations
-        places = places[np.linspace(0, places.size - 1, min(_BAND_PLACES, places.size)).astype(int)]
-        square = np.concatenate([_squares(self._centres, int(place)) for place in places])
-        square = square[square > 0]  # nor those without a place
-        return np.unique(np.quantile(square, _BAND_PARTS)) if square.size else np.zeros(0)
+        return self._distances.ends.size + 3
 
     def _bands(self, place: int, units: NDArray[np.integer]) -> Int64:
-        unit = units % len(self._centres)
-        square = _squares(self._centres, place, unit)
-        band = np.searchsorted(self._band_ends, square, side="right").astype(np.int64)
+        unit = units % len(self._distances.centres)
+        square = _squares(self._distances.centres, place, unit)
+        band = np.searchsorted(self._distances.ends, square, side="right").astype(np.int64)
         band[np.isnan(square)] = self.n_bands - 2
         band[unit == place] = self.n_bands - 1
         return band
@@ -465,7 +486,9 @@ def draw_homes(
 
     An implicate other than the first has a further name of its streams.
     """
-    rounding, stream = Rounding(fit), key.stream(f"rounding{implicate}", batch)
+    starts = plan.destination_shares.starts
+    rounding = Rounding(fit, starts if plan.implicates.of_run == 1 else None)
+    stream = key.stream(f"rounding{implicate}", batch)
     drawn = [rounding.homes(i, stream, *within) for i, within in enumerate(_inside(plan, rows, fit))]
     domains, shares = drawn_cells(plan, rows, fit)
     stream = key.stream(f"blocks{implicate}", batch)

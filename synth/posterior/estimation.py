@@ -91,6 +91,7 @@ _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
 _LEAST_SHARE = 1e-12  # of a place's jobs in a cell
 _NEAR = 2e-3  # part of the jobs that may be off their targets
+_LEAST_SPREAD = 1e-12  # of the total of an area: less is nothing
 _NEAR_REACH = 1e-2  # jobs that a cell may be out of reach of its noisy count, where several tables are fitted
 
 
@@ -249,7 +250,7 @@ def fit_factors(
         targets.append(target)
         variances.append(variance)
         if k:
-            fit.agree(targets, variances)
+            fit.agree(noisy, targets, variances)
         fit.scale(k, target)
         for turn in range(k * _ROUNDS):
             fit.expect()
@@ -455,12 +456,14 @@ class _Fit:
         offsets, n = offsets_of(table.k[sample]), table.n[sample]
         return likeliest_deviations(some, offsets, expect_anywhere(means, offsets, n), n, table.ratio)
 
-    def agree(self, targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
-        """Change the targets of earlier tables so that homes add up as in the last one.
+    def agree(self, noisy: Sequence[Cells], targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
+        """Change the targets of tables so that homes add up alike in all.
 
         All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain
-        are the same in truth. A cell takes the part of a difference that its variance has in the total's, as
-        the mean of independent normal counts whose sum is learned does.
+        are the same in truth: about the mean, weighted by precision, of that of the last table and those of
+        noisy counts of the others. (Not of their targets: what a model has wrong of all homes of an area,
+        these have wrong alike, which their variances do not say.) A cell takes the part of a difference that
+        its variance has in the total's, as the mean of independent normal counts whose sum is learned does.
         """
         last = len(targets) - 1
         all_domains = [table.domains for table in self._tables[: last + 1]]
@@ -473,15 +476,34 @@ class _Fit:
                 cuts = domains.cuts[domains.offsets[d] : domains.offsets[d + 1]]
                 kept = np.isin(common, cuts) | (of != domains.part[d])
                 common, of = common[kept], of[kept]
-        totals = self._area_totals(last, targets[last], common)
-        for k, (target, variance) in enumerate(zip(targets[:-1], variances[:-1], strict=True)):
-            spread = self._area_totals(k, variance, common)
+        precision, total = np.zeros(common.size), np.zeros(common.size)
+        for k, (target, variance) in enumerate(zip(targets, variances, strict=True)):
+            p = self._tables[k].ratio
+            if k == last:
+                of_total = self._area_totals(k, variance, common)
+                sums = self._area_totals(k, target, common)
+            else:
+                of_total = self._cells_of_areas(k, common) * 2 * p / (1 - p) ** 2
+                sums = self._area_totals(k, noisy[k], common)
+            precision += 1 / np.maximum(of_total, _LEAST_SPREAD)
+            total += sums / np.maximum(of_total, _LEAST_SPREAD)
+        total /= precision
+        for k, (target, variance) in enumerate(zip(targets, variances, strict=True)):
+            spread = np.maximum(self._area_totals(k, variance, common), _LEAST_SPREAD)
             for _ in range(5):
-                missing = (totals - self._area_totals(k, target, common)) / np.maximum(spread, 1e-12)
+                missing = (total - self._area_totals(k, target, common)) / spread
                 for part in self._parts[k]:
                     moved = target[part.cells]
                     _move(moved, variance[part.cells], part.table.n, *_areas(part.table, common), missing)
                     target[part.cells] = moved
+
+    def _cells_of_areas(self, k: int, common: Int32) -> Float64:
+        """Return how many cells of a table each area has."""
+        count = np.zeros(common.size)
+        for part in self._parts[k]:
+            offsets, begin, area = _areas(part.table, common)
+            _area_totals(np.ones(int(offsets[-1])), offsets, begin, area, count)
+        return count
 
     def _area_totals(self, k: int, values: Cells, common: Int32) -> Float64:
         total = np.zeros(common.size)

@@ -1,11 +1,14 @@
-"""Matrices of expected jobs rounded to whole ones: sums are kept, and so are expectations.
+"""Matrices of expected jobs rounded to whole ones: sums are kept, and expectations or what is likeliest.
 
 An entry is a flow from its cell to its row. What flows into a node flows out of it, but for whole amounts.
 Among flows that are not whole there is a cycle, or they are a forest, whose leaves would have to be whole.
 Along a cycle an amount is added to flows that are passed forwards and taken from those passed backwards:
-the largest that makes one of them whole, in the one direction or the other, by lot, such that expectations
-are kept. In the end all are whole: controlled rounding (Cox 1987), also of sums of entries that are flows
-between the nodes of two trees.
+the largest that makes one of them whole, in the one direction or the other. In the end all are whole:
+controlled rounding (Cox 1987), also of sums of entries that are flows between the nodes of two trees.
+
+The direction is chosen by lot, such that expectations are kept; or it is the one in which more is gained than
+lost, where a flow whose part over a whole number is f gains 2 f - 1 by a job more: the expected error is then
+nowhere larger than by lot, mostly smaller, and lots decide between equals.
 
 Amounts are held in whole parts of a job, so that sums and chances are exact.
 """
@@ -28,12 +31,18 @@ Int64 = NDArray[np.int64]
 
 _UNIT = 2**24  # parts of a job in which amounts are held
 _PART = _UNIT - 1  # mask of what is not whole: amounts are never negative
-_ABOVE, _HELD, _CODE, _MARK = range(4)  # columns of a forest
+_ABOVE, _HELD, _CODE, _COST, _MARK = range(5)  # columns of a forest
+_NONE = np.zeros(0, np.int64)  # costs, where lots decide alone
 _FITS = 60  # rounds of fitting a matrix to its sums, at most
 
 
 def round_flow(
-    expected: Float64, n: Int64, steps: Sequence[Int64], areas: Sequence[Int64], stream: WordStream
+    expected: Float64,
+    n: Int64,
+    steps: Sequence[Int64],
+    areas: Sequence[Int64],
+    stream: WordStream,
+    lacking: Float64 | None = None,
 ) -> Int64:
     """Round expected jobs of rows in cells, with all sums that the two trees of this module name.
 
@@ -49,6 +58,10 @@ def round_flow(
     areas : sequence of ndarray of int64, shape (n_cells,) each
         Nested areas of the cells, likewise.
     stream : WordStream
+    lacking : ndarray of float64, shape (n_cells,), optional
+        Jobs that each cell was given too few of before. Then entries and sums become the nearest whole
+        numbers as far as all can, and cells that lack jobs rather get more; lots decide between equals. By
+        default expectations are kept.
 
     Returns
     -------
@@ -56,7 +69,8 @@ def round_flow(
     """
     mass = np.empty(expected.shape, np.int64)
     _in_parts(expected, n, mass)
-    return _rounded(mass, steps, areas, 64, stream)
+    costs = _NONE if lacking is None else np.rint(-_UNIT * lacking).astype(np.int64)
+    return _rounded(mass, steps, areas, costs, 64, stream)
 
 
 def divide(counts: Int64, n: Int64, areas: Sequence[Int64], stream: WordStream) -> Int64:
@@ -80,7 +94,7 @@ def divide(counts: Int64, n: Int64, areas: Sequence[Int64], stream: WordStream) 
         part, which is its expectation, but for 2^-24 of a job for each cell.
     """
     mass = _whole_sums(np.outer(n / n.sum(), counts), n, counts.copy())
-    return _rounded(mass, (), areas, 16, stream)
+    return _rounded(mass, (), areas, _NONE, 16, stream)
 
 
 def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream: WordStream) -> Int64:
@@ -98,7 +112,7 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
         With both sums. Each entry is the whole number below or above that of `expect_shares`, which is its
         expectation.
     """
-    return _rounded(_fitted(expected, np.exp(pull), n, counts), (), (), 16, stream)
+    return _rounded(_fitted(expected, np.exp(pull), n, counts), (), (), _NONE, 16, stream)
 
 
 def expect_shares(counts: Int64, n: Int64, expected: Float64, pull: Float64) -> Float64:
@@ -125,7 +139,12 @@ def expect_shares(counts: Int64, n: Int64, expected: Float64, pull: Float64) -> 
 
 
 def _rounded(
-    mass: Int64, steps: Sequence[Int64], areas: Sequence[Int64], least: int, stream: WordStream
+    mass: Int64,
+    steps: Sequence[Int64],
+    areas: Sequence[Int64],
+    costs: Int64,
+    least: int,
+    stream: WordStream,
 ) -> Int64:
     """Round with so many words and more, and with twice as many each time that they do not suffice."""
     trees = [
@@ -134,7 +153,7 @@ def _rounded(
     ]
     words = _words(stream, least + int(np.count_nonzero(mass & _PART)) * 3 // 2)
     while True:
-        result = np.asarray(_flow(mass, *trees, words))
+        result = np.asarray(_flow(mass, *trees, costs, words))
         if result[0, 0] >= 0:
             return result
         words = np.concatenate([words, _words(stream, words.size)])
@@ -167,12 +186,14 @@ def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyp
     ----------
     edge : tuple of int
         The nodes that it goes from and to (tail, head); the part of its amount that is over a whole number,
-        more than 0 and less than `_UNIT`; and twice the number of the entry that it is, -1 for a sum of them.
+        more than 0 and less than `_UNIT`; twice the number of the entry that it is, -1 for a sum of them; and
+        what it costs to add to it.
     new : int
         Of the edge; another one at each call.
-    forest : ndarray of int64, shape (n_nodes, 4)
-        For each node the node above it, -1 at first; of the edge to that, the part that flows upwards, and
-        its code, whose last bit is turned where the edge goes downwards; and a mark.
+    forest : ndarray of int64, shape (n_nodes, 5)
+        For each node the node above it, -1 at first; of the edge to that, the part that flows upwards, its
+        code, whose last bit is turned where the edge goes downwards, and what it costs to add to that part;
+        and a mark.
     whole : ndarray of int64, shape (n_entries,)
         Entries rounded down. Those that come out rounded up get one more.
     words : ndarray of int64
@@ -185,7 +206,7 @@ def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyp
     int
         The next position, or -1 when words run out.
     """
-    tail, head, part, code = edge
+    tail, head, part, code, cost = edge
     # Climb from both ends by turns, up to a node that is above both: with the edge, both ways are the cycle.
     first, second, meeting = head, tail, -1
     while first >= 0 or second >= 0:
@@ -202,21 +223,24 @@ def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyp
             forest[second, _MARK] = new
             second = forest[second, _ABOVE]
     if meeting >= 0:
-        up, down = _UNIT - part, part
+        up, down, total = _UNIT - part, part, cost
         node = head
         while node != meeting:
             held = forest[node, _HELD]
-            up, down = min(up, _UNIT - held), min(down, held)
+            up, down, total = min(up, _UNIT - held), min(down, held), total + forest[node, _COST]
             node = forest[node, _ABOVE]
         node = tail
         while node != meeting:
             held = forest[node, _HELD]
-            up, down = min(up, held), min(down, _UNIT - held)
+            up, down, total = min(up, held), min(down, _UNIT - held), total - forest[node, _COST]
             node = forest[node, _ABOVE]
-        drawn, position = _bounded(words, position, up + down)
-        if drawn < 0:
-            return -1
-        move = up if drawn < down else -down
+        if total == 0:
+            drawn, position = _bounded(words, position, up + down)
+            if drawn < 0:
+                return -1
+            move = up if drawn < down else -down
+        else:
+            move = up if total < 0 else -down
         part += move
         for side in range(2):  # up from the head, and down to the tail
             node = head if side == 0 else tail
@@ -238,13 +262,15 @@ def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyp
     node, under = tail, head
     while node >= 0:
         following, held, of = forest[node, _ABOVE], forest[node, _HELD], forest[node, _CODE]
+        of_held = forest[node, _COST]
         forest[node, _ABOVE], forest[node, _HELD], forest[node, _CODE] = under, part, code
-        node, under, part, code = following, node, _UNIT - held, of ^ 1
+        forest[node, _COST] = cost
+        node, under, part, code, cost = following, node, _UNIT - held, of ^ 1, -of_held
     return position
 
 
 @_compiled
-def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
+def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
     """Round by cancelling cycles; the first entry is -1 when words run out.
 
     Edges come cell by cell, each sum after its parts, so that cycles are short.
@@ -268,13 +294,13 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
     for i in range(levels):
         first_of_row[i] = nodes
         nodes += (areas[i, -1] + 1) * rows
-    forest = np.full((nodes, 4), -1, np.int64)
+    forest = np.full((nodes, 5), -1, np.int64)
     result = mass // _UNIT
     whole = result.reshape(rows * width)
     of_part = np.zeros(divisions, np.int64)
     of_area, of_row = np.zeros(levels, np.int64), np.zeros((levels, rows), np.int64)
     failed = np.full((1, 1), -1, np.int64)
-    new, position = 0, 0
+    new, position, costly = 0, 0, costs.size > 0
     for c in range(width):
         in_cell = 0
         for r in range(rows):
@@ -288,7 +314,8 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                 if levels:
                     head = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
                 code = 2 * (r * width + c)
-                position = _insert((tail, head, part, code), new, forest, whole, words, position)
+                cost = _UNIT - 2 * part if costly else 0
+                position = _insert((tail, head, part, code, cost), new, forest, whole, words, position)
                 if position < 0:
                     return failed
                 new += 1
@@ -304,7 +331,8 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                         if j:
                             tail = first_part[j - 1] + steps[j - 1, r] * width + c
                         head = first_part[j] + steps[j, r] * width + c
-                        position = _insert((tail, head, part, -1), new, forest, whole, words, position)
+                        cost = _UNIT - 2 * part if costly else 0
+                        position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
                         if position < 0:
                             return failed
                         new += 1
@@ -313,7 +341,8 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
         if part != 0:
             tail = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
             head = first_area[levels] + c
-            position = _insert((tail, head, part, -1), new, forest, whole, words, position)
+            cost = _UNIT - 2 * part + costs[c] if costly else 0
+            position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
             if position < 0:
                 return failed
             new += 1
@@ -327,7 +356,8 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                 if part != 0:
                     tail = first_of_row[i] + areas[i, c] * rows + r
                     head = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
-                    position = _insert((tail, head, part, -1), new, forest, whole, words, position)
+                    cost = _UNIT - 2 * part if costly else 0
+                    position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
                     if position < 0:
                         return failed
                     new += 1
@@ -336,7 +366,8 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
             if part != 0:
                 tail = first_area[i - 1] + areas[i - 1, c] if i else 0
                 head = first_area[i] + areas[i, c]
-                position = _insert((tail, head, part, -1), new, forest, whole, words, position)
+                cost = _UNIT - 2 * part if costly else 0
+                position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
                 if position < 0:
                     return failed
                 new += 1

@@ -1,7 +1,7 @@
-"""Controlled rounding: whole jobs from an estimate, so that tables stay within one and expectations are kept.
+"""Controlled rounding: whole jobs from an estimate, so that tables stay within one.
 
 Of a place's expected jobs, rows by cells, every row keeps its public size, and each of these goes to the
-whole number below or above it, with the right expectation (`synth.posterior.flows.round_flow`):
+whole number below or above it (`synth.posterior.flows.round_flow`):
 
 - the place's total in every cell, and in every area of cells that a table does not divide;
 - the total of every part of the rows (`JobGroups.steps`) in every cell;
@@ -9,6 +9,11 @@ whole number below or above it, with the right expectation (`synth.posterior.flo
 
 Where rows are many and some of them have the same expected shares, these are one row, and its whole jobs are
 divided among them afterwards (`synth.posterior.flows.divide`).
+
+A release has the likelier of the two wherever the others allow: one job in a cell that expects 0.9, and none
+where 0.1 are expected, by which its tables lose less than by lots that keep expectations. So that units of
+homes do not lose jobs that way, which all places expect a few of, what places before gave a unit too little
+or too much of counts for later ones. Of several implicates each is rounded by lots.
 
 Tables that do not fit in (attributes by home, over all work areas) are steered: parts are rounded first,
 then each shares out its whole jobs among its rows (`synth.posterior.flows.share_out`), and what earlier
@@ -34,6 +39,10 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
+# What a job that a unit lacks counts, beside the part of one by which a cell is nearer to a whole number.
+# With 0, 0.3 and 1 Rhode Island at epsilon 4.6 loses .0134, .0126 and .0126 of residents by tract and
+# earnings, and .0594, .0595 and .0599 of flows between tracts.
+_STEER_UNITS = 0.3
 _STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times as likely
 
 
@@ -41,10 +50,18 @@ class Rounding:
     """Rounds an estimate place by place, remembering what crossing tables still lack.
 
     Lemma 21 of docs/privacy.md.
+
+    Parameters
+    ----------
+    estimate : Estimate
+    units : ndarray of int64, optional
+        First block of each unit of homes: the likelier whole numbers are taken, and what units lack is
+        remembered. By default expectations are kept, by lot.
     """
 
-    def __init__(self, estimate: Estimate) -> None:
-        self._estimate = estimate
+    def __init__(self, estimate: Estimate, units: Int64 | None = None) -> None:
+        self._estimate, self._units = estimate, units
+        self._of_units = np.zeros(0 if units is None else units.size)
         groups = estimate.groups
         nodes = [groups.place, *groups.steps, np.arange(groups.n.size, dtype=np.int32)]
         self._steered = [k for k, member in enumerate(groups.member) if not _is_one(member, nodes)]
@@ -56,14 +73,23 @@ class Rounding:
     def place(self, position: int, stream: WordStream) -> Int64:
         """Return the whole jobs of the rows of a place in its cells, shape (n_rows, n_cells)."""
         expected, n, steps, areas = self._expected(position)
+        first = _finest(steps) if self._steered else np.arange(n.size)
+        sums, sizes = np.add.reduceat(expected, first, axis=0), np.add.reduceat(n, first)
+        steps = [step[first] for step in (steps[:-1] if self._steered else steps)]
+        unit = self._unit_of(position)
+        lacking = None if unit is None else _STEER_UNITS * self._of_units[unit]
+        counts = round_flow(sums, sizes, steps, areas, stream, lacking)
+        if unit is not None:
+            np.add.at(self._of_units, unit, (sums - counts).sum(axis=0))
         if not self._steered:
-            return round_flow(expected, n, steps, areas, stream)
-        first = _finest(steps)
-        sums = np.add.reduceat(expected, first, axis=0)
-        counts = round_flow(
-            sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
-        )
+            return counts
         return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
+
+    def _unit_of(self, position: int) -> Int64 | None:
+        """Return the unit that each cell of a place begins in, where units are steered."""
+        if self._units is None:
+            return None
+        return np.searchsorted(self._units, self._estimate.layouts[position].cuts, side="right") - 1
 
     def _expected(self, position: int) -> tuple[Float64, Int64, list[Int64], list[Int64]]:
         """Return expected jobs of a place, sizes of its rows, its nested parts, and areas of its cells."""
