@@ -229,7 +229,7 @@ def _expect_anywhere(expected, offsets, n, result):  # type: ignore[no-untyped-d
 
 
 @_compiled
-def _log_rising(shape, count):  # type: ignore[no-untyped-def]
+def log_rising(shape, count):  # type: ignore[no-untyped-def]
     """Return the logarithm of shape (shape + 1) ... (shape + count - 1)."""
     if count > _MULTIPLIED:
         return math.lgamma(shape + count) - math.lgamma(shape)
@@ -237,14 +237,6 @@ def _log_rising(shape, count):  # type: ignore[no-untyped-def]
     for x in range(count):
         product *= shape + x
     return math.log(product)
-
-
-@_compiled
-def log_gamma_poisson(count, shape, rest):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of a count, whole or not, of odds 1 - `rest`, but for its factorial."""
-    return (
-        math.lgamma(shape + count) - math.lgamma(shape) + shape * math.log(rest) + count * math.log1p(-rest)
-    )
 
 
 @_compiled
@@ -383,7 +375,7 @@ def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: 
         odds[c] = prior + shape[1, c] * log_none[1] - shape[0, c] * log_none[0]
         if noisy[c] > 0:
             y = min(noisy[c], n)
-            odds[c] += _log_rising(shape[1, c], y) - _log_rising(shape[0, c], y) + y * log_ratio
+            odds[c] += log_rising(shape[1, c], y) - log_rising(shape[0, c], y) + y * log_ratio
         if noisy[c] == 1 and shape[0, c] < _SMALL:  # then the other shape, too
             cells[ones] = c
             ones += 1
@@ -408,7 +400,7 @@ def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: 
             total += min(max(mean[c], low[c]), high[c])
             if low[c] < mean[c] < high[c]:
                 spread += variance[c]
-        if turn == 60 or abs(total - n) <= 1e-7 * n:
+        if turn == 60 or abs(total - n) <= 1e-5 * n:
             break
         if total > n:
             top = tilt
@@ -601,6 +593,6 @@ def _log_likelihoods(noisy, offsets, expected, n, concentration, p, result):  # 
                     divided += 1
                 if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
                     break
-            result[c] = _log_rising(shape, y) + shape * log_rest + y * log_z + math.log(total)
+            result[c] = log_rising(shape, y) + shape * log_rest + y * log_z + math.log(total)
             if divided:
                 result[c] += divided * math.log(_LARGE)

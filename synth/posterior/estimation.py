@@ -34,7 +34,7 @@ from synth.posterior.counts import (
     expect_anywhere,
     least_loss,
     likeliest_deviations,
-    log_gamma_poisson,
+    log_rising,
     posterior,
     sampled_groups,
 )
@@ -687,12 +687,16 @@ def _profiles(mean, expected, offsets, n, kin, deviations, profile):  # type: ig
         if jobs == 0:
             profile[begin : offsets[g + 1]] = expected[begin : offsets[g + 1]]
             continue
+        log_none = far * math.log(far / (far + jobs)) - near * math.log(near / (near + jobs))
+        log_ratio = math.log((near + jobs) / (far + jobs))
         for i in range(offsets[g + 1] - begin):
             part = expected[begin + i] / n[g]
             others = max(0.0, total[of + i] - mean[begin + i])
-            log_near = log_gamma_poisson(others, near * part, near / (near + jobs))
-            log_far = log_gamma_poisson(others, far * part, far / (far + jobs))
-            chance = share / (share + (1.0 - share) * math.exp(min(log_near - log_far, 700.0)))
+            count = int(others + 0.5)  # mostly 0, of which no factorial is needed
+            odds = part * log_none + count * log_ratio
+            if count > 0:
+                odds += log_rising(far * part, count) - log_rising(near * part, count)
+            chance = share / (share + (1.0 - share) * math.exp(min(-odds, 700.0)))
             rate = (1.0 - chance) * (near * part + others) / (near + jobs)
             profile[begin + i] = rate + chance * (far * part + others) / (far + jobs)
             whole += profile[begin + i]

@@ -97,9 +97,13 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     # What the other group shows, and the prior worth as many jobs as a concentration, are the prior of the
     # second look; which of the two concentrations, the other group tells, too.
     others, m = first.reshape(2, 3)[::-1], t.n[::-1, None]
+    whole = np.floor(others + 0.5)
     share = (expected / np.repeat(t.n, 3)).reshape(2, 3)
     near, far = (
-        (kappa * share, np.log(chance) + nbinom_log(others, kappa * share, kappa / (kappa + m)))
+        (
+            kappa * share,
+            np.log(chance) + nbinom_log(whole, kappa * share, kappa / (kappa + m)),
+        )
         for kappa, chance in ((deviations.near, 1 - deviations.share), (deviations.far, deviations.share))
     )
     is_far = 1 / (1 + np.exp(near[1] - far[1]))
