@@ -199,7 +199,7 @@ def test_the_model_learns_who_stays_and_no_count_leaves_the_reach_of_its_noise(
     )
     stay = (1 / 3 + 2 / 3 * public).mean()
     assert learned.mean() == pytest.approx(stay, rel=0.2)
-    assert abs(learned.mean() - stay) < 0.5 * abs(public.mean() - stay)
+    assert abs(learned.mean() - stay) < 0.7 * abs(public.mean() - stay)
 
 
 def test_an_estimate_has_the_same_bytes_by_any_number_of_threads(
