@@ -79,13 +79,13 @@ def learn_factors(counted: Sequence[Counted], n_bands: int, n_units: int) -> Fac
     for _ in range(_TURNS):
         band = _drawn_nearer(band, sums.by(sums.band, band, unit), _PRIOR_JOBS)
     for _ in range(2):
-        found = sums.by(sums.unit, band, unit)
-        unit = _drawn_nearer(unit, found, 1 / max(_variance(unit, found), _LEAST_VARIANCE))
+        observed = sums.by(sums.unit, band, unit)
+        unit = _drawn_nearer(unit, observed, 1 / max(_variance(unit, observed), _LEAST_VARIANCE))
         band = _drawn_nearer(band, sums.by(sums.band, band, unit), _PRIOR_JOBS)
     return Factors(band, unit)
 
 
-class _Found(NamedTuple):
+class _Observed(NamedTuple):
     """By label: the ratio of counted jobs to expected ones, and how many expected jobs have its variance."""
 
     ratio: Float64
@@ -96,17 +96,17 @@ class _Sums:
     """All pieces, one after another."""
 
     def __init__(self, counted: Sequence[Counted]) -> None:
-        sizes = np.array([one.noisy.size for one in counted])
-        first = np.repeat(np.cumsum(sizes) - sizes, [one.pieces.cell.size for one in counted])
-        self._cell = np.concatenate([one.pieces.cell for one in counted]) + first
-        self._share = np.concatenate([one.pieces.share for one in counted])
-        self.unit = np.concatenate([one.pieces.unit for one in counted])
-        self.band = np.concatenate([one.pieces.band for one in counted])
-        self._noisy = np.concatenate([one.noisy for one in counted]).astype(np.float64)
-        self._of = np.repeat(np.arange(sizes.size), [one.pieces.cell.size for one in counted])
-        self._n = np.array([one.n for one in counted], np.float64)
+        sizes = np.array([group.noisy.size for group in counted])
+        first = np.repeat(np.cumsum(sizes) - sizes, [group.pieces.cell.size for group in counted])
+        self._cell = np.concatenate([group.pieces.cell for group in counted]) + first
+        self._share = np.concatenate([group.pieces.share for group in counted])
+        self.unit = np.concatenate([group.pieces.unit for group in counted])
+        self.band = np.concatenate([group.pieces.band for group in counted])
+        self._noisy = np.concatenate([group.noisy for group in counted]).astype(np.float64)
+        self._of = np.repeat(np.arange(sizes.size), [group.pieces.cell.size for group in counted])
+        self._n = np.array([group.n for group in counted], np.float64)
 
-    def by(self, label: Int64, band: Float64, unit: Float64) -> _Found:
+    def by(self, label: Int64, band: Float64, unit: Float64) -> _Observed:
         """Add up by label. The variance of a ratio is seen from how far the cells are off."""
         share = self._share * band[self.band] * unit[self.unit]
         total = np.bincount(self._of, share, self._n.size)
@@ -118,19 +118,21 @@ class _Sums:
         expected = np.bincount(label, jobs, size)
         ratio = 1 + np.bincount(label, off, size) / np.maximum(expected, 1e-300)
         squares = np.bincount(label, off * off, size)
-        return _Found(ratio, expected * expected / np.maximum(np.maximum(squares, expected), 1e-300))
+        return _Observed(ratio, expected * expected / np.maximum(np.maximum(squares, expected), 1e-300))
 
 
-def _drawn_nearer(factor: Float64, found: _Found, prior: float) -> Float64:
+def _drawn_nearer(factor: Float64, observed: _Observed, prior: float) -> Float64:
     """Return new factors, as if beforehand so many jobs had been counted where as many were expected."""
-    result: Float64 = (prior + np.maximum(found.ratio, 0) * found.jobs) / (prior + found.jobs / factor)
+    result: Float64 = (prior + np.maximum(observed.ratio, 0) * observed.jobs) / (
+        prior + observed.jobs / factor
+    )
     return result
 
 
-def _variance(factor: Float64, found: _Found) -> float:
+def _variance(factor: Float64, observed: _Observed) -> float:
     """Return how much factors vary around 1 beyond their sums' own variance (DerSimonian and Laird 1986)."""
-    jobs = found.jobs / factor
-    weight = np.where(found.jobs > 0, jobs, 0)
-    off = np.maximum(found.ratio, 0) * factor - 1
+    jobs = observed.jobs / factor
+    weight = np.where(observed.jobs > 0, jobs, 0)
+    off = np.maximum(observed.ratio, 0) * factor - 1
     excess = float((weight * off * off).sum()) - np.count_nonzero(weight)
     return excess / max(float(weight.sum()), 1e-300)
