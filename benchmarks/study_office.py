@@ -16,7 +16,7 @@ from study_measures import MEAN, guess_figures
 from study_methods import Method, Subject
 
 import synth
-from pipelines.drawing.estimating import public_prior
+from pipelines.drawing.estimating import PublicModel
 from pipelines.planning.guesses import Guesser
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import CountedJobs, Table, Workload
@@ -183,7 +183,7 @@ class Office:
     def __init__(self, subject: Subject, plan: ReleasePlan) -> None:
         self._workload, self._plan = subject.workload, plan
         self._jobs = subject.true_jobs(plan)
-        self._guesser, self._prior = Guesser(plan), public_prior(plan)
+        self._guesser, self._prior = Guesser(plan), PublicModel(plan)
         every = np.arange(len(self._jobs))
         self._place = self._guesser.places(every)
         total = sum(table.weight for table in self._workload.tables)

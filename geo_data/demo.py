@@ -19,6 +19,7 @@ import shapely
 
 from geo_data.arguments import path_of
 from geo_data.crosswalk import read_crosswalk
+from geo_data.errors import InputError
 from geo_data.od_files import LODES_CATEGORIES, od_rows, write_od_csv
 
 _CREATEDATE = "20211018"
@@ -384,6 +385,15 @@ def draw_incommuters(rng: np.random.Generator, region: Region, commuters: Commut
     pull = np.exp(-np.abs(region.x[work, None] - _NEIGHBOURS_KM) / _SCALES_KM[-1])
     home = draw_rows(rng, np.cumsum(pull, axis=1), np.arange(len(work)))
     return Commuters(work, home, {name: codes[like] for name, codes in commuters.attributes.items()})
+
+
+def empty_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return a folder that is made if it is not there, and refused if anything is in it."""
+    folder = path_of(folder, "folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def to_degrees(kilometres: Floats) -> Floats:

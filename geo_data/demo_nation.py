@@ -19,8 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from geo_data.arguments import path_of
-from geo_data.errors import InputError
+from geo_data.demo import empty_folder
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -131,10 +130,8 @@ def simulate_nation(
     """
     if workers < 1000:
         raise ValueError("a nation has at least 1,000 workers")
-    folder = path_of(folder, "folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
-    (folder / "jobs").mkdir(parents=True, exist_ok=True)
+    folder = empty_folder(folder)
+    (folder / "jobs").mkdir()
     rng = np.random.default_rng(seed)
     _log.info("Places ...")
     nation = _places(rng, folder, workers)

@@ -14,9 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geo_data.arguments import path_of
-from geo_data.demo import draw_region, draw_rows, to_degrees
-from geo_data.errors import InputError
+from geo_data.demo import draw_region, draw_rows, empty_folder, to_degrees
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -115,7 +113,7 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     InputError
         If there is anything in the folder.
     """
-    folder = _empty(folder)
+    folder = empty_folder(folder)
     rng = np.random.default_rng(seed)
     region, jobs = draw_region(rng, **_REGION), _REGION["jobs"]
     crosswalk, tract = region.crosswalk, region.tract
@@ -203,7 +201,7 @@ def simulate_country(folder: str | os.PathLike[str], *, seed: int = 1, census: b
     InputError
         If there is anything in the folder.
     """
-    folder = _empty(folder)
+    folder = empty_folder(folder)
     rng = np.random.default_rng(seed)
     n = _ZONES
     # Regions are sectors of a disc of 150 km around the city, which is zone 0 of the first.
@@ -258,14 +256,6 @@ def simulate_country(folder: str | os.PathLike[str], *, seed: int = 1, census: b
         levels=["region"],
         weighed="zone",
     )
-
-
-def _empty(folder: str | os.PathLike[str]) -> Path:
-    folder = path_of(folder, "folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _shares(weight: Float64) -> Float64:

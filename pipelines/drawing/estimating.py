@@ -31,7 +31,6 @@ from synth.posterior.estimation import (
     Estimate,
     Learned,
     NewCells,
-    Prior,
     Run,
     estimate,
     fit_factors,
@@ -258,7 +257,7 @@ def estimate_factors(
         np.concatenate([part.place for part in merged]),
         np.concatenate([part.member for part in merged], axis=1),
     )
-    return fit_factors(layout.tables, noisy, groups, public_prior(plan), runs, new, learned)
+    return fit_factors(layout.tables, noisy, groups, PublicModel(plan), runs, new, learned)
 
 
 def learn_from_batches(plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells]) -> Learned:
@@ -274,7 +273,7 @@ def estimate_part(
     """Return what `estimate_factors` finds for one of the `batches` of a plan with one table."""
     rows = layout.rows([part], kept=False)
     counts, groups = layout.choose(rows, noisy), rows.groups.merged(1)
-    factors = fit_factors(rows.measured, counts, groups, public_prior(plan), learned=learned)
+    factors = fit_factors(rows.measured, counts, groups, PublicModel(plan), learned=learned)
     return [values[:] for values in factors]
 
 
@@ -284,17 +283,12 @@ def _cells(table: MeasuredTable, groups: slice) -> slice:
 
 def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:
     """Fit the expected homes of some rows, as if there were no others, to their noisy counts."""
-    return estimate(rows.tables, noisy, rows.groups, public_prior(plan), learn(plan, rows, noisy[0]))
+    return estimate(rows.tables, noisy, rows.groups, PublicModel(plan), learn(plan, rows, noisy[0]))
 
 
 def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64]) -> Estimate:
     """Return the estimate of some rows from the factors of their cells (`JobLayout.choose`)."""
-    return restore(rows.tables, factors, rows.groups, public_prior(plan))
-
-
-def public_prior(plan: ReleasePlan) -> Prior:
-    """Return the shares of the public model, of any cells."""
-    return PublicModel(plan)
+    return restore(rows.tables, factors, rows.groups, PublicModel(plan))
 
 
 class _Distances(NamedTuple):
@@ -439,7 +433,7 @@ def learn(plan: ReleasePlan, rows: JobRows, counts: Int64, *, measured: bool = F
     cells = np.add.reduceat(table.k[groups.member[0]], groups.starts[:-1])
     size = cells + np.diff(groups.starts) * public.listed(groups.place[groups.starts[:-1]])
     taught = np.arange(0, groups.n_places, -(-int(size.sum()) // _TAUGHT))
-    counted = [one for i in taught.tolist() for one in _counted_alike(public, table, groups, counts, i)]
+    counted = [group for i in taught.tolist() for group in _counted_alike(public, table, groups, counts, i)]
     model = PublicModel(plan, learn_factors(counted, public.n_bands, public.n_units))
     if not measured:
         return Learned(model)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from pipelines.drawing.estimating import public_prior
+from pipelines.drawing.estimating import PublicModel
 from pipelines.drawing.procedures import split_homes
 from pipelines.drawing.sampling import measure
 from pipelines.planning.simulation import draw_public_model, spread
@@ -124,7 +124,7 @@ class Guesser:
     """Guesses the units of homes as a plan's public model and what is published make them likely."""
 
     def __init__(self, plan: ReleasePlan) -> None:
-        self._plan, self._prior, policy = plan, public_prior(plan), plan.policy
+        self._plan, self._prior, policy = plan, PublicModel(plan), plan.policy
         starts = policy.in_copies(plan.geography.starts(plan.level), plan.geography.n_blocks)
         domains = synth.Domains.of_parts(plan.n_origins, starts, policy)
         parts = np.arange(policy.n_parts, dtype=np.int32)

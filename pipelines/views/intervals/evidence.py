@@ -21,7 +21,7 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.od_files import count_columns
 from geo_data.proxy_truth import Assumptions, attribute_concentrations
-from pipelines.drawing.estimating import JobLayout, public_prior
+from pipelines.drawing.estimating import JobLayout, PublicModel
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import resolve_workload
@@ -202,7 +202,7 @@ class JobDraws:
 
     def _prior(self, level: str, unit_of_place: Int32, part_of_place: Int32) -> Any:
         """Return the public model by number of place: that of its unit, or the mean of those in it."""
-        geography, policy, prior = self.plan.geography, self.plan.policy, public_prior(self.plan)
+        geography, policy, prior = self.plan.geography, self.plan.policy, PublicModel(self.plan)
         slots = self.plan.pools.slots
         key = (
             geography.unit_of(self.plan.level, slots.work).astype(np.int64) * policy.n_parts + slots.home_part

@@ -14,10 +14,10 @@ from geo_data.proxy_truth import proxy_homes
 from pipelines.drawing import estimating
 from pipelines.drawing.estimating import (
     JobLayout,
+    PublicModel,
     draw_homes,
     estimate_factors,
     learn,
-    public_prior,
     restore_estimate,
 )
 from pipelines.drawing.sampling import measure
@@ -195,7 +195,7 @@ def test_the_model_learns_who_stays_and_no_count_leaves_the_reach_of_its_noise(
     places = np.unique(rows.groups.place).tolist()
     learned, public = (
         np.array([model(place, cuts)[place] for place in places])
-        for model in (learn(plan, rows, noisy[0]).prior, public_prior(plan))
+        for model in (learn(plan, rows, noisy[0]).prior, PublicModel(plan))
     )
     stay = (1 / 3 + 2 / 3 * public).mean()
     assert learned.mean() == pytest.approx(stay, rel=0.2)
