@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UNFINISHED := $(VENV)/.unfinished
+COMPILED := $(VENV)/.compiled
 # -qq: errors only. The versions are fixed by the lock file, so pip has nothing else to tell.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 SBOM := pipelines/sbom.cdx.json
@@ -14,7 +15,8 @@ LIBRARY := $(MAPS)/vendor/map.js
 PEERS := out/peers/bin/python
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
-# Tests start hundreds of processes: without bytecode each of them would compile the project anew.
+# Tests start hundreds of processes: without bytecode each of them would compile the project anew. That of libraries
+# is made at once, by both processors: a warning of the compiler in the middle of a test would fail it.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -30,13 +32,13 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 	@$(BIN)/odsynth demo
 
 # The tests of a file go to one process: what they share, as a browser or a service, is started once.
-test: lint  ## Set up, then run checks, tests and notebooks
+test: lint $(COMPILED)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
+check: lint $(COMPILED)  ## Set up, then run checks and quick tests of every room: a minute and a half
 	@$(BIN)/python -m pytest -n 2 -m "quick and not slow and not deep" tests
 
-deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
+deep: $(STAMP) $(LIBRARY) $(COMPILED)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep
 
 lint: $(STAMP) $(LIBRARY)  ## Set up, then check style, formatting, import rules and types
@@ -52,8 +54,9 @@ proofs:  ## Check the machine-read proofs of the guarantee, with Coq (docs/proof
 
 # Set-up happens once, and again when what it installs has changed. An environment that this rule began and did not
 # finish (the marker is still there), or one that cannot run a supported Python and pip, is made anew; any other
-# environment found here is brought up to date in place.
-$(STAMP): requirements.lock pyproject.toml
+# environment found here is brought up to date in place. The pip that many an interpreter brings takes twice as long
+# as a newer one.
+$(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 	@if test -e $(UNFINISHED) || ! $(BIN)/python -c '$(SUPPORTED)' || ! $(BIN)/python -m pip --version; then \
 		rm -rf $(VENV); fi >/dev/null 2>&1
 	@if ! test -d $(VENV); then \
@@ -63,10 +66,16 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "Setting up $(VENV) (once, some minutes) ..."; \
 		mkdir $(VENV) && touch $(UNFINISHED) && $(PYTHON) -m venv $(VENV); fi
 	@touch $(UNFINISHED)
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --require-hashes -r requirements-pip.lock
+	@$(PIP) install --no-compile --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
+
+# Some libraries come with files that are no Python, or one of another version.
+$(COMPILED): $(STAMP)
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@touch $(COMPILED)
 
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS) and build their program, with npm
 
@@ -124,8 +133,10 @@ schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.
-lock: $(STAMP)  ## Write requirements.lock and the two beside it anew from pyproject.toml
+lock: $(STAMP)  ## Write requirements.lock and the three beside it anew from pyproject.toml
 	@test -x $(BIN)/uv || $(PIP) install uv
+	@echo pip | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		$(LOCKFLAGS) --output-file requirements-pip.lock -
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra test $(LOCKFLAGS) --output-file requirements.lock pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
