@@ -41,7 +41,7 @@ Task = Literal["measure", "estimate", "draw"]
 """What is done of a batch: its homes are counted with noise, or its synthetic workers drawn. An estimate is
 made of all batches together."""
 
-Given = NDArray[np.int32] | list[list[Cells]]
+TaskInputs = NDArray[np.int32] | list[list[Cells]]
 """What a task needs: **confidential** homes of a batch, shape (3, n); or factors of each run's tables."""
 
 _ESTIMATED = "estimated"
@@ -154,7 +154,7 @@ class BatchWork:
         names = file_names(plan.config)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
-    def do(self, task: Task, batch: int, inputs: Given, key: synth.RunKey, folder: Path) -> None:
+    def do(self, task: Task, batch: int, inputs: TaskInputs, key: synth.RunKey, folder: Path) -> None:
         """Do a task, and write what it makes into an empty folder."""
         for part, homes in zip(self.parts_of(folder), self._drawn(batch, inputs, key), strict=True):
             self._write(part, batch, homes)
@@ -241,7 +241,7 @@ class MeasuredWork(BatchWork):
         super().__init__(plan, state)
         self.layout = JobLayout(plan)
 
-    def do(self, task: Task, batch: int, inputs: Given, key: synth.RunKey, folder: Path) -> None:
+    def do(self, task: Task, batch: int, inputs: TaskInputs, key: synth.RunKey, folder: Path) -> None:
         """Do a task: one that measures counts the homes in the cells of the pools, and keeps noisy counts."""
         if task != "measure":
             super().do(task, batch, inputs, key, folder)
@@ -314,18 +314,18 @@ class RunBatches:
         """Return the batches that are not finished."""
         return [batch for batch in range(len(self)) if not self.finished(self.made(task, batch))]
 
-    def given(self, task: Task, batch: int) -> Given:
+    def inputs(self, task: Task, batch: int) -> TaskInputs:
         """Return what a task needs, read as it is used."""
         return self.staging.read_homes(batch)
 
-    def packed(self, task: Task, batch: int) -> Given:
+    def packed(self, task: Task, batch: int) -> TaskInputs:
         """Return what a task needs in memory, to be sent."""
-        return self.given(task, batch)
+        return self.inputs(task, batch)
 
     def do(self, task: Task, batch: int) -> None:
         """Do a task here."""
         with self._keeping(task, batch) as folder:
-            self.work.do(task, batch, self.given(task, batch), self.key, folder)
+            self.work.do(task, batch, self.inputs(task, batch), self.key, folder)
 
     def keep(self, task: Task, batch: int, files: Mapping[str, bytes]) -> None:
         """Keep the files that a worker made."""
@@ -357,19 +357,19 @@ class MeasuredBatches(RunBatches):
     tasks = ("measure", "estimate", "draw")
     work: MeasuredWork
 
-    def given(self, task: Task, batch: int) -> Given:
+    def inputs(self, task: Task, batch: int) -> TaskInputs:
         """Return homes, to be measured; to be drawn from, the files of factors."""
         if task == "measure":
-            return super().given(task, batch)
+            return super().inputs(task, batch)
         tables = range(len(self.work.layout.tables))
         return [
             [CellFile(self.estimated / _factors(run, k), np.float64) for k in tables]
             for run in range(self.plan.implicates.runs)
         ]
 
-    def packed(self, task: Task, batch: int) -> Given:
+    def packed(self, task: Task, batch: int) -> TaskInputs:
         """Return the same, of the factors those of the batch."""
-        inputs = self.given(task, batch)
+        inputs = self.inputs(task, batch)
         if isinstance(inputs, np.ndarray):
             return inputs
         spans = self.work.needed(batch)

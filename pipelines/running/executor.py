@@ -37,7 +37,7 @@ from pipelines.planning.trials import ParallelMap
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use
-from pipelines.running.batches import BatchWork, Given, RunBatches, Task
+from pipelines.running.batches import BatchWork, RunBatches, Task, TaskInputs
 from pipelines.running.folder import RunFolder
 from pipelines.running.process import forbid_core_dumps
 from pipelines.running.steps import Step, StepLog
@@ -508,7 +508,7 @@ def _explaining_loss(client: Client, state: str, again: str) -> Iterator[None]:
 class _Confidential:
     """What a task needs that no log may show: Dask writes the arguments of one that fails into its log."""
 
-    given: Given
+    inputs: TaskInputs
     key: bytes
     secure: bool
 
@@ -526,7 +526,7 @@ def _work(
     try:
         with tempfile.TemporaryDirectory(prefix="odsynth-", dir=_scratch()) as name:
             folder = Path(name)
-            work.do(task, batch, sent.given, key, folder)
+            work.do(task, batch, sent.inputs, key, folder)
             files = [path for path in folder.rglob("*") if path.is_file()]
             return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
     except OSError:  # names of files and the system's reason
