@@ -33,7 +33,6 @@ from dask.threaded import get as compute_with_threads
 from dask.utils import parse_timedelta
 
 import synth
-from pipelines.planning.trials import ParallelMap
 from pipelines.plans.plan import ReleasePlan
 from pipelines.release.layout import Part
 from pipelines.release.provenance import code_in_use
@@ -46,6 +45,8 @@ from pipelines.storage.progress import Progress
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
+
+    from pipelines.planning.trials import ParallelMap  # workers need nothing of the planner
 
 _log = logging.getLogger(__name__)
 
