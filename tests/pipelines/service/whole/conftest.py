@@ -10,13 +10,14 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from sqlalchemy import update
 
@@ -67,7 +68,7 @@ class Whole:
     app: FastAPI
     folder: Path
     tokens: dict[str, str]
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    portal: BlockingPortal  # one loop for all requests: else each would start threads anew
     asked: int = 0
 
     def ask(
@@ -117,7 +118,7 @@ class Whole:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        self.loop.run_until_complete(self.app(scope, receive, send))
+        self.portal.call(self.app, scope, receive, send)
         start = sent[0]
         found = [
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]
@@ -157,13 +158,12 @@ def make_whole(
         app = create_app(settings_of(**given))
         _publish_and_withdraw(app, small_release)
         _submit(app, small_release)
-        made.append(Whole(app, folder, _people(app)))
+        made.append(Whole(app, folder, _people(app), portal))
         return made[-1]
 
-    yield make
+    with start_blocking_portal() as portal:
+        yield make
     for each in made:
-        each.loop.run_until_complete(each.loop.shutdown_default_executor())
-        each.loop.close()
         each.app.state.catalog.stop()
         each.app.state.store.close()
         each.app.state.log.close()
