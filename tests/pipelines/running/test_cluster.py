@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,17 +26,35 @@ from pipelines.running import run as releasing
 from pipelines.running.batches import RunBatches
 from pipelines.running.folder import RunFolder
 
-from .helpers import KILLING, TABLES, Configs, cluster_of_processes, everything, interrupted, seeded
+from .helpers import GEOMETRIC, KILLING, Configs, cluster_of_processes, everything, interrupted, seeded
 
 pytestmark = KILLING
 BATCHES = {"run.batch_jobs": 20}
 
 
+# What a worker loads: whatever Python does with a path below that of all tests ends the worker.
+BLIND = """
+import os, sys
+def look(event, arguments):
+    for each in arguments:
+        if isinstance(each, (str, bytes)) and os.fsdecode(each).startswith(os.environ["HIDDEN"]):
+            os._exit(9)
+def dask_setup(worker):
+    sys.addaudithook(look)
+"""
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two workers that end where they look at a disk that is not theirs."""
     own = {"threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(n_workers=2, **own) as running:
-        yield running
+    with (
+        tempfile.TemporaryDirectory(prefix="odsynth-") as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("HIDDEN", str(tmp_path_factory.getbasetemp()))
+        with LocalCluster(n_workers=2, local_directory=folder, preload=BLIND, **own) as running:
+            yield running
 
 
 @pytest.fixture
@@ -56,34 +75,24 @@ def threads(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFa
         return public_bytes(seeded(pipelines.parse_config(config_text(BATCHES), folder, "small.toml")))
 
 
-# What a worker loads: whatever Python does with a path of the run's folder ends the worker.
-BLIND = """
-import os, sys
-HIDDEN = os.environ["HIDDEN"]
-def look(event, arguments):
-    for each in arguments:
-        if isinstance(each, (str, bytes)) and os.fsdecode(each).startswith(HIDDEN):
-            os._exit(9)
-def dask_setup(worker):
-    sys.addaudithook(look)
-"""
+def on_disk(cluster: LocalCluster) -> list[Path]:
+    """The files of its workers."""
+    folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
+    assert folders
+    return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
 
 
 def test_workers_that_see_no_disk_give_the_bytes_of_threads(
-    many_batches: Configs, frozen_day: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    many_batches: Configs, cluster: LocalCluster, threads: dict[str, bytes], frozen_day: None
 ) -> None:
-    (cluster := tmp_path / "cluster").mkdir()
-    (preload := cluster / "blind.py").write_text(BLIND)
-    monkeypatch.setenv("HIDDEN", str(tmp_path / "run"))  # how the folders of all runs here begin
-    with cluster_of_processes(cluster, 2, "--preload", str(preload)) as (address, _, workers):
-        for changes in ({}, TABLES):
-            threads, config = public_bytes(seeded(many_batches(changes))), many_batches(changes)
-            assert str(RunFolder.of(config.release.out).folder).startswith(os.environ["HIDDEN"])
-            release = seeded(config, scheduler=address)
-            assert public_bytes(release) == threads
-            assert not list(release.out.rglob("run.key"))
-        assert [worker.poll() for worker in workers] == [None, None]
-        assert not [path for path in cluster.rglob("*") if path.is_file() and b"RunKey" in path.read_bytes()]
+    processes = [worker.pid for worker in cluster.workers.values()]
+    for changes in ({}, GEOMETRIC):
+        drawn = public_bytes(seeded(many_batches(changes))) if changes else threads
+        release = seeded(many_batches(changes), scheduler=cluster.scheduler_address)
+        assert public_bytes(release) == drawn
+        assert not list(release.out.rglob("run.key"))
+    assert [worker.pid for worker in cluster.workers.values()] == processes
+    assert not [path for path in on_disk(cluster) if b"RunKey" in path.read_bytes()]
 
 
 def test_few_batches_are_in_the_memory_of_the_scheduler(
@@ -123,7 +132,7 @@ def test_a_cluster_plans_as_threads_do(
         return call(self, function, items)
 
     monkeypatch.setattr(drawing._ClusterMap, "__call__", seen)
-    free = {"plan.split_threshold": None, "plan.pool_below": None, "plan.retention_min": None}
+    free = {"plan.split_threshold": None, "plan.retention_min": None}
     config = small_config(
         free, {"release.mechanism": mechanism, "workload": [{"home": "trct", "work": "trct"}]}
     )
@@ -145,7 +154,7 @@ def test_workers_with_other_code_do_nothing(
     """The certificate says what the code is that drew."""
     other, root = tmp_path / "other", Path(pipelines.__file__).parents[1]
     for package in ("synth", "geo_data", "pipelines"):
-        shutil.copytree(root / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(root / package, other / package, ignore=shutil.ignore_patterns("node_modules"))
     with (other / "synth/dirichlet/urn.py").open("a", encoding="utf-8") as urn:
         urn.write("# one more line\n")
     config = many_batches()
@@ -263,9 +272,7 @@ def test_what_a_cluster_began_threads_can_finish(
     config = many_batches()
     interrupted(config, scheduler=cluster.scheduler_address)
     assert public_bytes(pipelines.resume(config.release.out)) == threads
-    folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
-    assert folders
-    assert not [path for folder in folders for path in folder.rglob("*.npy")]
+    assert not [path for path in on_disk(cluster) if path.suffix == ".npy"]
 
 
 @pytest.mark.deep
