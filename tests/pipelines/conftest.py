@@ -40,6 +40,10 @@ FLAGS = [
     "--disable-gpu-compositing",
     "--use-angle=swiftshader",  # WebGL without a graphics card
     "--enable-unsafe-swiftshader",
+    # Two pages behind the address bar, which no test sees, take a third of the time in which a map opens.
+    # Of two lists the last counts, so what playwright turns off and would reach for a network is here too.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AimEnabled,DestroyProfileOnBrowserClose,"
+    "HttpsUpgrades,LensOverlay,MediaRouter,NetworkTimeServiceQuerying,OptimizationHints,PreconnectToSearch",
 ]
 
 

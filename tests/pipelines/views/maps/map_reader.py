@@ -18,7 +18,7 @@ from pipelines.views.release import Release
 LAPTOP, PHONE = (1366, 768), (390, 844)
 WINDOW = (820, 500)  # a small one, which is drawn faster; still with the panel beside the map
 
-# As it was when it was opened: kept in the page, and brought back.
+# As it was when it was opened: kept in the page, and brought back by links, which draw it once for each.
 KEEP = """() => {
     const { map } = document.getElementById("map");
     const camera = map && { center: map.getCenter(), zoom: map.getZoom(), bearing: map.getBearing() };
@@ -26,21 +26,33 @@ KEEP = """() => {
 }"""
 RESET = """() => {
     const { map } = document.getElementById("map");
-    const set = (id, value) => {
-        document.getElementById(id).value = value;
-        document.getElementById(id).dispatchEvent(new Event("change"));
+    const follow = (level) => {
+        history.replaceState(null, "", `#level=${level}&side=work&count=S000&unit=km&density=0`);
+        dispatchEvent(new PopStateEvent("popstate"));
     };
+    follow("st"); // other flows in between: the slider too
     document.getElementById("clear").click();
+    if (!document.getElementById("other").hidden) document.getElementById("end-other").click();
     if (document.getElementById("add").checked) document.getElementById("add").click();
-    document.querySelector("input[name=side][value=work]").click();
-    if (document.getElementById("density").checked) document.getElementById("density").click();
-    Object.entries({ unit: "km", count: "S000" }).forEach(([id, value]) => set(id, value));
-    ["st", "cty", window.first.level].forEach((level) => set("level", level)); // other flows: the slider too
+    follow(window.first.level);
     map.getStyle().layers.forEach(({ id }) => map.setLayoutProperty(id, "visibility", "visible"));
     map.setPixelRatio(devicePixelRatio);
     map.jumpTo(window.first.camera);
 }"""
 
+
+# More than half of the time of a choice goes into frames of the map.
+HOLD = """() => {
+    if (window.held) return;
+    window.held = { frame: requestAnimationFrame, waiting: [] };
+    window.requestAnimationFrame = (draw) => held.waiting.push(draw);
+}"""
+GO_ON = """() => {
+    if (!window.held) return;
+    window.requestAnimationFrame = held.frame;
+    held.waiting.forEach((draw) => requestAnimationFrame(draw));
+    window.held = null;
+}"""
 
 CELLS = """(rows) => rows.map((row) =>
     [...row.querySelectorAll("td")].map((cell) => cell.innerText.replaceAll("\\u00a0", " ")))"""
@@ -50,7 +62,14 @@ class Reader:
     """A page of its own in the browser, offline but at a site; remembers requests and complaints."""
 
     def __init__(
-        self, browser: Any, file: Path, size: tuple[int, int] = WINDOW, site: str = "", **context: Any
+        self,
+        browser: Any,
+        file: Path,
+        size: tuple[int, int] = WINDOW,
+        site: str = "",
+        link: str = "",
+        as_opened: bool = False,
+        **context: Any,
     ) -> None:
         self.context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, offline=not site, **context
@@ -62,7 +81,8 @@ class Reader:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._heard)
-        self.file, self._url = file, site or file.as_uri()
+        self._as_opened = as_opened  # also with densities
+        self.file, self._url = file, (site or file.as_uri()) + link
 
     def _heard(self, message: Any) -> None:
         # Reading pixels back from a graphics card that is none is slow, and says so.
@@ -73,7 +93,7 @@ class Reader:
         self.page.goto(self._url)
         self.page.wait_for_selector("html[data-ready]", timeout=60_000, state="attached")
         self.page.evaluate(KEEP)
-        if self.page.is_checked("#density"):  # tests of densities ask for them
+        if not self._as_opened and self.page.is_checked("#density"):  # tests of densities ask for them
             self.page.click("#density")
         return self
 
@@ -81,8 +101,13 @@ class Reader:
         self.context.close()
 
     def reset(self) -> None:
-        """Undo every choice."""
+        """Undo every choice; draw the map."""
+        self.page.evaluate(GO_ON)
         self.page.evaluate(RESET)
+
+    def hold(self) -> None:
+        """Draw no map until `reset`: whoever asks for numbers beside it sees no picture."""
+        self.page.evaluate(HOLD)
 
     def address(self) -> dict[str, list[str]]:
         """What the address says of what is seen, once the page has written it."""

@@ -62,6 +62,7 @@ def test_no_barrier_in_any_state(
 ) -> None:
     with Reader(browser, layered_file) as reader:
         page = reader.page
+        reader.hold()
         check(reader, axe)
         page.click("#several summary")
         reader.type("warwick")  # the list is open
@@ -85,6 +86,7 @@ def test_no_barrier_in_any_state(
         page.evaluate("document.querySelectorAll('aside details').forEach((part) => (part.open = true))")
         check(reader, axe)
     with Reader(browser, noisy_file) as reader:
+        reader.hold()
         reader.search(layered.geography.codes("bgrp")[0])
         reader.page.select_option("#level", "bgrp")
         check(reader, axe)
@@ -98,6 +100,7 @@ def test_everything_by_keys(browser: Any, layered_file: Path) -> None:
     """Tab reaches what chooses, adds, takes away, zooms, saves and steps back; in the order of the page."""
     with Reader(browser, layered_file) as reader:
         page = reader.page
+        reader.hold()
         page.click("#several summary")
         reader.search("warwick")
         page.fill("#search", "02903")

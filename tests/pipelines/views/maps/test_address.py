@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import geopandas as gpd
 import pytest
@@ -20,11 +21,17 @@ pytestmark = pytest.mark.slow
 SEEN = ("chosen", "jobs", "balance-table", "top-title", "legend-title", "mean", "chips", "counts-of")
 
 
-@pytest.fixture
-def reader(browser: Any, layered_file: Path) -> Iterator[Reader]:
-    with Reader(browser, layered_file) as reader:
+@pytest.fixture(scope="module")
+def opened(browser: Any, layered_file: Path) -> Iterator[Reader]:
+    with Reader(browser, layered_file, permissions=["clipboard-read", "clipboard-write"]) as reader:
         yield reader
-        assert reader.complaints == []
+
+
+@pytest.fixture
+def reader(opened: Reader) -> Iterator[Reader]:
+    opened.reset()
+    yield opened
+    assert opened.complaints == []
 
 
 def seen(reader: Reader) -> list[str]:
@@ -33,10 +40,10 @@ def seen(reader: Reader) -> list[str]:
 
 
 def test_a_link_shows_the_same(reader: Reader, browser: Any, layered_file: Path, layered: Release) -> None:
-    """Level, side, filter, unit, areas of all kinds, the part of the map: after a reload, elsewhere."""
+    """Level, side, filter, unit, areas of all kinds, the part of the map. `test_two_choices` reloads."""
     page = reader.page
     code = layered.geography.codes("trct")[0]
-    page.click("#several summary")
+    page.evaluate("document.getElementById('several').open = true")
     page.select_option("#level", "cty")
     page.select_option("#count", "SA02")
     page.select_option("#unit", "mi")
@@ -60,13 +67,7 @@ def test_a_link_shows_the_same(reader: Reader, browser: Any, layered_file: Path,
     assert len(address["chosen"]) == 5
     before, url = seen(reader), page.url
     assert "dark" not in url
-    page.reload()
-    page.wait_for_selector("html[data-ready]", state="attached")
-    assert (seen(reader), reader.address()) == (before, address)
-    with Reader(browser, layered_file) as other:
-        other.page.goto("about:blank")
-        other.page.goto(url)
-        other.page.wait_for_selector("html[data-ready]", state="attached")
+    with Reader(browser, layered_file, link="#" + urlsplit(url).fragment) as other:
         assert (seen(other), other.address()) == (before, address)
         assert other.complaints == []
 
@@ -113,42 +114,41 @@ def test_back_and_undo(reader: Reader, layered: Release) -> None:
     assert reader.number("jobs") == rows["jobs"].sum()
 
 
-def test_a_link_that_is_not_of_this_map(reader: Reader) -> None:
+def test_a_link_that_is_not_of_this_map(browser: Any, layered_file: Path) -> None:
     """What it does not know is left out, and said."""
-    page, url = reader.page, reader.file.as_uri()
-    page.goto("about:blank")
-    page.goto(
-        f"{url}#level=trct&side=both&count=X&chosen=trct:1&chosen=circle:a,b+3&chosen=file:zz&chosen=outline:1,2"
+    strange = (
+        "#level=trct&side=both&count=X&chosen=trct:1&chosen=circle:a,b+3&chosen=file:zz&chosen=outline:1,2"
     )
-    page.wait_for_selector("html[data-ready]", state="attached")
-    assert "4 of the areas in the link are not in this map" in reader.text("tool-words")
-    assert reader.text("chosen") == "The whole region"
-    assert page.is_checked("input[value=work]")
-    for words in ("#search", "#level=nothing", "#%", "#level"):
-        page.goto("about:blank")
-        page.goto(url + words)
-        page.wait_for_selector("html[data-ready]", state="attached")
+    with Reader(browser, layered_file, link=strange) as reader:
+        assert "4 of the areas in the link are not in this map" in reader.text("tool-words")
         assert reader.text("chosen") == "The whole region"
+        assert reader.page.is_checked("input[value=work]")
+        assert reader.complaints == []
+
+
+def test_a_link_that_says_nothing_of_a_map(reader: Reader, browser: Any, layered_file: Path) -> None:
+    before = seen(reader)
+    for words in ("#search", "#level=nothing", "#%", "#level"):  # in the open page
+        reader.page.goto(reader.file.as_uri() + words)
+        assert seen(reader) == before
+    with Reader(browser, layered_file, link="#%") as other:
+        assert seen(other) == before
+        assert other.complaints == []
 
 
 def test_a_link_to_a_level_of_noise_warns_first(browser: Any, noisy_file: Path) -> None:
-    with Reader(browser, noisy_file) as reader:
-        reader.page.goto("about:blank")
-        reader.page.goto(noisy_file.as_uri() + "#level=tabblk2010")
-        reader.page.wait_for_selector("html[data-ready]", state="attached")
+    with Reader(browser, noisy_file, link="#level=tabblk2010") as reader:
         assert reader.page.is_visible("#warning")
         assert reader.page.input_value("#level") != "tabblk2010"
         reader.page.click("#warning-show")
         assert reader.page.input_value("#level") == "tabblk2010"
 
 
-def test_the_link_is_copied(browser: Any, layered_file: Path) -> None:
-    permissions = ["clipboard-read", "clipboard-write"]
-    with Reader(browser, layered_file, permissions=permissions) as reader:
-        reader.page.click("#link")
-        assert "is copied" in reader.text("tool-words")
-        assert reader.page.evaluate("navigator.clipboard.readText()") == reader.page.url
-        assert "level=" in reader.page.url
+def test_the_link_is_copied(reader: Reader) -> None:
+    reader.page.click("#link")
+    assert "is copied" in reader.text("tool-words")
+    assert reader.page.evaluate("navigator.clipboard.readText()") == reader.page.url
+    assert "level=" in reader.page.url
 
 
 def test_densities_are_shown_at_first_where_sizes_differ(
@@ -164,10 +164,7 @@ def test_densities_are_shown_at_first_where_sizes_differ(
         sizes = [0.002 * (factor if i % 2 else 1) for i in range(len(shapes))]
         shapes.geometry = [point.buffer(size, cap_style=3) for point, size in zip(middle, sizes, strict=True)]
         shapes.to_parquet(path)
-        with Reader(browser, open_release(public).map()) as reader:
-            reader.page.goto("about:blank")
-            reader.page.goto(reader.file.as_uri())
-            reader.page.wait_for_selector("html[data-ready]", state="attached")
+        with Reader(browser, open_release(public).map(), as_opened=True) as reader:
             reader.page.select_option("#level", "trct")
             assert reader.page.is_checked("#density") == dense
             assert ("per km²" in reader.text("legend-title")) == dense

@@ -204,6 +204,7 @@ def test_the_rose_diagram(reader: Reader, mapped: Release) -> None:
 
 
 def test_the_slider(reader: Reader, mapped: Release) -> None:
+    reader.hold()
     reader.page.select_option("#level", "trct")
     rows = mapped.unit_flows("trct", "trct").rename(columns={"S000": "jobs"})
     flows = rows[rows["home"] != rows["work"]]["jobs"]
@@ -220,6 +221,7 @@ def test_the_slider(reader: Reader, mapped: Release) -> None:
 
 
 def test_the_slider_stays_where_the_reader_put_it(reader: Reader) -> None:
+    reader.hold()
     before = reader.flow_words()
     reader.slide(90)
     moved = reader.flow_words()
@@ -232,6 +234,7 @@ def test_the_slider_stays_where_the_reader_put_it(reader: Reader) -> None:
 
 def test_lines_go_from_home_to_work(reader: Reader, mapped: Release) -> None:
     """They bend to the right, with arrows; the legend says how wide they are."""
+    reader.hold()
     reader.page.select_option("#level", "trct")
     places = mapped.places("trct")[["longitude", "latitude"]].to_numpy(copy=True)
     zones = {feature["id"]: feature["geometry"]["coordinates"] for feature in reader.features("zones")}
@@ -361,6 +364,7 @@ def test_circles_have_the_colours_of_the_legend(browser: Any, map_file: Path, ma
 
 
 def test_every_class_has_an_area(reader: Reader, mapped: Release) -> None:
+    reader.hold()
     rows = expected(mapped)
     for level in mapped.levels:
         reader.page.select_option("#level", level)

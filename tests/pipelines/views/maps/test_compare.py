@@ -56,6 +56,7 @@ def test_two_choices(browser: Any, map_file: Path, mapped: Release) -> None:
     a, b = mapped.geography.codes("trct")[jobs.index]
     with Reader(browser, map_file) as reader:
         page = reader.page
+        reader.hold()
         assert not page.is_visible("#keep")
         reader.search(a)
         page.click("#keep")
@@ -90,6 +91,7 @@ def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: 
     """Flows of units of such a level; not their totals, nor flows of a level that is none."""
     with Reader(browser, noisy_file) as reader:
         page = reader.page
+        reader.hold()
 
         def colour(selector: str) -> str:
             return str(page.evaluate("(q) => getComputedStyle(document.querySelector(q)).color", selector))
@@ -139,6 +141,7 @@ def test_two_releases(
     file = later.map(tmp_path / "later.html")
     with Reader(browser, map_file) as reader:
         page = reader.page
+        reader.hold()
         page.click("#several summary")
         page.select_option("#level", "trct")
         page.set_input_files("#other-file", {"name": "x.html", "mimeType": "text/html", "buffer": b"<p>"})
@@ -248,6 +251,7 @@ def test_intervals_of_two_releases(
     code = str(draws.release.geography.codes("trct")[0])
     with Reader(browser, file) as reader:
         page = reader.page
+        reader.hold()
 
         def words() -> str:
             return reader.text("other-words").replace("−", "-")

@@ -71,6 +71,7 @@ def test_the_table_of_areas(reader: Reader, layered: Release) -> None:
     real = ~geography.is_external(geography.starts("trct"))
     code = str(geography.codes("trct")[real][0])
     words = {"SE03": layered.counts["SE03"]}
+    reader.hold()
     for count in words:
         reader.page.select_option("#count", count)
         for side, chosen, column, rows, end in (
@@ -108,6 +109,7 @@ def test_the_table_of_areas(reader: Reader, layered: Release) -> None:
 def test_the_drawn_lines(reader: Reader, layered: Release) -> None:
     rows = layered.unit_flows("trct", "trct").rename(columns={"S000": "jobs"})
     rows = rows[rows["home"] != rows["work"]]
+    reader.hold()
     reader.slide(30)
     least, drawn, _ = reader.flow_words()
     found = table(saved(reader, "save-flows")[1])
@@ -188,6 +190,7 @@ def test_intervals_are_in_the_tables(browser: Any, bounded: tuple[PosteriorDraws
     residents = draws.flows("trct", None).astype({"home": str}).set_index("home")[["low", "high"]]
     flows = draws.flows("trct", "trct").astype({"home": str, "work": str}).set_index(["home", "work"])
     with Reader(browser, file) as reader:
+        reader.hold()
         reader.page.select_option("#level", "trct")
         reader.pick_side("home")
         found = table(saved(reader, "save-csv")[1])

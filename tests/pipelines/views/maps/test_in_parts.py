@@ -157,6 +157,7 @@ def test_finer_levels_are_read_when_they_are_wanted(
     with Reader(browser, layered_file) as at_once:
         for way, go in ways.items():
             at_once.reset()
+            at_once.hold()
             fails = way in FAILURES
             with Reader(browser, on_site if fails else parted, site=address if fails else "") as reader:
                 assert "until blocks are opened" in reader.text("commute-of")

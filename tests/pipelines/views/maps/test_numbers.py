@@ -147,14 +147,15 @@ def check_state(
 def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
     inside = jobs[jobs["zone"] == ""]
     busy = {side: str(inside.groupby(side)["S000"].sum().idxmax()) for side in ("w_geocode", "h_geocode")}
+    reader.hold()
     for side, code in (("work", busy["w_geocode"]), ("home", busy["h_geocode"])):
         choices = [None, ("st", code[:2]), ("cty", code[:5]), ("trct", code[:11]), ("tabblk2010", code)]
         choices += [("st", zone) for zone in (ZONES if side == "home" else ())]
         for chosen in choices:
-            reader.reset()
-            reader.pick_side(side)
+            reader.page.keyboard.press("Escape")
             if chosen:
                 reader.search(chosen[1])
+            reader.pick_side(side)
             levels = DIGITS if chosen is None or chosen[0] == "trct" else ("cty", "bgrp")
             for count, level in [*(("S000", level) for level in levels), ("SE03", "trct")]:
                 reader.page.select_option("#count", count)
@@ -211,6 +212,7 @@ def test_every_interval(
         assert residents == ends(truth.of(area, None))
 
         # Of a county, of an external zone, and of two tracts together
+        reader.hold()
         for side, choice in (
             ("work", [busy[0][:5]]),
             ("home", ["25"]),
@@ -347,6 +349,7 @@ def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None
     }
     assert set(place) == {*ZONES.values()}
     for zone, name in ZONES.items():
+        reader.hold()
         assert reader.type(name[:6]) == [[name, f"External zone {zone}"]]
         for typed in (name, name[:6].upper(), f"External zone {zone}", zone):
             reader.search(typed)
@@ -354,6 +357,7 @@ def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None
             assert reader.page.is_checked("input[value=home]")
             reader.page.click("#clear")
             reader.pick_side("work")
+        reader.reset()
         reader.still()
         pixel = reader.pixel_of(tuple(place[name]))
         reader.page.mouse.move(pixel["x"], pixel["y"])

@@ -53,6 +53,7 @@ def opened(browser: Any, named_map: Path) -> Iterator[Reader]:
 @pytest.fixture
 def reader(opened: Reader) -> Iterator[Reader]:
     opened.reset()
+    opened.hold()
     opened.complaints.clear()
     yield opened
     assert opened.complaints == []

@@ -140,6 +140,7 @@ def test_several_areas(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame)
     """By search with Shift or the button, by the switch, by click; taken away by chip, by click, and all."""
     codes = sorted(blocks.index.str[:11].unique())
     page, chosen = reader.page, codes[:3]
+    reader.hold()
     reader.search(chosen[0])
     page.fill("#search", chosen[1])
     page.press("#search", "Shift+Enter")
@@ -223,6 +224,7 @@ def test_a_click_adds_with_a_key_or_the_switch(reader: Reader, layered: Release)
 
 def test_areas_that_cut_across_the_levels(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame) -> None:
     """Found by name and code, with names; they count their blocks, which the page says."""
+    reader.hold()
     for typed, column, code, name in (
         ("warwick", "ctycsub", "4400374300", "Warwick city (Kent, RI)"),
         ("02903", "zcta", "02903", "ZIP code area 02903"),
@@ -324,6 +326,7 @@ def test_a_radius(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame, laye
     pixel = reader.pixel_of(tuple(middle))
     page.mouse.click(pixel["x"], pixel["y"])
     assert reader.text("chosen").startswith("4.5 km around ")
+    reader.hold()
     (key,) = reader.address()["chosen"]
     south, east, radius = (float(n) for n in re.findall(r"[-\d.]+", key))
     assert radius == 4.5
@@ -351,6 +354,7 @@ def test_a_radius(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame, laye
 
 def test_a_file_of_outlines(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame) -> None:
     """Holes and several polygons; a file that is not right is refused with the rule, and nothing changes."""
+    reader.hold()
     (west, south), (east, north) = blocks[["longitude", "latitude"]].quantile([0.1, 0.9]).to_numpy().tolist()
     x, y = (west + east) / 2, (south + north) / 2
     shape = shapely.box(west, south, x, north).difference(
