@@ -32,7 +32,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +47,7 @@ import pyarrow.parquet as pq
 from by_lot import held_by_lot
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
-from report import table
+from report import commit_measured, table
 from scipy.stats import binom
 
 import geo_data
@@ -496,9 +495,7 @@ def most_changed(effect: str, change: pd.DataFrame) -> tuple[str, str, str]:
 def replace_rows(found: pd.DataFrame) -> None:
     """Put the rows of a release into the file of results, in place of those that it has of it."""
     code = Path(pipelines.__file__).parents[1]  # which is measured, and need not be the checkout of this file
-    git = ["git", "-C", str(code), "log", "-1", "--format=%h", "--", "synth", "geo_data", "pipelines"]
-    commit = subprocess.run(git, capture_output=True, check=True, text=True).stdout.strip()
-    found = found.assign(commit=commit)
+    found = found.assign(commit=commit_measured(code))
     kept = pd.read_csv(RESULTS, dtype=str)
     of = ["case", "mechanism", "epsilon"]
     same = kept.set_index(of).index.isin(found.set_index(of).index)

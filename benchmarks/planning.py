@@ -1,6 +1,6 @@
 """The plans that are chosen for Rhode Island 2019, and what they lose against the truth.
 
-Usage: python benchmarks/planning.py [--search | --grid PLACE ...]
+Usage: python benchmarks/planning.py [--search]
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
 each plan loses. The memory of planning is printed too. Measures are those of
@@ -13,12 +13,6 @@ the public model alone, also with a table between places, which cut tracts, or t
 With --search it prints instead what the search alone finds for Rhode Island, Leeds, the demo region and a
 simulated nation: the plan, its loss over the workload as forecast on proxy truth and as reached on the true
 homes, and the candidates tried and the seconds of processors that the search took.
-
-With --grid it compares the plan of each place, at four epsilons and with its mechanism left open, with
-settings made by hand: all combinations of cells, pools, strata and shares of a small table in a grid that is
-not the planner's. Strata and small tables are combined with the four pairs of cells and pools of each
-mechanism that lose least without. The best of all is compared with the plan on other proxy truth of all jobs,
-by the planner's objective.
 """
 
 from __future__ import annotations
@@ -27,16 +21,12 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from study_methods import draw
-from workload import JOBS
 
 import geo_data
 import pipelines
@@ -48,11 +38,9 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs, job_source, read_public_inputs
 from pipelines.planning.search import choose
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.sweep import AUTO, with_every_attribute
 from pipelines.planning.sweep import changed as varied
-from pipelines.planning.trials import Trial, draw_sample
-from pipelines.plans.measured import TableChoice
-from pipelines.plans.plan import Choices, batches
+from pipelines.planning.sweep import with_every_attribute
+from pipelines.plans.plan import batches
 from pipelines.plans.utility import (
     commutes,
     count_variation,
@@ -61,7 +49,7 @@ from pipelines.plans.utility import (
     mean_km,
     total_variation,
 )
-from pipelines.plans.workload import Workload, jobs_at, resolve_workload
+from pipelines.plans.workload import jobs_at, resolve_workload
 from pipelines.running.demo import demo_inputs
 from pipelines.running.run import certify
 from pipelines.storage.progress import ProgressCounter
@@ -70,8 +58,6 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 ALONE = "[[auxiliary]]                 # last year"
 SURVEY = "[[auxiliary]]                 # American"
-CELLS_AND_POOLS = 4  # pairs that are combined with all else in a grid by hand
-EPSILONS = ("8.6", "4.6", "2", "1")
 DRAWN_JOBS = 400_000  # of which losses are means
 LAST_YEAR = "../../shared/data/ri_2019/ri_lodes2018_within_county_tract_flows.csv"
 
@@ -128,107 +114,6 @@ def compare_searches() -> None:
         ):
             config = varied(pipelines.load_config(path), {"mechanism": mechanism, "epsilon": epsilon})
             print(f"| {region}, {mechanism}, {epsilon} | {searched(config)} |", flush=True)
-
-
-def compare_with_grid(names: list[str]) -> None:
-    """Print what plans of places lose, and what the best of settings made by hand does."""
-    columns = ["place, epsilon", "plan", "loses", "best by hand", "loses", "plan / by hand", "settings tried"]
-    print(f"| {' | '.join(columns)} |\n| {' | '.join('---' for _ in columns)} |")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, epsilon in product(names, EPSILONS):
-            path = PLACES[name](Path(folder) / f"{name} {epsilon}")
-            config = varied(pipelines.load_config(path), {"mechanism": AUTO, "epsilon": epsilon})
-            print(f"| {name}, {epsilon} | {beside_grid(config)} |", flush=True)
-
-
-def beside_grid(config: pipelines.ReleaseConfig) -> str:
-    """Return the cells of a row: the plan, the best of the grid, and what both lose."""
-    inputs = read_public_inputs(config)
-    chosen = choose(config, inputs)
-    losses = tried_by_hand(config, inputs)
-    best = min(losses, key=losses.__getitem__)
-    planned, by_hand = (expected(config, inputs, choices) for choices in (chosen, best))
-    return (
-        f"{in_words(chosen)} | {planned:.4f} | {in_words(best)} | {by_hand:.4f} | {planned / by_hand:.3f} | "
-        f"{len(losses):,}"
-    )
-
-
-def tried_by_hand(config: pipelines.ReleaseConfig, inputs: PublicInputs) -> dict[Choices, float]:
-    """Return what each setting of the grid loses on a sample of proxy truth, of all mechanisms."""
-    geography, level, slots = inputs.geography, inputs.model.level, inputs.slots
-    jobs = slots.jobs(geography.n_blocks)
-    workload = resolve_workload(config.workload, inputs.model.geography, level, slots, inputs.policy.secret)
-    names, most = tuple(slots.attributes), int(jobs.max()) + 1
-    trial = Trial.of(config, inputs, draw_sample(inputs, jobs, jobs > 0, 40_000, workload, names))
-    names_of_levels = [*geography.levels, geography.block_level]
-    finer = names_of_levels[names_of_levels.index(level) :]
-    pools = [(level, 1), *product(finer[:-1], (100, most))]
-    together = [names] if config.jobs.format == "microdata" and len(names) > 1 else []
-    strata = [(), *((name,) for name in names), *together]
-    losses: dict[Choices, float] = {}
-    for mechanism in config.mechanisms:
-        measures = "tables" in synth.MECHANISMS[mechanism].settings
-        growing = [tuple(2.0 ** (e + i // 2) for i in range(most.bit_length())) for e in (-8, -5, -2)]
-        sizes: list[tuple[float, ...]] = [(0.125,), (1.0,), (8.0,)] if measures else growing
-        cells = [*((size, None) for size in sizes), *(((), name) for name in finer)]
-        first = [
-            Choices(*pool, size, (), cell_level, mechanism=mechanism)
-            for pool, (size, cell_level) in product(pools, cells)
-        ]
-        losses |= zip(first, map(trial, first), strict=True)
-        hopeful = sorted(first, key=losses.__getitem__)[:CELLS_AND_POOLS]
-        small = [()] if not measures else [(), *small_tables(workload, together or strata[1:] or [()])]
-        for one, by, tables in product(hopeful, strata, small):
-            choices = replace(one, pool_by=by, tables=tables)
-            known = {*by, *(name for table in tables for name in table.by)}
-            if choices not in losses and (config.jobs.format == "microdata" or len(known) <= 1):
-                losses[choices] = trial(choices)
-    return losses
-
-
-def small_tables(workload: Workload, every: list[tuple[str, ...]]) -> list[tuple[TableChoice, ...]]:
-    """Return small tables of residents, each with some shares of epsilon."""
-    homes = {table.home for table in workload.tables if table.work is None} or {workload.level}
-    shares = map(Fraction, ("0.08", "0.25", "0.6"))
-    return [(TableChoice(None, by, home, share),) for home, by, share in product(homes, every, shares)]
-
-
-def expected(config: pipelines.ReleaseConfig, inputs: PublicInputs, choices: Choices) -> float:
-    """Return what choices are expected to lose, on proxy truth of all jobs that no search saw."""
-    plan = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
-    draws = range(max(1, DRAWN_JOBS // len(inputs.slots)))
-    return float(np.mean([loss(plan, inputs, None, plan.pools.slots.attributes, seed) for seed in draws]))
-
-
-def in_words(choices: Choices) -> str:
-    """Return choices in few words."""
-    cells = choices.cell_level or "T " + " ".join(f"{t:g}" for t in choices.thresholds[:1])
-    tables = "".join(f"; {'+'.join(t.by) or 'all'} at {t.home} {float(t.share):.2f}" for t in choices.tables)
-    pools = f"{choices.pool_level} below {choices.pool_below} by {'+'.join(choices.pool_by) or 'none'}"
-    return f"{choices.mechanism}: {cells}; {pools}{tables}"
-
-
-def one_row_a_job() -> str:
-    """Return examples/rhode_island.toml with one row a job, all of whose attributes are known together."""
-    text = (EXAMPLES / "rhode_island.toml").read_text(encoding="utf-8")
-    begin, end = text.index("[jobs]"), text.index("# The public geography")
-    return text[:begin] + JOBS + text[end:]
-
-
-def without_pruning(folder: Path) -> Path:
-    """Make the demo region, with a configuration that any mechanism can have."""
-    path = demo_inputs(folder)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join(line for line in lines if not line.startswith("retention_min")), "utf-8")
-    return path
-
-
-def open_configuration(text: str, folder: Path) -> Path:
-    """Write a configuration whose inputs lie beside the project."""
-    folder.mkdir(parents=True)
-    (folder / "place.toml").write_text(text.replace("../../shared", str(ROOT.parent / "shared")), "utf-8")
-    return folder / "place.toml"
 
 
 def searched(config: pipelines.ReleaseConfig) -> str:
@@ -404,19 +289,9 @@ def model_alone(name: str, text: str) -> float:
     return variation
 
 
-PLACES: dict[str, Callable[[Path], Path]] = {
-    "Leeds": lambda _: EXAMPLES / "leeds.toml",
-    "demo": without_pruning,
-    "Rhode Island": lambda _: EXAMPLES / "rhode_island.toml",
-    "Rhode Island, one row a job": lambda folder: open_configuration(one_row_a_job(), folder),
-    "nation": lambda folder: geo_data.simulate_nation(folder, 300_000),
-}
-
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--search"]:
             compare_searches()
-        case ["--grid", *names]:
-            compare_with_grid(names or [*PLACES])
         case _:
             main()

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -52,6 +53,12 @@ def surroundings(versions: Mapping[str, str]) -> dict[str, Any]:
     """Return what figures depend on besides the processor, as `machine` takes it."""
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return {"gigabytes": gigabytes, "load": LOAD, "versions": dict(versions)}
+
+
+def commit_measured(code: Path = Path(__file__).parent.parent) -> str:
+    """Return the last commit that changed the program of a checkout."""
+    git = ["git", "-C", str(code), "log", "-1", "--format=%h", "--", "synth", "geo_data", "pipelines"]
+    return subprocess.run(git, capture_output=True, check=True, text=True).stdout.strip()
 
 
 def this_machine(versions: Mapping[str, str] | None = None) -> str:
