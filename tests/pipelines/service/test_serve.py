@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 import requests
 
-from pipelines.service import Store
+from pipelines.service import Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 
-from .helpers import copy_state, wait_for
+from .helpers import copy_state, serving, wait_for
 
 pytestmark = pytest.mark.slow
 READERS = 300
@@ -177,30 +177,32 @@ ME, LOGIN = "/api/v1/operator/whoami", "/operator/login"
 
 @pytest.fixture
 def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[str, str, str]]:
-    """Addresses of two processes of a service with the small release, and a token."""
+    """Addresses of two processes of a service with the small release, this one the second, and a token."""
     copy_state(service_state, tmp_path / "state")
     store = Store.open(postgresql.new_database())
     secret, _ = create_token(store, "ann", "operator")
     url = store._engine.url.render_as_string(hide_password=False)
     store.close()
-    addresses = []
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    configs = [tmp_path / f"service-{number}.toml" for number in range(2)]
+    for number, config in enumerate(configs):
+        config.write_text(
+            f'folder = "state"\nport = {port}\nworkers = 0\nlog = "log-{number}"\ndatabase = "{url}"\n'
+            f'[limits]\nlogin = "{GUESSES}/hour"\n'
+        )
     with ExitStack() as running:
-        for number in range(2):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
-            config = tmp_path / f"service-{number}.toml"
-            config.write_text(
-                f'folder = "state"\nport = {port}\nworkers = 0\nlog = "log-{number}"\ndatabase = "{url}"\n'
-                f'[limits]\nlogin = "{GUESSES}/hour"\n'
-            )
-            process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(config)])
-            running.callback(process.wait)
-            running.callback(process.kill)
-            addresses.append(f"http://127.0.0.1:{port}")
-        for address in addresses:
-            wait_for(lambda address=address: is_healthy(address), 240)
-        yield addresses[0], addresses[1], secret
+        process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(configs[0])])
+        running.callback(process.wait)
+        running.callback(process.kill)
+        app = create_app(load_settings(configs[1]))
+        running.callback(app.state.store.close)
+        here = running.enter_context(serving(app))
+        address = f"http://127.0.0.1:{port}"
+        for each in (address, here):
+            wait_for(lambda each=each: is_healthy(each), 240)
+        yield address, here, secret
 
 
 def is_healthy(address: str) -> bool:
