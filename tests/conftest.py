@@ -26,6 +26,7 @@ from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
 from pipelines.release import certificate
 from pipelines.release.provenance import SourceState
+from pipelines.running import report
 
 # The same cases on every machine and every day, and no failure because a machine was busy.
 settings.register_profile("odsynth", derandomize=True, deadline=None, max_examples=50)
@@ -41,6 +42,14 @@ def _closed_files() -> Iterator[None]:
     before = os.umask(0o027)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_figure_of_cells() -> Iterator[None]:
+    """Make plans without drawing their cells, which takes longer than all else of a small plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "draw_cells", lambda _, path: path.write_bytes(b"no picture"))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -47,14 +47,6 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_figure_of_cells() -> Iterator[None]:
-    """Make plans without drawing their cells, which takes longer than all else of a small plan."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "draw_cells", lambda _, path: path.write_bytes(b"no picture"))
-        yield
-
-
 @pytest.fixture
 def said() -> Iterator[Said]:
     """Collect what the command line would print, and the service show."""
