@@ -335,8 +335,8 @@ def inverse_moment(base: Fraction, m: int, coins: list[Coins], a: Fraction) -> D
     """Bound 1/E[x^a] for the density of Lemma 2, by sums over points at equal distances (Lemma 25, d = 1).
 
     There c is 1/2 and C = 2 e^(s/2), so that with t = 12.5/(s + 86) the part e is below 10^-18. All terms are
-    positive and every operation is right to 49 digits, so exponents below 10^8 leave 35: far more than the
-    part by which the result is raised.
+    positive and every operation, logarithms too, is right to 49 digits, so exponents below 10^8 leave 35: far
+    more than the part by which the result is raised.
     """
     whole = base + sum(b * k for b, _, k in coins)
     size = m * log(up(1 + (whole + a) / m)) + up(whole + a) * log(up(1 + m / (whole + a)))
@@ -348,16 +348,16 @@ def inverse_moment(base: Fraction, m: int, coins: list[Coins], a: Fraction) -> D
     right = (1, Fraction(m), whole / m, (2 * whole + m) / m)
     for sign, rate, turn, steep in (right, (-1, base, base / m, base / (base + 2 * m))):
         geometric = 1 / (1 - (-t * up(rate) / 2).exp())
+        turning, steepening = up(turn).ln(), up(steep).ln()
         for point in itertools.count(first if sign > 0 else first - 1, sign):
             u = point * t
-            z = (-u).exp()
-            x = 1 / (1 + z)
-            f = x ** up(base) * (x * z) ** m
+            log_x = -(1 + (-u).exp()).ln()  # once: a power of Decimal takes the logarithm anew
+            f = (up(base) * log_x + m * (log_x - u)).exp()
             for b, out, kept, k in powers:
-                f *= (out + kept * x**b) ** k
-            above, below = above + f, below + f * x ** up(a)
-            left = f * (1 + max(ZERO, sign * (up(steep).ln() - u)) / t + geometric)
-            if sign * (u - up(turn).ln()) >= 0 and left <= above * Decimal("1e-18"):
+                f *= (out + kept * (b * log_x).exp()) ** k
+            above, below = above + f, below + f * (up(a) * log_x).exp()
+            left = f * (1 + max(ZERO, sign * (steepening - u)) / t + geometric)
+            if sign * (u - turning) >= 0 and left <= above * Decimal("1e-18"):
                 above += left
                 break
     return above / below * (1 + Decimal("1e-17"))
