@@ -110,6 +110,8 @@ def posterior(
         Means are within `reach` of noisy counts; where these cannot add up so, as near as all can be.
     """
     mean, variance = np.empty_like(expected), np.empty_like(expected)
+    # Writable as most are: numba would compile the same once more for arrays that are not.
+    noisy, n = np.require(noisy, requirements="W"), np.require(n, requirements="W")
     _posterior(noisy, offsets, expected, n, deviations, ratio, reach(ratio), mean, variance)
     return mean, variance
 

@@ -270,10 +270,19 @@ def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyp
 
 
 @_compiled
+def _note(edges, size, tail, head, part, code, cost):  # type: ignore[no-untyped-def]
+    """Append an edge; return how many there are."""
+    edges[size, 0], edges[size, 1], edges[size, 2] = tail, head, part
+    edges[size, 3], edges[size, 4] = code, cost
+    return size + 1
+
+
+@_compiled
 def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
     """Round by cancelling cycles; the first entry is -1 when words run out.
 
-    Edges come cell by cell, each sum after its parts, so that cycles are short.
+    Edges come cell by cell, each sum after its parts, so that cycles are short. Those of a cell are
+    noted first: to compile `_insert` into each place that has an edge takes several times as long.
     """
     rows, width = mass.shape
     levels, divisions = areas.shape[0], steps.shape[0]
@@ -301,8 +310,9 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
     of_area, of_row = np.zeros(levels, np.int64), np.zeros((levels, rows), np.int64)
     failed = np.full((1, 1), -1, np.int64)
     new, position, costly = 0, 0, costs.size > 0
+    edges = np.empty((rows * (1 + divisions + levels) + 1 + levels, 5), np.int64)
     for c in range(width):
-        in_cell = 0
+        in_cell, size = 0, 0
         for r in range(rows):
             amount = mass[r, c]
             in_cell += amount
@@ -315,10 +325,7 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
                     head = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
                 code = 2 * (r * width + c)
                 cost = _UNIT - 2 * part if costly else 0
-                position = _insert((tail, head, part, code, cost), new, forest, whole, words, position)
-                if position < 0:
-                    return failed
-                new += 1
+                size = _note(edges, size, tail, head, part, code, cost)
             for i in range(levels):
                 of_row[i, r] += amount
             for j in range(divisions):
@@ -332,20 +339,14 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
                             tail = first_part[j - 1] + steps[j - 1, r] * width + c
                         head = first_part[j] + steps[j, r] * width + c
                         cost = _UNIT - 2 * part if costly else 0
-                        position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
-                        if position < 0:
-                            return failed
-                        new += 1
+                        size = _note(edges, size, tail, head, part, -1, cost)
                     of_part[j] = 0
         part = in_cell & _PART
         if part != 0:
             tail = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
             head = first_area[levels] + c
             cost = _UNIT - 2 * part + costs[c] if costly else 0
-            position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
-            if position < 0:
-                return failed
-            new += 1
+            size = _note(edges, size, tail, head, part, -1, cost)
         for i in range(levels):
             of_area[i] += in_cell
         for i in range(levels - 1, -1, -1):
@@ -357,21 +358,21 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
                     tail = first_of_row[i] + areas[i, c] * rows + r
                     head = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
                     cost = _UNIT - 2 * part if costly else 0
-                    position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
-                    if position < 0:
-                        return failed
-                    new += 1
+                    size = _note(edges, size, tail, head, part, -1, cost)
                 of_row[i, r] = 0
             part = of_area[i] & _PART
             if part != 0:
                 tail = first_area[i - 1] + areas[i - 1, c] if i else 0
                 head = first_area[i] + areas[i, c]
                 cost = _UNIT - 2 * part if costly else 0
-                position = _insert((tail, head, part, -1, cost), new, forest, whole, words, position)
-                if position < 0:
-                    return failed
-                new += 1
+                size = _note(edges, size, tail, head, part, -1, cost)
             of_area[i] = 0
+        for i in range(size):
+            edge = edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3], edges[i, 4]
+            position = _insert(edge, new, forest, whole, words, position)
+            if position < 0:
+                return failed
+            new += 1
     return result
 
 
