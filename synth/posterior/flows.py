@@ -112,7 +112,7 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
         With both sums. Each entry is the whole number below or above that of `expect_shares`, which is its
         expectation.
     """
-    return _rounded(_fitted(expected, np.exp(pull), n, counts), (), (), _NONE, 16, stream)
+    return _rounded(_parts_of(counts, n, expected, pull), (), (), _NONE, 16, stream)
 
 
 def expect_shares(counts: Int64, n: Int64, expected: Float64, pull: Float64) -> Float64:
@@ -134,8 +134,13 @@ def expect_shares(counts: Int64, n: Int64, expected: Float64, pull: Float64) -> 
     ndarray of float64, shape (n_rows, n_cells)
         With both sums.
     """
-    parts: Int64 = _fitted(expected, np.exp(pull), n, counts)
-    return parts / _UNIT
+    return _parts_of(counts, n, expected, pull) / _UNIT
+
+
+def _parts_of(counts: Int64, n: Int64, expected: Float64, pull: Float64) -> Int64:
+    """Return what `expect_shares` does in parts of a job. Of arrays of one order numba compiles once."""
+    parts: Int64 = _fitted(np.ascontiguousarray(expected), np.exp(pull), n, counts)
+    return parts
 
 
 def _rounded(
