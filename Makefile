@@ -16,7 +16,7 @@ PEERS := out/peers/bin/python
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Tests start hundreds of processes: without bytecode each of them would compile the project anew. That of libraries
-# is made at once, by both processors: a warning of the compiler in the middle of a test would fail it.
+# is made beforehand: a warning of the compiler in the middle of a test would fail it.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -74,7 +74,7 @@ $(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 
 # Some libraries come with files that are no Python, or one of another version.
 $(COMPILED): $(STAMP)
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@$(BIN)/python -m compileall -qq $(VENV)/lib || true
 	@touch $(COMPILED)
 
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS) and build their program, with npm
