@@ -276,7 +276,7 @@ def _insert(edge, new, forest, whole, words, position):  # type: ignore[no-untyp
 
 @_compiled
 def _note(edges, size, tail, head, part, code, cost):  # type: ignore[no-untyped-def]
-    """Append an edge; return how many there are."""
+    """Append an edge, with what it costs beyond its part; return how many there are."""
     edges[size, 0], edges[size, 1], edges[size, 2] = tail, head, part
     edges[size, 3], edges[size, 4] = code, cost
     return size + 1
@@ -329,8 +329,7 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
                 if levels:
                     head = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
                 code = 2 * (r * width + c)
-                cost = _UNIT - 2 * part if costly else 0
-                size = _note(edges, size, tail, head, part, code, cost)
+                size = _note(edges, size, tail, head, part, code, 0)
             for i in range(levels):
                 of_row[i, r] += amount
             for j in range(divisions):
@@ -343,15 +342,13 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
                         if j:
                             tail = first_part[j - 1] + steps[j - 1, r] * width + c
                         head = first_part[j] + steps[j, r] * width + c
-                        cost = _UNIT - 2 * part if costly else 0
-                        size = _note(edges, size, tail, head, part, -1, cost)
+                        size = _note(edges, size, tail, head, part, -1, 0)
                     of_part[j] = 0
         part = in_cell & _PART
         if part != 0:
             tail = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
             head = first_area[levels] + c
-            cost = _UNIT - 2 * part + costs[c] if costly else 0
-            size = _note(edges, size, tail, head, part, -1, cost)
+            size = _note(edges, size, tail, head, part, -1, costs[c] if costly else 0)
         for i in range(levels):
             of_area[i] += in_cell
         for i in range(levels - 1, -1, -1):
@@ -362,19 +359,18 @@ def _flow(mass, steps, areas, costs, words):  # type: ignore[no-untyped-def]
                 if part != 0:
                     tail = first_of_row[i] + areas[i, c] * rows + r
                     head = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
-                    cost = _UNIT - 2 * part if costly else 0
-                    size = _note(edges, size, tail, head, part, -1, cost)
+                    size = _note(edges, size, tail, head, part, -1, 0)
                 of_row[i, r] = 0
             part = of_area[i] & _PART
             if part != 0:
                 tail = first_area[i - 1] + areas[i - 1, c] if i else 0
                 head = first_area[i] + areas[i, c]
-                cost = _UNIT - 2 * part if costly else 0
-                size = _note(edges, size, tail, head, part, -1, cost)
+                size = _note(edges, size, tail, head, part, -1, 0)
             of_area[i] = 0
         for i in range(size):
-            edge = edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3], edges[i, 4]
-            position = _insert(edge, new, forest, whole, words, position)
+            tail, head, part, code, cost = edges[i, 0], edges[i, 1], edges[i, 2], edges[i, 3], edges[i, 4]
+            cost = _UNIT - 2 * part + cost if costly else 0
+            position = _insert((tail, head, part, code, cost), new, forest, whole, words, position)
             if position < 0:
                 return failed
             new += 1
