@@ -6,7 +6,9 @@ Leeds (`examples/leeds.toml`), a generated region of blocks without a table of f
 one large city, with and without the flows of its last census (`odsynth simulate --kind`), and Rhode Island,
 each with the mechanism left to the planner. Each is planned and released by the commands, and then the public
 folder is read with pandas, not with code of the product, and compared with the true homes, which are public
-here. With --at the same is done by the program of another checkout, which gets the same inputs.
+here. With --at the same is done by the program of another checkout, which gets the same inputs. Flows between
+the coarser areas are in no table of the workload: a row of its own has what the noisy counts of the finest
+table give of them, added up as they are.
 
 Results are kept in out/benchmarks/places.json, so that a long measurement can be made in parts. What is kept
 is not measured again, unless --anew is given; --page puts all that is kept into a page, before beside after.
@@ -20,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,7 @@ RESULTS = ROOT / "out" / "benchmarks" / "places.json"
 COMMAND = "python benchmarks/places.py"
 EPSILONS = ("8.6", "4.6", "2", "1")
 AT_HOME = "lives and works in one"
+ADDED_UP = "noisy counts of the finest table added up"
 # Of each place: the areas in one of which somebody lives and works, and the coarser ones of further flows.
 LEVELS = {
     "Leeds": ("geo_code", "district"),
@@ -119,6 +123,27 @@ def jobs_of(config: Path) -> pd.DataFrame:
     return jobs.groupby([*names, "home", "work"], as_index=False)["jobs"].sum()
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Groups of jobs that have the same cells: their areas and categories, sizes, and noisy counts."""
+
+    groups: pd.DataFrame
+    cuts: NDArray[np.int64]  # first blocks of cells
+    size: NDArray[np.int64]  # public numbers of jobs
+    noisy: NDArray[np.int64]  # shape (groups, cells)
+
+    def as_they_are(self) -> NDArray[np.float64]:
+        """Return the noisy counts."""
+        return self.noisy.astype(np.float64)
+
+    def projected(self) -> NDArray[np.float64]:
+        """Return them without what is below 0, in proportion, so that they add up to public numbers."""
+        counts = self.noisy.clip(0).astype(np.float64)
+        total = counts.sum(axis=1, keepdims=True)
+        share = np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
+        return np.asarray(share * self.size[:, None])
+
+
 class Release:
     """A public folder and the true jobs, counted in the same way."""
 
@@ -156,20 +181,17 @@ class Release:
         return self.blocks[level].to_numpy(dtype=object)[self.row[blocks].to_numpy()]
 
     @cached_property
-    def measured(self) -> list[list[tuple[pd.DataFrame, NDArray[np.int64], NDArray[np.float64]]]]:
-        """Areas and categories of groups, first blocks of their cells, and projected counts.
-
-        A list for each measured table, of groups that have the same cells.
-        """
-        tables = []
+    def measured(self) -> list[list[Measured]]:
+        """Noisy counts: a list for each measured table, of groups that have the same cells."""
+        tables: list[list[Measured]] = []
         for path in sorted((self.folder / "measurements").glob("table-*.parquet")):
-            noisy, parts = pd.read_parquet(path)["noisy"], []
-            for groups, size, cuts in self._further(path) if tables else self._pools():
-                counts = np.stack(noisy[groups.index].to_numpy()).clip(0).astype(np.float64)
-                total = counts.sum(axis=1, keepdims=True)
-                share = np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
-                parts.append((groups, cuts, share * size.to_numpy()[:, None]))
-            tables.append(parts)
+            noisy = pd.read_parquet(path)["noisy"]
+            tables.append(
+                [
+                    Measured(groups, cuts, size.to_numpy(), np.stack(noisy[groups.index].to_numpy()))
+                    for groups, size, cuts in (self._further(path) if tables else self._pools())
+                ]
+            )
         return tables
 
     def _pools(self) -> Iterator[tuple[pd.DataFrame, pd.Series, NDArray[np.int64]]]:
@@ -199,20 +221,35 @@ class Release:
 
     def projected(self, home: str, work: str | None, attribute: str | None) -> Iterator[pd.Series]:
         """Yield the counts of a table that each measured one gives by itself, if it has them."""
+        sums = (self._sums(parts, Measured.projected, home, work, attribute) for parts in self.measured)
+        return filter(lambda counts: counts is not None, sums)
+
+    def added_up(self, level: str) -> pd.Series | None:
+        """Return flows between areas that are sums of noisy counts of the finest table, if it has them."""
+        finest = self.measured[:1]  # that of the pools
+        return self._sums(finest[0], Measured.as_they_are, level, level, None) if finest else None
+
+    def _sums(
+        self,
+        parts: list[Measured],
+        counted: Callable[[Measured], NDArray[np.float64]],
+        home: str,
+        work: str | None,
+        attribute: str | None,
+    ) -> pd.Series | None:
         units = self.blocks[home].to_numpy()
         keys = [name for name in (work, attribute) if name is not None]
-        for parts in self.measured:
-            sums = []
-            for groups, cuts, counts in parts:
-                first, last = units[cuts], units[np.append(cuts[1:], len(units)) - 1]
-                if (first != last).any() or not {*keys} <= {*groups} or groups[keys].isna().any(axis=None):
-                    break
-                of_homes = pd.DataFrame(counts.T).groupby(first).sum().T
-                of_groups = of_homes.groupby([groups[name].to_numpy() for name in keys]).sum()
-                sums.append(of_groups.T.unstack())  # noqa: PD010
-            else:
-                total = pd.concat(sums)
-                yield total.groupby(level=[*range(total.index.nlevels)]).sum()
+        sums = []
+        for part in parts:
+            groups, cuts = part.groups, part.cuts
+            first, last = units[cuts], units[np.append(cuts[1:], len(units)) - 1]
+            if (first != last).any() or not {*keys} <= {*groups} or groups[keys].isna().any(axis=None):
+                return None
+            of_homes = pd.DataFrame(counted(part).T).groupby(first).sum().T
+            of_groups = of_homes.groupby([groups[name].to_numpy() for name in keys]).sum()
+            sums.append(of_groups.T.unstack())  # noqa: PD010
+        total = pd.concat(sums)
+        return total.groupby(level=[*range(total.index.nlevels)]).sum()
 
 
 def compared(place: str, release: Release) -> list[list[Any]]:
@@ -239,6 +276,10 @@ def compared(place: str, release: Release) -> list[list[Any]]:
         same = release.areas(jobs["home"], unit) == release.areas(jobs["work"], unit)
         at_home.append(int(jobs["jobs"][same].sum()))
     rows.append([f"who {AT_HOME} {unit}", None, at_home[1] / at_home[0] - 1, None])
+    added_up = release.added_up(coarse)
+    if added_up is not None:
+        lost = lost_by(release.count("true", coarse, coarse, None), added_up)
+        rows.append([f"{coarse} to {coarse}, {ADDED_UP}", None, None, lost])
     return rows
 
 
