@@ -1,6 +1,6 @@
 """The plans that are chosen for Rhode Island 2019, and what they lose against the truth.
 
-Usage: python benchmarks/planning.py [--search]
+Usage: python benchmarks/planning.py [--search | --page docs/planning.md]
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
 each plan loses. The memory of planning is printed too. Measures are those of
@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from report import commit_measured, fill, table
 from study_methods import draw
 
 import geo_data
@@ -54,6 +55,11 @@ from pipelines.running.demo import demo_inputs
 from pipelines.running.run import certify
 from pipelines.storage.progress import ProgressCounter
 
+COMMAND = "python benchmarks/planning.py"
+COLUMNS = (
+    *("plan", "epsilon", "flows", "flows simulated", "mean commute", "commute simulated"),
+    *("large destinations", "noise", "cells of a job"),
+)
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 ALONE = "[[auxiliary]]                 # last year"
@@ -62,32 +68,30 @@ DRAWN_JOBS = 400_000  # of which losses are means
 LAST_YEAR = "../../shared/data/ri_2019/ri_lodes2018_within_county_tract_flows.csv"
 
 
-def main() -> None:
-    """Plan, draw, measure and print."""
+def main(page: Path | None = None) -> None:
+    """Plan, draw, measure, print, and fill the page."""
     text = (EXAMPLES / "rhode_island.toml").read_text(encoding="utf-8")
     first, rest = text.split(ALONE)
     without = first + rest[rest.index("# Public weights") :]
-    columns = (
-        "plan | epsilon | flows | flows simulated | mean commute | commute simulated | large destinations | "
-        "noise | cells of a job"
-    )
-    print(f"| {columns} |")
-    print(f"| {' | '.join('---' for _ in columns.split(' | '))} |")
-    for epsilon in ("8.6", "4.6", "2", "1"):
-        show("chosen", changed(text, epsilon))
     noisy = text.replace('mechanism = "dirichlet"', 'mechanism = "geometric"')
-    for epsilon in ("8.6", "4.6", "2", "1"):
-        show("geometric, chosen", changed(noisy, epsilon))
-    for epsilon in ("8.6", "4.6", "2", "1"):
-        show("geometric, balanced", changed(noisy, epsilon, 'coarsening = "balanced"'))
-    for epsilon in ("8.6", "4.6", "2", "1"):
-        show("geometric, unshared", changed(noisy, epsilon, "pool_below = 1"))
-    for epsilon in ("8.6", "4.6", "2"):
-        show("chosen, without the 2018 table", changed(without, epsilon))
-    for epsilon in ("8.6", "4.6", "2"):
-        show("threshold rule, T chosen", changed(text, epsilon, 'coarsening = "threshold"'))
-    show("90 % of the flow uncoarsened", changed(text, "8.6", 'coarsening = "share"'))
-    show("preset onthemap", (EXAMPLES / "onthemap.toml").read_text(encoding="utf-8"))
+    every, without_the_smallest = ("8.6", "4.6", "2", "1"), ("8.6", "4.6", "2")
+    plans = [
+        *(("chosen", changed(text, epsilon)) for epsilon in every),
+        *(("geometric, chosen", changed(noisy, epsilon)) for epsilon in every),
+        *(("geometric, balanced", changed(noisy, epsilon, 'coarsening = "balanced"')) for epsilon in every),
+        *(("geometric, unshared", changed(noisy, epsilon, "pool_below = 1")) for epsilon in every),
+        *(("chosen, without the 2018 table", changed(without, epsilon)) for epsilon in without_the_smallest),
+        *(
+            ("threshold rule, T chosen", changed(text, epsilon, 'coarsening = "threshold"'))
+            for epsilon in without_the_smallest
+        ),
+        ("90 % of the flow uncoarsened", changed(text, "8.6", 'coarsening = "share"')),
+        ("preset onthemap", (EXAMPLES / "onthemap.toml").read_text(encoding="utf-8")),
+    ]
+    rows = table(COLUMNS, [reached(*plan) for plan in plans])
+    print(rows, flush=True)
+    if page is not None:
+        fill(page, COMMAND, f"{rows}\n\nCommit {commit_measured()}.")
     from_neighbours("chosen", text)
     from_neighbours("no table from other states", first[: first.index(SURVEY)] + ALONE + rest)
     model_alone("2018 and survey", text)
@@ -168,8 +172,8 @@ def changed(text: str, epsilon: str, plan: str = "") -> str:
     )
 
 
-def show(name: str, text: str) -> None:
-    """Print the row of a plan."""
+def reached(name: str, text: str) -> list[str]:
+    """Return the row of a plan."""
     config = pipelines.parse_config(text, EXAMPLES, name)
     inputs = read_public_inputs(config)
     plan = pipelines.make_plan(config, inputs)
@@ -177,12 +181,13 @@ def show(name: str, text: str) -> None:
     work, homes = truth(config, plan)
     drawn = draw(plan, homes)
     cells = np.average(plan.numeric.k, weights=plan.pools.n)
-    found = compared(plan, inputs.model, work, homes, drawn)
-    print(
-        f"| {name} | {float(guarantee.epsilon):.2f} | {found} | "
-        f"{plan.mechanism.noise_share(plan.numeric):.1%} | {cells:,.0f} |",
-        flush=True,
-    )
+    return [
+        name,
+        f"{float(guarantee.epsilon):.2f}",
+        *compared(plan, inputs.model, work, homes, drawn),
+        f"{plan.mechanism.noise_share(plan.numeric):.1%}",
+        f"{cells:,.0f}",
+    ]
 
 
 def from_neighbours(name: str, text: str) -> None:
@@ -209,17 +214,18 @@ def compared(
     work: np.ndarray,
     homes: np.ndarray,
     drawn: np.ndarray,
-) -> str:
-    """Return the measures, and the simulated utility of two of them, as cells of the table."""
+) -> list[str]:
+    """Return the measures, and the simulated utility of two of them."""
     geography, expected = plan.geography, simulate_utility(plan, model)
     means = [mean_commute(geography, work, h) for h in (homes, drawn)]
     km = [commutes(geography, work, h) for h in (homes, drawn)]
-    return (
-        f"{total_variation(geography, 'trct', work, homes, drawn):.4f} | "
-        f"{expected.total_variation:.4f} | "
-        f"{means[1] / means[0] - 1:+.2%} | {expected.mean_commute_error:+.2%} | "
-        f"{destination_commute_error(work, *km):.3f}"
-    )
+    return [
+        f"{total_variation(geography, 'trct', work, homes, drawn):.4f}",
+        f"{expected.total_variation:.4f}",
+        f"{means[1] / means[0] - 1:+.2%}",
+        f"{expected.mean_commute_error:+.2%}",
+        f"{destination_commute_error(work, *km):.3f}",
+    ]
 
 
 def with_areas(text: str, name: str, folder: Path) -> str:
@@ -293,5 +299,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--search"]:
             compare_searches()
+        case ["--page", page]:
+            main(Path(page))
         case _:
             main()
