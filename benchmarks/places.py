@@ -1,4 +1,4 @@
-"""Places that nobody tuned on: what default plans forecast, what is reached, and what plain counts give.
+"""Places that nobody tuned on: what is forecast before and after the draw, what is reached, what counts give.
 
 Usage: python benchmarks/places.py [--place Leeds ...] [--epsilon 2 ...] [--at FOLDER] [--page docs/places.md]
 
@@ -43,6 +43,7 @@ COMMAND = "python benchmarks/places.py"
 EPSILONS = ("8.6", "4.6", "2", "1")
 AT_HOME = "lives and works in one"
 ADDED_UP = "noisy counts of the finest table added up"
+COLUMNS = ("forecast", "after the draw", "likely between", "reached", "counts alone")
 # Of each place: the areas in one of which somebody lives and works, and the coarser ones of further flows.
 LEVELS = {
     "Leeds": ("geo_code", "district"),
@@ -253,7 +254,7 @@ class Release:
 
 
 def compared(place: str, release: Release) -> list[list[Any]]:
-    """Return rows: a table, its forecast, what is reached, and what projected counts lose, or None."""
+    """Return rows: a table, and what `COLUMNS` names, None where there is nothing."""
     unit, coarse = LEVELS[place]
     rows: list[list[Any]] = []
     weights = []
@@ -265,21 +266,28 @@ def compared(place: str, release: Release) -> list[list[Any]]:
         true = release.count("true", *of_table)
         losses = [lost_by(true, counts) for counts in release.projected(*of_table)]
         reached = lost_by(true, release.count("released", *of_table))
-        rows.append([expected["table"], expected["loss"], reached, min(losses, default=None)])
+        said, planned, within = expected["loss"], expected.get("planned"), expected.get("within")
+        between = within and f"{said / within:.4f} to {min(1, said * within):.4f}"
+        plan, after = (said, None) if planned is None else (planned, said)
+        rows.append([expected["table"], plan, after, between, reached, min(losses, default=None)])
         weights.append(
             0.0 if not expected["workload"] else 1.0 if work else 1 / max(1, len(release.plan["attributes"]))
         )
-    mean = [np.average([row[i] for row in rows], weights=weights) for i in (1, 2)]
-    rows.insert(np.count_nonzero(weights), ["weighted mean", *mean, None])
+    said = [row[1] if row[2] is None else row[2] for row in rows]
+    plan, after, reached = (
+        np.average(values, weights=weights)
+        for values in ([row[1] for row in rows], said, [row[4] for row in rows])
+    )
+    rows.insert(np.count_nonzero(weights), ["weighted mean", plan, after, None, reached, None])
     at_home = []
     for jobs in (release.true, release.released):
         same = release.areas(jobs["home"], unit) == release.areas(jobs["work"], unit)
         at_home.append(int(jobs["jobs"][same].sum()))
-    rows.append([f"who {AT_HOME} {unit}", None, at_home[1] / at_home[0] - 1, None])
+    rows.append([f"who {AT_HOME} {unit}", None, None, None, at_home[1] / at_home[0] - 1, None])
     added_up = release.added_up(coarse)
     if added_up is not None:
         lost = lost_by(release.count("true", coarse, coarse, None), added_up)
-        rows.append([f"{coarse} to {coarse}, {ADDED_UP}", None, None, lost])
+        rows.append([f"{coarse} to {coarse}, {ADDED_UP}", None, None, None, None, lost])
     return rows
 
 
@@ -292,8 +300,7 @@ def lost_by(true: pd.Series, released: pd.Series) -> float:
 def shown(kept: dict[str, list[list[Any]]], place: str, epsilons: Sequence[str]) -> str:
     """Return a table of what is kept of a place, what another commit does beside what this one does."""
     sides = [side for side in ("before", "now") if any(f"{side}; {place}; {e}" in kept for e in epsilons)]
-    columns = ("forecast", "reached", "counts alone")
-    head = ["epsilon", "table", *(f"{side}: {column}" for side in sides for column in columns)]
+    head = ["epsilon", "table", *(f"{side}: {column}" for side in sides for column in COLUMNS)]
     rows = []
     for epsilon in epsilons:
         of_sides = [
@@ -301,9 +308,11 @@ def shown(kept: dict[str, list[list[Any]]], place: str, epsilons: Sequence[str])
         ]
         for name in dict.fromkeys(name for of_side in of_sides for name in of_side):
             form = "{:+.1%}".format if AT_HOME in name else "{:.4f}".format
-            cells = [cell for of_side in of_sides for cell in of_side.get(name, [None] * len(columns))]
-            rows.append([epsilon, name, *("" if cell is None else form(cell) for cell in cells)])
-    return table(head, rows)
+            cells = [cell for of_side in of_sides for cell in of_side.get(name, [None] * len(COLUMNS))]
+            words = ["" if cell is None else cell if isinstance(cell, str) else form(cell) for cell in cells]
+            rows.append([epsilon, name, *words])
+    some = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    return table([head[i] for i in some], [[row[i] for i in some] for row in rows])
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import synth
 from pipelines.drawing.estimating import PublicModel
 from pipelines.drawing.procedures import split_homes
 from pipelines.drawing.sampling import measure
-from pipelines.planning.simulation import draw_public_model, spread
-from pipelines.plans.plan import ReleasePlan, batches, slots_of
+from pipelines.planning.simulation import draw_public_model
+from pipelines.plans.plan import ReleasePlan, batches, slots_of, spread
 from synth.arrays import segment_indices
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import MeasuredTable, count_cells

@@ -31,8 +31,14 @@ from pipelines.plans.accuracy import (
     expected_sizes,
     reported_tables,
 )
-from pipelines.plans.plan import ReleasePlan, batches, slots_of
-from pipelines.plans.utility import commutes, destination_commute_error, mean_km, total_variation
+from pipelines.plans.plan import ReleasePlan, batches, slots_of, spread
+from pipelines.plans.utility import (
+    commutes,
+    destination_commute_error,
+    mean_km,
+    squared_error,
+    total_variation,
+)
 from pipelines.plans.workload import CountedJobs, Table, jobs_at, resolve_workload
 from pipelines.storage.progress import Progress, ProgressCounter
 
@@ -236,7 +242,7 @@ def simulate_utility(
         for i in range(worlds)
     )
     trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, measures=True)
-    of_workload = lost[:, : len(trial.workload.tables)]
+    of_workload = lost[:3, : len(trial.workload.tables)]
     return SimulatedUtility(
         total_variation=measured[0],
         block_variation=measured[1],
@@ -249,7 +255,7 @@ def simulate_utility(
             ExpectedLoss(table, *found)
             for table, found in zip(trial.workload.tables, of_workload.T.tolist(), strict=True)
         ),
-        accuracy=expected_accuracy(trial.workload, len(trial.true), lost[:2], sizes),
+        accuracy=trial.accuracy(lost[[0, 1, -1]], sizes),
     )
 
 
@@ -263,7 +269,7 @@ def simulate_accuracy(
     worlds = _worlds(plan, _TRIAL_JOBS)
     trials = (_Trial(plan, model, seed=i, parallel_map=parallel_map) for i in range(worlds))
     trial, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
-    return expected_accuracy(trial.workload, len(trial.true), lost, sizes)
+    return trial.accuracy(lost, sizes)
 
 
 def _tried(
@@ -276,8 +282,8 @@ def _tried(
 ) -> tuple[_Trial, list[list[SizeClass]], NDArray[np.float64], list[float]]:
     """Try a plan in one world after the other.
 
-    Return the first with the sizes of its numbers, by table that is reported; and means over all of losses,
-    (draws, tables), and of measures.
+    Return the first with the sizes of its numbers, by table that is reported; and means over all of losses
+    of each draw and squared errors of the first, (draws + 1, tables), and of measures.
     """
     losses: list[NDArray[np.float64]] = []
     measured = []
@@ -342,17 +348,25 @@ class _Trial:
     def losses(
         self, drawn: Sequence[CountedJobs], *, sized: bool
     ) -> tuple[NDArray[np.float64], list[list[SizeClass]]]:
-        """Return what each draw loses in every reported table, and the sizes of the first if asked."""
+        """Return what each draw loses in every reported table, and squared errors of the first, below.
+
+        And the sizes of its numbers, if asked.
+        """
         losses: list[list[float]] = []
         sizes: list[list[SizeClass]] = []
         tables = tuple(table for table, _ in reported_tables(self.workload))
         reported = replace(self.workload, tables=tables)
         compared = reported.compare(self.true, drawn, self.share)
         for table, (lost, cells) in zip(tables, compared, strict=True):
-            losses.append(lost)
+            losses.append([*lost, squared_error(*cells[:2])])
             if sized:
                 sizes.append(expected_sizes(reported, table, cells, self.share))
         return np.transpose(losses), sizes
+
+    def accuracy(self, errors: NDArray[np.float64], sizes: Sequence[list[SizeClass]]) -> ExpectedAccuracy:
+        """Return the sheet of `expected_accuracy`."""
+        told_apart = {*self._plan.attributes, *self._plan.policy.secret}
+        return expected_accuracy(self.workload, len(self.true), errors, sizes, told_apart)
 
     def measures(self, released: CountedJobs) -> list[float]:
         """Return total and block variation, error of the mean commute, and that of destinations."""
@@ -407,11 +421,3 @@ class _Trial:
             return self._each_batch(self._parallel_map, done, noisy=False)
         key = synth.RunKey.from_seed(self._seed)
         return self._procedure.draw_without_noise(self._parts, self._homes, key, done)
-
-
-def spread(parts: list[slice], part: float) -> list[slice]:
-    """Return a part of the batches, evenly spread."""
-    wanted = max(1, round(len(parts) * part))
-    if wanted >= len(parts):
-        return parts
-    return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]

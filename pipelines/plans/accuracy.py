@@ -1,15 +1,17 @@
 """How far the numbers of a release are expected to be from the truth: for every table, by size of a number.
 
-All of it is of a plan that was tried on homes drawn from the public model (`simulate_utility`): it says
-nothing of the real homes. What a reader can do with a table is judged here, in one place, by two rules:
-`carries` and `is_noise`.
+A plan is tried on homes drawn from the public model (`simulate_utility`): what that says is as good as the
+model. After a draw, noisy counts tell more of the tables that were measured (`pipelines.drawing.risk`,
+`after_draw`). What a reader can do with a table is judged here, in one place, by two rules: `carries` and
+`is_noise`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,13 @@ _LEAST_GAIN = 0.1
 _MOSTLY_WRONG = 0.5
 _HARMLESS = 0.1
 _DIGITS = 4  # of shares, and of jobs after the point: more would be chance
+_OF_SQUARES = 8  # digits of sums of squares, which small shares follow from
+# Factors by which what is reached may differ from a forecast, rounded up from the largest that docs/places.md
+# has of default workloads: of tables that gather jobs of several units, and of all others; and of tables by
+# an attribute that homes are not told apart by, of which public data say nothing, or of areas above units.
+_GATHERED, _OTHERS, _UNKNOWN = 2.0, 1.25, 3.0
+_OF_SHAPE = 1.1  # the same of absolute errors, where squared ones are known
+_DIFFERS = 0.2  # of a forecast: a difference that is said
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -46,6 +55,13 @@ def is_noise(loss: float, public_model: float) -> bool:
     reader is not misled, whoever's merit that is.
     """
     return loss >= _MOSTLY_WRONG or (loss > _HARMLESS and not carries(loss, public_model))
+
+
+class Risk(NamedTuple):
+    """Sum of squared errors of all numbers of a table, per job, and the standard error of what says so."""
+
+    squares: float
+    deviation: float
 
 
 class _Part(BaseModel):
@@ -102,6 +118,13 @@ class ExpectedTable(_Part):
         Whether it is one of those that the release is for; else it has the flows between units of a level.
     loss, public_model : float
         Of the release, and of homes drawn from the public model alone: share of jobs counted elsewhere.
+    within : float
+        What is reached is expected to be at most so many times the loss, and at least the loss divided by it.
+    squares : float
+        Squared errors of all numbers of the release together, per job.
+    planned : float, optional
+        The loss that the plan forecast, where the loss is computed from noisy counts; None where the loss is
+        that forecast.
     carried, noise : bool
         As `carries` and `is_noise` say.
     sizes : list of SizeClass
@@ -116,6 +139,9 @@ class ExpectedTable(_Part):
     workload: bool
     loss: Share
     public_model: Share
+    within: Annotated[float, Field(ge=1)]
+    squares: Positive
+    planned: Share | None
     carried: bool
     noise: bool
     sizes: list[SizeClass]
@@ -124,6 +150,16 @@ class ExpectedTable(_Part):
     def flows_of(self) -> str | None:
         """The level whose units the flows are between, where the table has nothing else."""
         return self.home if self.home == self.work and not self.attributes else None
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From where to where the loss is expected to be."""
+        return self.loss / self.within, min(1.0, self.loss * self.within)
+
+    @property
+    def differs(self) -> bool:
+        """Whether noisy counts tell another loss than the plan forecast, by more than a fifth of that."""
+        return self.planned is not None and abs(self.loss - self.planned) > _DIFFERS * self.planned
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -159,6 +195,11 @@ class ExpectedAccuracy(_Part):
     __str__ = __repr__
 
     @property
+    def after_draw(self) -> bool:
+        """Whether any loss is computed from noisy counts."""
+        return any(table.planned is not None for table in self.tables)
+
+    @property
     def noisy_levels(self) -> list[str]:
         """Levels between whose units flows are noise."""
         return [table.flows_of for table in self.tables if table.noise and table.flows_of is not None]
@@ -181,16 +222,29 @@ def reported_tables(workload: Workload) -> list[tuple[Table, bool]]:
 
 
 def expected_accuracy(
-    workload: Workload, jobs: int, losses: NDArray[np.float64], sizes: Sequence[list[SizeClass]]
+    workload: Workload,
+    jobs: int,
+    errors: NDArray[np.float64],
+    sizes: Sequence[list[SizeClass]],
+    told_apart: Collection[str],
 ) -> ExpectedAccuracy:
     """Say what a trial of so many jobs did to every reported table.
 
-    `losses` has a row of the release and one of the public model; `sizes` are those of its numbers.
+    `errors` has a row of the losses of the release, one of the public model's, and one of squared errors of
+    the release; `sizes` are those of its numbers. `told_apart` are the attributes that homes are told apart
+    by.
     """
+    levels = [*workload.geography.levels, workload.geography.block_level]
+    above = levels[: levels.index(workload.level)]
     tables = []
-    rounded = np.clip(losses, 0.0, 1.0).round(_DIGITS).T.tolist()
-    of_tables = zip(reported_tables(workload), rounded, sizes, strict=True)
-    for (table, is_of_workload), (loss, public_model), size_classes in of_tables:
+    losses = np.clip(errors[:2], 0.0, 1.0).round(_DIGITS).T.tolist()
+    squares = errors[2].round(_OF_SQUARES).tolist()
+    of_tables = zip(reported_tables(workload), losses, squares, sizes, strict=True)
+    for (table, is_of_workload), (loss, public_model), of_release, size_classes in of_tables:
+        if table.home in above or not {*table.attributes} <= {*told_apart}:
+            within = _UNKNOWN
+        else:
+            within = _GATHERED if workload.gathers(table) else _OTHERS
         tables.append(
             ExpectedTable(
                 table=table.name,
@@ -200,12 +254,63 @@ def expected_accuracy(
                 workload=is_of_workload,
                 loss=loss,
                 public_model=public_model,
+                within=within,
+                squares=of_release,
+                planned=None,
                 carried=carries(loss, public_model),
                 noise=is_noise(loss, public_model),
                 sizes=size_classes,
             )
         )
     return ExpectedAccuracy(jobs=jobs, tables=tables)
+
+
+def after_draw(forecast: ExpectedAccuracy, risks: Sequence[Risk | None]) -> ExpectedAccuracy:
+    """Say what noisy counts tell beside the forecast of a plan, by table; of None they tell nothing."""
+    pairs = zip(forecast.tables, risks, strict=True)
+    tables = [table if risk is None else _after_draw(table, risk) for table, risk in pairs]
+    return forecast.model_copy(update={"tables": tables})
+
+
+def _after_draw(table: ExpectedTable, risk: Risk) -> ExpectedTable:
+    """Change a table whose squared errors were estimated: both say something, weighted by precision.
+
+    Absolute errors change as those of a two-sided geometric variable do with squared ones: as the roots of
+    these where they are large, and in proportion where they are of one job. With q, the mean of the absolute
+    over that of the squared ones, that is as their power (1 + q^2) / 2.
+    """
+    if table.squares == 0:  # nothing was ever off, and nothing can be scaled
+        return table
+    # What is forecast is taken to be two deviations from the upper end of its range.
+    least, most = table.squares / table.within**2, table.squares * table.within**2
+    own, other = ((most - table.squares) / 2) ** 2, risk.deviation**2
+    deviation = math.sqrt(own * other / (own + other))
+    squares = (own * risk.squares + other * table.squares) / (own + other)
+    squares = max(squares, min(deviation, least))
+    power = (1 + min(1.0, 2 * table.loss / table.squares) ** 2) / 2
+    ratio = (squares / table.squares) ** power
+    loss = round(min(1.0, ratio * table.loss), _DIGITS)
+    sizes = [
+        size.model_copy(
+            update={
+                "error": round(ratio * size.error, _DIGITS),
+                "error_90": round(ratio * size.error_90),
+                "relative_error": round(ratio * size.relative_error, _DIGITS),
+            }
+        )
+        for size in table.sizes
+    ]
+    return table.model_copy(
+        update={
+            "loss": loss,
+            "within": round(_OF_SHAPE * (1 + 2 * deviation / squares) ** power, 2),
+            "squares": round(squares, _OF_SQUARES),
+            "planned": table.loss,
+            "carried": carries(loss, table.public_model),
+            "noise": is_noise(loss, table.public_model),
+            "sizes": sizes,
+        }
+    )
 
 
 def expected_sizes(

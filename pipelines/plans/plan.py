@@ -360,6 +360,14 @@ def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
     return [slice(a, b) for a, b in zip(starts.tolist(), stops, strict=True)]
 
 
+def spread(parts: list[slice], part: float) -> list[slice]:
+    """Return a part of the batches, evenly spread."""
+    wanted = max(1, round(len(parts) * part))
+    if wanted >= len(parts):
+        return parts
+    return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]
+
+
 def slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
     """Return the numbers of the slots of some batches."""
     offsets = plan.pools.offsets

@@ -83,6 +83,15 @@ def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> 
     return count_variation(*cell_counts(cells, other_cells))
 
 
+def squared_error(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> float:
+    """Return the sum of squared differences of the counts of two tables, per job of the first.
+
+    Parameters are as of `cell_variation`.
+    """
+    first, second = cell_counts(cells, other_cells)
+    return float(np.square(first - second, dtype=np.float64).sum()) / cells.size
+
+
 def cell_counts(
     cells: NDArray[np.int64], other_cells: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,8 +1,8 @@
 """The accuracy sheet of a release: how far its numbers are expected to be from the truth, by table and size.
 
-It is forecast when a release is planned, from homes that are nobody's, before any confidential home is read.
-It is not computed again: `check_accuracy` looks at its form only, and it is as true as whoever signed the
-release is honest.
+It is forecast when a release is planned, from homes that are nobody's, before any confidential home is read;
+where tables are measured, their noisy counts correct it after the draw. It is not computed again:
+`check_accuracy` looks at its form only, and it is as true as whoever signed the release is honest.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import resolve_workload
 from pipelines.release.certificate import Certificate
 from pipelines.storage.documents import read_json
+from pipelines.storage.durable import write_whole
 
 ACCURACY_FILE = "accuracy.json"
 NOTHING_READ = "No confidential home was read"
@@ -26,7 +27,7 @@ _FORMAT = "odsynth accuracy 1.0"
 
 def write_accuracy(expected: ExpectedAccuracy, plan_sha256: str, folder: Path) -> None:
     """Write the sheet of a plan into the public folder."""
-    (folder / ACCURACY_FILE).write_text(_text(expected, plan_sha256), encoding="utf-8")
+    write_whole(folder / ACCURACY_FILE, _text(expected, plan_sha256))
 
 
 def read_accuracy(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
@@ -64,12 +65,15 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
         raise ValueError(
             f"{ACCURACY_FILE}: its tables are not those that the release is for, then flows at each level"
         )
+    if expected.after_draw and not plan.measures:
+        raise ValueError(f"{ACCURACY_FILE}: noisy counts, of which the release has none, tell nothing of it")
     if expected.jobs > len(plan.pools.slots):
         raise ValueError(f"{ACCURACY_FILE}: it says more jobs than the plan has")
     for table in expected.tables:
         if sum(size.cells * size.at_least for size in table.sizes) > expected.jobs:
             raise ValueError(f"{ACCURACY_FILE}: {table.table}: its numbers hold more jobs than there are")
-    return f"{len(expected.tables)} tables of this plan; a forecast, of which only the form is checked"
+    whose = "after the draw, by noisy counts" if expected.after_draw else "a forecast of the plan"
+    return f"{len(expected.tables)} tables of this plan; {whose}, of which only the form is checked"
 
 
 def read_in_words(certificate: Certificate) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -24,8 +25,12 @@ from geo_data.errors import ChangedFileError
 from geo_data.od_files import od_rows, write_od_csv
 from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
+from pipelines.drawing.risk import estimate_risks
 from pipelines.drawing.sampling import measure, sample_batch
+from pipelines.plans.accuracy import after_draw, reported_tables
 from pipelines.plans.plan import ReleasePlan, batches
+from pipelines.plans.workload import resolve_workload
+from pipelines.release.accuracy import read_accuracy, write_accuracy
 from pipelines.release.description import file_names
 from pipelines.release.layout import Part
 from pipelines.release.measurements import write_measurements
@@ -307,6 +312,9 @@ class RunBatches:
     def estimate(self) -> None:
         """Estimate homes from what was measured, where anything is."""
 
+    def correct_accuracy(self, plan_sha256: str) -> None:
+        """Correct the accuracy sheet of the public folder by noisy counts, where there are any."""
+
     def publish_counts(self) -> None:
         """Write noisy counts into the public folder, where there are any."""
 
@@ -393,6 +401,17 @@ class MeasuredBatches(RunBatches):
                         CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def correct_accuracy(self, plan_sha256: str) -> None:
+        """Correct the sheet by the noisy counts of the first run; one that was corrected stays."""
+        forecast = read_accuracy(self.staging.public, plan_sha256)
+        if forecast is None or forecast.after_draw:
+            return
+        slots, secret, config = self.plan.pools.slots, self.plan.policy.secret, self.plan.config
+        workload = resolve_workload(config.workload, self.plan.geography, self.plan.level, slots, secret)
+        reported = replace(workload, tables=tuple(table for table, _ in reported_tables(workload)))
+        risks = estimate_risks(self.plan, self._noisy_counts(0, self.estimated), reported)
+        write_accuracy(after_draw(forecast, risks), plan_sha256, self.staging.public)
 
     def publish_counts(self) -> None:
         """Write the noisy counts of every run and table into the public folder."""

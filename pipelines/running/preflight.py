@@ -156,6 +156,8 @@ def take_plan(config: ReleaseConfig, folder: Path, stored: Path) -> tuple[Releas
         )
     if (accuracy := numbers.get("accuracy")) is not None:  # a plan that was not tried has none
         expected = parse_expected(accuracy, PLAN_NUMBERS)
+        if expected.after_draw:
+            raise ValueError(f"{PLAN_NUMBERS}: its accuracy is not that of a plan, but of a release")
         check_accuracy(expected, plan)
         write_accuracy(expected, numbers["plan_sha256"], stored.parent)
     return plan, numbers["plan_sha256"]

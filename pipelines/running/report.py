@@ -126,6 +126,10 @@ def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
         for row in utility.workload
     ]
     lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise")
+    tables = [table for table in utility.accuracy.tables if table.workload]
+    for within in sorted({table.within for table in tables}):
+        names = "; ".join(table.table for table in tables if table.within == within)
+        lines.append(f"  likely to be reached within a factor of {within:g}: {names}")
     for row in utility.workload:
         if not row.carried:
             others = any(other.table.weight for other in utility.workload if other is not row)

@@ -335,6 +335,9 @@ def _draw_and_write(
     """Draw what is not drawn yet, and write the public folder."""
     batches = RunBatches.of(staging, plan, state, key)
     parts = sample_release(batches, steps=steps, scheduler=scheduler)
+    if plan.measures:
+        with steps.step(Step.CORRECT):
+            batches.correct_accuracy(state.certificate.plan_sha256)
     with steps.step(Step.WRITE):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):

@@ -36,6 +36,7 @@ class Step(Enum):
     MEASURE = "Measuring tables, with noise"
     ESTIMATE = "Estimating homes from what was measured"
     DRAW = "Drawing synthetic workers"
+    CORRECT = "Correcting the forecast by what was measured"
     WRITE = "Writing the release"
     CHECK = "Checking the release"
 
@@ -55,8 +56,9 @@ def run_steps(*, reviewed: bool, measures: bool) -> tuple[Step, ...]:
 
 def resumed_steps(*, measures: bool) -> tuple[Step, ...]:
     """Return the steps of a run from where it draws."""
-    measured = (Step.MEASURE, Step.ESTIMATE) if measures else ()
-    return (*measured, Step.DRAW, Step.WRITE, Step.CHECK)
+    if not measures:
+        return Step.DRAW, Step.WRITE, Step.CHECK
+    return Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, Step.WRITE, Step.CHECK
 
 
 class StepBegins(NamedTuple):

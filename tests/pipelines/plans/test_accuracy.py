@@ -13,7 +13,7 @@ from pipelines import ReleaseConfig, make_plan
 from pipelines.drawing.procedures import procedure_of
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.simulation import draw_public_model, simulate_utility
-from pipelines.plans.accuracy import ExpectedAccuracy, carries, is_noise
+from pipelines.plans.accuracy import ExpectedAccuracy, Risk, after_draw, carries, is_noise
 from pipelines.plans.plan import batches
 
 Configs = Callable[..., ReleaseConfig]
@@ -84,6 +84,42 @@ def test_errors_by_size_are_those_of_the_trial(small_config: Configs, changes: d
         assert seen == len(drawn)
     text = found.accuracy.as_dict()
     assert ExpectedAccuracy.model_validate(text) == found.accuracy
+
+
+def test_noisy_counts_correct_a_forecast_as_far_as_they_tell(small_config: Configs) -> None:
+    config = small_config()
+    inputs = read_public_inputs(config)
+    forecast = simulate_utility(make_plan(config, inputs), inputs.model).accuracy
+    one = next(table for table in forecast.tables if table.table == "trct to trct")
+    where = forecast.tables.index(one)
+
+    def corrected(times: float, deviation: float) -> ExpectedAccuracy:
+        risks: list[Risk | None] = [None] * len(forecast.tables)
+        risks[where] = Risk(times * one.squares, deviation * one.squares)
+        return after_draw(forecast, risks)
+
+    assert not forecast.after_draw
+    for times in (0.1, 1.0, 3.0):
+        sheet = corrected(times, 1e-6)
+        table = sheet.tables[where]
+        assert table.squares == pytest.approx(times * one.squares, rel=1e-6)
+        assert table.planned == one.loss
+        # In proportion where errors are of one job, and as the root where they are large.
+        assert min(times, times**0.5) <= table.loss / one.loss * (1 + 1e-3)
+        assert table.loss / one.loss <= max(times, times**0.5) * (1 + 1e-3)
+        assert table.differs == (times != 1.0)
+        assert table.within == pytest.approx(1.1, abs=0.01)
+        for old, new in zip(one.sizes, table.sizes, strict=True):
+            assert new.error == pytest.approx(old.error * table.loss / one.loss, rel=2e-2)
+        assert sheet.tables[:where] + sheet.tables[where + 1 :] == [
+            t for t in forecast.tables if t is not one
+        ]
+        assert ExpectedAccuracy.model_validate(sheet.as_dict()) == sheet
+    nothing = corrected(-50.0, 1e6).tables[where]
+    assert nothing.squares == pytest.approx(one.squares, rel=1e-3), "counts that tell nothing change nothing"
+    low = corrected(-50.0, 10.0).tables[where]
+    assert 0 < low.loss < one.loss
+    assert low.range[1] > one.loss / one.within
 
 
 def test_a_part_of_the_jobs_says_nothing_of_the_numbers_of_larger_areas(small_config: Configs) -> None:

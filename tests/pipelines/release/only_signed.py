@@ -39,7 +39,7 @@ ONLY_SIGNED: dict[str, set[Step]] = {
         *(("configuration", "release", name) for name in ("licence", "publisher", "citation")),
     },
     "accuracy.json": {  # as long as its verdicts follow from them
-        *(("tables", 0, name) for name in ("loss", "public_model", "sizes")),
+        *(("tables", 0, name) for name in ("loss", "public_model", "within", "squares", "sizes")),
         *(
             ("tables", 0, "sizes", 0, name)
             for name in ("cells", "error", "error_90", "relative_error", "empty")

@@ -26,6 +26,7 @@ from pipelines.planning.sweep import Sweep, tune
 from pipelines.plans import plan as planned
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.description import file_names
 from pipelines.release.measurements import Measurements, read_measurements
 from pipelines.running import batches as drawing
@@ -68,15 +69,16 @@ def of_two_tables(config: pipelines.ReleaseConfig, inputs: PublicInputs, **_: ob
 
 
 def tables_of(release: Release) -> dict[str, bytes]:
-    """The tables of data and measurements."""
+    """The tables of data and measurements, and the accuracy sheet."""
     files = everything(release.public).items()
-    return {name: content for name, content in files if not name.startswith("plan/") and "parquet" in name}
+    tables = {name: content for name, content in files if not name.startswith("plan/") and "parquet" in name}
+    return tables | {ACCURACY_FILE: (release.public / ACCURACY_FILE).read_bytes()}
 
 
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut off while a batch is measured, while homes are estimated, and while a batch is drawn.
+    """Cut off while a batch is measured, homes are estimated, a batch is drawn, and errors are.
 
     Estimates are of several runs of pools, and kept in files, as those of a nation are.
     """
@@ -90,7 +92,9 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     assert tables_of(whole) != tables_of(other)
     assert len([name for name in tables_of(whole) if name.startswith("measurements/")]) == 4
     assert "its randomness is not secret" in str(refused(whole.public))  # after all other checks
-    for function in ("measure", "estimate_factors", "draw_homes"):
+    assert whole.accuracy is not None
+    assert whole.accuracy.after_draw
+    for function in ("measure", "estimate_factors", "draw_homes", "estimate_risks", "write_measurements"):
         real, calls = getattr(drawing, function), itertools.count()
 
         def failing(*values: Any, real: Any = real, calls: Any = calls, least: int = 1) -> object:
@@ -100,7 +104,7 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
 
         broken = config(changes)
         with monkeypatch.context() as patch:
-            patch.setattr(drawing, function, partial(failing, least=function != "estimate_factors"))
+            patch.setattr(drawing, function, partial(failing, least=function in ("measure", "draw_homes")))
             with pytest.raises(OSError, match="no power"):
                 seeded(broken)
         assert tables_of(resume(broken.release.out)) == tables_of(whole)

@@ -110,8 +110,8 @@ def test_the_release_is_that_of_a_run_that_plans_itself(
     said.clear()
     release = seeded(config, plan=folder)
     steps = [begun.step for begun in said.steps]
-    measured = [Step.MEASURE, Step.ESTIMATE] if changes else []
-    assert steps == [*REVIEWED_RUN_STEPS[:3], *measured, *REVIEWED_RUN_STEPS[3:]]
+    measured, corrected = ([Step.MEASURE, Step.ESTIMATE], [Step.CORRECT]) if changes else ([], [])
+    assert steps == [*REVIEWED_RUN_STEPS[:3], *measured, Step.DRAW, *corrected, *REVIEWED_RUN_STEPS[4:]]
     assert everything(release.public) == itself
     assert (NAME_FILE in itself) is (not changes)
     assert everything(release.public / "plan") == everything(folder / "plan")
@@ -309,6 +309,7 @@ PLANS: list[tuple[Change, str]] = [
     (forecast(carried_or_not), "carried and noise are not"),
     (forecast(lambda n: n["accuracy"]["tables"].pop()), "its tables are not"),
     (forecast(lambda n: n["accuracy"].update(jobs=10**9)), "more jobs"),
+    (forecast(lambda n: n["accuracy"]["tables"][0].update(planned=0.5)), "but of a release"),
     *(
         (column(table, name, kind), f"{table}.parquet: .*column {name} is of another type")
         for table, name, kind in (

@@ -19,6 +19,9 @@ def expected(**changes: object) -> ExpectedAccuracy:
         "workload": True,
         "loss": 0.25,
         "public_model": 0.5,
+        "within": 2.0,
+        "squares": 1.5,
+        "planned": None,
         "carried": True,
         "noise": False,
         "sizes": [
@@ -49,7 +52,20 @@ def test_words() -> None:
     assert cells == ["1,000 or more", "1,234", "12.3", "5,678", "3.2\u00a0%", "0.5\u00a0%"]
     assert "<b>" not in page
     assert "noise" not in page
+    assert "The forecast of the plan: the plan of this release was tried" in page
     assert "public data say nearly as much" not in page
+
+
+def test_what_noisy_counts_tell_is_beside_what_the_plan_forecast() -> None:
+    for words in (accuracy_words, in_readme):
+        said = " ".join(words(expected(planned=0.1)).split()).replace("\u00a0", " ").replace("strong>", "**")
+        assert "omputed after the draw" in said
+        assert "noisy counts" in said
+        assert "10.0 %" in said
+        assert "which " in said.split("10.0 %")[1][:40]
+        assert re.search(r"12\.5 % and\s+50\.0 %", said)
+        assert "differs" not in words(expected(planned=0.24)), "less than a fifth"
+        assert "noisy counts" not in words(expected()), "a plan's own"
 
 
 def test_verdicts() -> None:
