@@ -9,6 +9,7 @@ of its areas, has an interval of 90 %. Found is how often it holds the truth: by
 (`by_lot.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers. What
 intervals are to hold is said of releases, not of the counts of one: these have noise in common. So the share
 is that of all counts of all releases, and beside it are the lowest and the highest of single ones.
+Tables are, too, those who live and work in one unit or area, and sums of each unit with its neighbours.
 Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth are left out.
 With --write a row for each table and size goes into docs/interval-coverage.csv after each plan's releases, in
 place of older rows of it, with the commit that was measured; and from that file, as with --page alone, tables
@@ -30,6 +31,7 @@ ways to treat noise, and another nation only then.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shutil
 import tempfile
@@ -53,6 +55,7 @@ from scipy.stats import binom
 import geo_data
 import pipelines
 import synth
+from geo_data.gravity import centres
 from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
@@ -77,7 +80,9 @@ POLICIES = {  # of Rhode Island
     "Rhode Island, 16 km": "{ distance_km = 16 }",
     "Rhode Island, secret earnings": '{ attribute = { earnings = ["SE01", "SE02", "SE03"] } }',
 }
+GENERATED = {"region": geo_data.simulate_region, "country": geo_data.simulate_country}  # nobody tuned on
 NATIONS = {"nation": (600_000, 1), "another nation": (600_000, 2), SMALL: (60_000, 1)}  # jobs, seeds
+OTHERS = {SMALL, CUT, *POLICIES, *GENERATED}  # cases that are not of the page
 MICRODATA = """[jobs]
 format = "microdata"
 file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
@@ -87,6 +92,7 @@ attributes = ["age", "earnings", "industry"]
 
 [geography]
 """
+NEIGHBOURS = 3  # of a unit, whose sums are looked at
 MANY = 30  # counts of a size in a release, in the mean, from which a share of them is looked at
 SIZES = {"0": (0, 0), "1 to 9": (1, 9), "10 to 99": (10, 99), "100 and more": (100, 2**62)}
 COLOURS = dict(zip(SIZES, ("#999999", "#56b4e9", "#0072b2", "#d55e00"), strict=True))
@@ -129,7 +135,9 @@ def configuration(
 
 
 def simulated(name: str, folder: Path) -> Path:
-    """Write a nation; return its configuration."""
+    """Write a nation, a region or a country; return its configuration."""
+    if name in GENERATED:
+        return GENERATED[name](folder / name)
     jobs, seed = NATIONS[name]
     return geo_data.simulate_nation(folder, jobs, seed=seed)
 
@@ -281,33 +289,101 @@ class Coverage:
         for each in names:
             key = key * len(draws.release.categories[each]) + truth.attributes[each]
         true, jobs = np.unique(key * wide + geography.unit_of(home, truth.home), return_counts=True)
-        rows, missed = np.zeros((len(SIZES), 3)), true.size
+        tally, missed = _Tally(self._random), true.size
         for cells in draws.cells(home, work, names):
             key = cells.work
             for each, codes in zip(names, cells.categories, strict=True):
                 key = key * len(draws.release.categories[each]) + codes
-            key = key * wide + cells.home
-            at = np.minimum(np.searchsorted(true, key), true.size - 1)
-            own = np.where(true[at] == key, jobs[at], 0)
+            own = _of_keys(true, jobs, key * wide + cells.home)
             missed -= int((own > 0).sum())
-            low, high = intervals(cells.counts)
-            lot = held_by_lot(own, cells.counts, self._random)
-            closed = (low <= own) & (own <= high)
-            size = np.rint(cells.counts.mean(axis=0))
-            for row, (least, most) in zip(rows, SIZES.values(), strict=True):
-                some = (least <= size) & (size <= most)
-                row += [some.sum(), lot[some].sum(), closed[some].sum()]
-        rows[0, 0] += missed  # true counts that are 0 in every draw
-        for size, (n, lot, closed) in zip(SIZES, rows, strict=True):
+            tally.add(own, cells.counts)
+        yield from tally.rows(missed)
+
+    def near_rows(self, unit: str, weights: Ints) -> Iterator[dict[str, str | int | float]]:
+        """Yield the same, with names of the tables, of who lives and works in one area, and of neighbours.
+
+        A unit's neighbours are the `NEIGHBOURS` whose weighted centres are nearest; what lies outside the
+        region has none.
+        """
+        geography = self._draws.release.geography
+        for words, level in (("same unit", unit), ("same area", _area_of(geography, unit))):
+            same = np.arange(geography.n_units(level))[:, np.newaxis]
+            yield from ({"home to work": words} | row for row in self._sums(level, same, same))
+        vectors = centres(geography, unit, weights).vectors
+        inside = np.flatnonzero(~np.isnan(vectors[:, 0]))
+        order = np.argsort(-(vectors[inside] @ vectors[inside].T), axis=1, kind="stable")
+        near = inside[order[:, : 1 + NEIGHBOURS]]
+        for words, work in (
+            ("unit and neighbours to the same", near),
+            ("residents of a unit and neighbours", None),
+        ):
+            yield from ({"home to work": words} | row for row in self._sums(unit, near, work))
+
+    def _sums(self, level: str, home: Ints, work: Ints | None) -> Iterator[dict[str, str | int | float]]:
+        """Yield sizes as `rows` does, of the flows from some units together to some together, by row."""
+        geography, truth = self._draws.release.geography, self._truth[None]
+        wide, of_work = geography.n_units(level), None if work is None else level
+        key = np.zeros(len(truth), np.int64)
+        if of_work is not None:
+            key += geography.unit_of(of_work, truth.work)
+        true, jobs = np.unique(key * wide + geography.unit_of(level, truth.home), return_counts=True)
+        keys, counts = zip(
+            *((cells.work * wide + cells.home, cells.counts) for cells in self._draws.cells(level, of_work)),
+            strict=True,
+        )
+        first = np.zeros((len(home), 1), np.int64) if work is None else work
+        pairs = first[:, :, np.newaxis] * wide + home[:, np.newaxis]
+        pairs = pairs.reshape(len(home), -1)
+        own = _of_keys(true, jobs, pairs).sum(axis=1)
+        drawn_keys, drawn = np.concatenate(keys), np.concatenate(counts, axis=1)
+        order = np.argsort(drawn_keys)
+        total = np.stack([_of_keys(drawn_keys[order], row[order], pairs).sum(axis=1) for row in drawn])
+        some = (own > 0) | (total > 0).any(axis=0)
+        tally = _Tally(self._random)
+        tally.add(own[some], total[:, some])
+        yield from tally.rows()
+
+
+class _Tally:
+    """How many counts have which size, and how many of these hold the truth, by lot and closed."""
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self._random, self._rows = random, np.zeros((len(SIZES), 3))
+
+    def add(self, truth: Ints, counts: Ints) -> None:
+        """Count some cells, of which `counts` has a row for each draw."""
+        low, high = intervals(counts)
+        lot = held_by_lot(truth, counts, self._random)
+        closed = (low <= truth) & (truth <= high)
+        size = np.rint(counts.mean(axis=0))
+        for row, (least, most) in zip(self._rows, SIZES.values(), strict=True):
+            some = (least <= size) & (size <= most)
+            row += [some.sum(), lot[some].sum(), closed[some].sum()]
+
+    def rows(self, missed: int = 0) -> Iterator[dict[str, str | int | float]]:
+        """Yield a row for each size; of the smallest are so many true counts that are 0 in every draw."""
+        self._rows[0, 0] += missed
+        for size, (n, lot, closed) in zip(SIZES, self._rows, strict=True):
             if n:
                 held, within = (round(100 * one / n, 1) for one in (lot, closed))
                 yield {"size": size, "counts": int(n), "held": held, "within": within}
 
 
+def _of_keys(keys: Ints, values: Ints, wanted: Ints) -> Ints:
+    """Return the values of some keys, which are rising; 0 of those that there are not."""
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.asarray(np.where(keys[at] == wanted, values[at], 0))
+
+
+def _area_of(geography: geo_data.Geography, unit: str) -> str:
+    """Return the level of the larger areas that units are parts of."""
+    levels = [*geography.levels, geography.block_level]
+    return levels[max(0, levels.index(unit) - 1)]
+
+
 def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, str, str | None, str | None]]:
     """Yield the tables that are looked at: name, home level, work level, attribute."""
-    levels = draws.release.levels
-    area = levels[max(0, levels.index(unit) - 1)]
+    levels, area = draws.release.levels, _area_of(draws.release.geography, unit)
     yield "unit to unit", unit, unit, None
     yield "unit to work block", unit, levels[-1], None
     if draws.home_level == levels[-1]:
@@ -398,11 +474,13 @@ def held_of(release: pipelines.Release, config: ReleaseConfig, draws: int) -> pd
         + (f" by {' and '.join(plan.pools.pooling.by)}" if plan.pools.pooling.by else "")
     )
     coverage = Coverage(opened, truth)
-    return pd.DataFrame(
-        {"published": what, "home to work": words} | row
+    rows: Iterator[dict[str, str | int | float]] = (
+        {"home to work": words} | row
         for words, *cells in tables(opened, plan.level)
         for row in coverage.rows(*cells)
     )
+    every = itertools.chain(rows, coverage.near_rows(plan.level, plan.weights))
+    return pd.DataFrame({"published": what} | row for row in every)
 
 
 def pooled(found: list[pd.DataFrame]) -> pd.DataFrame:
@@ -601,9 +679,7 @@ def draw_picture(results: pd.DataFrame) -> None:
 @click.option("--releases", type=click.IntRange(min=1), default=5, show_default=True, help="Of each plan.")
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
-@click.option(
-    "--case", "cases", multiple=True, type=click.Choice([*CASES, SMALL, CUT, *POLICIES]), default=CASES
-)
+@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, *sorted(OTHERS)]), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
 @click.option("--without", multiple=True, type=click.Choice([*EFFECTS]), help="An effect of the draws.")
 @click.option("--drawn", is_flag=True, help="The truth is a posterior draw; of Rhode Island only.")
@@ -621,7 +697,7 @@ def main(
     page: bool,
 ) -> None:
     """Measure and print, a table for each case, mechanism and epsilon."""
-    if write and (others := {SMALL, CUT, *POLICIES}.intersection(cases)):
+    if write and (others := OTHERS.intersection(cases)):
         raise click.UsageError(f"rows of {' and '.join(sorted(others))} are not of the page")
     if drawn and (write or cases != ("Rhode Island",)):
         raise click.UsageError('--drawn goes with --case "Rhode Island", and writes nothing')
