@@ -96,7 +96,8 @@ class Evidence:
         total, drawn = float(table.n[group] + parameter @ keep), int(seen.sum())
         unit = total / drawn * (1 + (drawn - 1) / (total + 1))
         part = parameter / total
-        value = seen * (total / drawn) - parameter
+        # Most cells are empty, and an empty one has its prior as often as it was kept.
+        value = seen * (total / drawn) - parameter * keep
         return value, parameter * unit * (1 - part), unit * np.maximum(1 - 1 / total - 2 * part, 0)
 
 

@@ -745,6 +745,20 @@ def test_estimates_from_draws_have_no_bias_and_the_variance_that_is_said() -> No
         np.testing.assert_allclose(said, value[which].var(axis=0), rtol=0.07, err_msg=str(n))
 
 
+def test_cells_that_were_mostly_left_out_of_an_urn_are_empty_and_not_less() -> None:
+    random = np.random.default_rng(11)
+    jobs, keep, prior = np.zeros(200, np.int64), 0.1, 0.3
+    jobs[:5] = 4
+    kept = (jobs > 0) | (random.random((4_000, jobs.size)) < keep)
+    weights = random.standard_gamma(jobs + prior, kept.shape) * kept
+    drawn = random.multinomial(jobs.sum(), weights / weights.sum(axis=1, keepdims=True))
+    table = Table(np.array([jobs.sum()]), np.zeros(1, np.int32), cells_of(jobs.size))
+    kinds = np.zeros(jobs.size, np.int64), np.array([prior]), np.array([keep])
+    value = np.stack([Evidence(URN, seen, *kinds).unbiased(table, 0)[0] for seen in drawn])
+    np.testing.assert_allclose(value.sum(axis=1), jobs.sum())
+    assert abs(value[:, 5:].mean()) < 0.02
+
+
 def cells_of(wide: int) -> Domains:
     """One domain of so many blocks."""
     return Domains(wide, np.array([0, wide]), np.arange(wide, dtype=np.int32), np.zeros(wide, np.uint8))
