@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import itertools
 import os
 import pickle
@@ -16,6 +17,9 @@ from hypothesis import settings
 
 # The threads of NumPy's linear algebra wait for work busily, which may be a quarter of all processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# What is loaded and collected stays: looking through it for garbage again and again takes a tenth of all time.
+gc.disable()
 
 import pyproj
 
@@ -34,6 +38,11 @@ settings.load_profile("odsynth")
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CLEAN = SourceState("0.0", "0" * 40, False)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
