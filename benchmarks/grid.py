@@ -79,6 +79,7 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
 def main(places: tuple[str, ...], epsilons: tuple[str, ...], anew: bool, page: Path | None) -> None:
     """Plan, try settings, compare, keep, and print."""
+    commit = commit_measured()
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         for place in places:
@@ -88,6 +89,7 @@ def main(places: tuple[str, ...], epsilons: tuple[str, ...], anew: bool, page: P
             config = pipelines.load_config(PLACES[place](Path(folder)))
             for epsilon in wanted:
                 row = kept[f"{place}; {epsilon}"] = compared(changed(config, {"epsilon": epsilon}))
+                row["commit"] = commit
                 RESULTS.parent.mkdir(parents=True, exist_ok=True)
                 RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
                 click.echo(f"{place}, {epsilon}: {row}", err=True)
@@ -111,7 +113,6 @@ def compared(config: pipelines.ReleaseConfig) -> dict[str, Any]:
         "best by hand": in_words(best),
         "by hand loses": lost[best],
         "tried": len(losses),
-        "commit": commit_measured(),
     }
 
 
