@@ -60,6 +60,7 @@ from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source
 from pipelines.running.demo import demo_inputs
+from pipelines.views.intervals import evidence
 from synth import _words
 from synth.posterior import effects, implicates, inside, placing, ties
 from synth.posterior.inside import Inside
@@ -206,6 +207,7 @@ def one_stratum(outside: NDArray[np.bool_], same: object = True) -> Ints:
 
 # What is left out: constants and functions, and what takes their place.
 EFFECTS: dict[str, list[tuple[object, str, Any]]] = {
+    "bands": [(evidence._Prior, "learned", lambda prior, _: prior), (evidence._Prior, "bands", None)],
     "ties": [(implicates, "ties_of", without_ties)],
     "parts": [(implicates.Implicates, "_parts_of", without_parts)],
     "inside": [(Inside, "weights", without_inside)],

@@ -405,6 +405,11 @@ class PublicModel:
             inside = np.diff(cumulative[np.append(cuts, stop)]).astype(np.float64)
         return inside / (inside.sum() if self._parts > 1 else before[-1])
 
+    def bands(self, place: int, cuts: Int32) -> Int64:
+        """Return the band of the unit that each cell of a place begins in."""
+        unit = np.searchsorted(self._shares.starts, cuts, side="right") - 1
+        return self._bands(place // self._parts, unit)
+
     def pieces(self, place: int, cuts: Int32) -> Pieces:
         """Return the cells of a place, cut where units begin, as far as the model expects anybody there."""
         units, _ = self._listed(place)
@@ -432,8 +437,11 @@ def learn(plan: ReleasePlan, rows: JobRows, counts: Int64, *, measured: bool = F
     groups = JobGroups(rows.groups.n, rows.groups.place, rows.groups.member[:1]).merged(1)
     cells = np.add.reduceat(table.k[groups.member[0]], groups.starts[:-1])
     size = cells + np.diff(groups.starts) * public.listed(groups.place[groups.starts[:-1]])
-    taught = np.arange(0, groups.n_places, -(-int(size.sum()) // _TAUGHT))
-    counted = [group for i in taught.tolist() for group in _counted_alike(public, table, groups, counts, i)]
+    counted = [
+        group
+        for i in teaching_places(size).tolist()
+        for group in _counted_alike(public, table, groups, counts, i)
+    ]
     model = PublicModel(plan, learn_factors(counted, public.n_bands, public.n_units))
     if not measured:
         return Learned(model)
@@ -444,6 +452,14 @@ def learn(plan: ReleasePlan, rows: JobRows, counts: Int64, *, measured: bool = F
     part = MeasuredTable(table.n[which], table.domain[which], table.domains, table.parameters)
     noisy = counts[segment_indices(table.offsets[which], table.k[which])]
     return Learned(model, measure_deviations(part, noisy, some, model))
+
+
+def teaching_places(size: Int64) -> Int64:
+    """Return places, spread over all of them, whose counts teach the public model: as many as memory is for.
+
+    `size` is about the number of `PublicModel.pieces` of each.
+    """
+    return np.arange(0, size.size, -(-int(size.sum()) // _TAUGHT))
 
 
 def _counted_alike(

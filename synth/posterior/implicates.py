@@ -23,7 +23,7 @@ from synth._words import compiled as _compiled
 from synth.arrays import offsets_of
 from synth.geometric.measured import JobGroups, layouts
 from synth.plan import Domains, Table
-from synth.posterior.effects import Effects, Family, Sums, draw_effects, product, spread_of
+from synth.posterior.effects import SAME, Effects, Family, Sums, draw_effects, product, spread_of
 from synth.posterior.estimation import Prior
 from synth.posterior.evidence import NOISE, Evidence, group_evidence
 from synth.posterior.inside import Homes, Inside, Together, strata
@@ -103,6 +103,9 @@ class Areas:
         Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
     outside : ndarray of int32, optional
         First block of each home area outside the region, of which the prior knows less.
+    bands : callable, optional
+        Given the number of a place and first blocks of its cells, the band that each cell is in as seen from
+        there: of distances, or of homes in the place itself.
     """
 
     work_area: Int64
@@ -110,6 +113,7 @@ class Areas:
     home_unit: Int32 | None = None
     work_unit: Int64 | None = None
     outside: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    bands: Callable[[int, Int32], Int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +159,9 @@ class Implicates:
         Concentrations that were measured: of places around the public model, of places around it with
         effects, and of groups around their place.
     families : list of Family
-        Of effects: of homes (of units and, where all places cut some of these alike, of cells), of larger
-        areas of work by larger areas of homes and by homes, of the units of places by the same, and of sums.
+        Of effects: of homes (of units and, where all places cut some of these alike, of cells), of bands, of
+        larger areas of work by larger areas of homes and by homes, of the units of places by the same, and of
+        sums.
     failures : int
         Groups whose counts were not drawn but set, because windows left none.
     """
@@ -257,7 +262,7 @@ class Implicates:
         numbers = groups.place[groups.starts[:-1]].tolist()
         all_cuts = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         expected = np.zeros(all_cuts.size)
-        fine, cuts, stops = [], [], []
+        fine, cuts, stops, bands = [], [], [], []
         estimates: list[tuple[Float32, ...]] = []
         inside: list[Float64] = []
         for number, layout, end, cell, members in zip(
@@ -265,6 +270,11 @@ class Implicates:
         ):
             share = prior(number, layout.cuts)
             fine.append(share / share.sum())
+            if self._areas.bands is not None:
+                # That of the fine cell of which most is expected.
+                order = np.lexsort((-share, cell))
+                most = order[np.append(True, np.diff(cell[order]) > 0)]
+                bands.append(self._areas.bands(number, layout.cuts)[most])
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
             stops.append(np.append(cuts[-1][1:], end))
             np.add.at(expected, np.searchsorted(all_cuts, layout.cuts), table.n[members].sum() * fine[-1])
@@ -308,13 +318,16 @@ class Implicates:
         self._inside = inside
         n = n_of_place[place]
         ends = np.concatenate(cuts), np.concatenate(stops)
-        self._set_families(place, *ends, all_cuts)
+        of_band = [Family(np.concatenate(bands), np.full(place.size, SAME), areas=True)] if bands else []
+        self._set_families(place, *ends, all_cuts, of_band)
         return Sums(value, variance, slope, n * model, n, place)
 
-    def _set_families(self, place: Int64, starts: Int32, stops: Int64, all_cuts: Int32) -> None:
+    def _set_families(
+        self, place: Int64, starts: Int32, stops: Int64, all_cuts: Int32, of_band: list[Family]
+    ) -> None:
         """Set the families of effects, and what is drawn of fine cells that lie in one cell.
 
-        Places, begins and ends are of the cells of all places; `every` are the begins of all fine cells.
+        Places, begins and ends are of the cells of all places; `all_cuts` are the begins of all fine cells.
         """
         work_area, home_area = self._areas.work_area, self._areas.home_area
         home_unit = all_cuts if self._areas.home_unit is None else self._areas.home_unit
@@ -344,8 +357,8 @@ class Implicates:
         if self._unit[-1] + 1 < self._unit.size:
             of_unit.append(Family(owner * all_homes + units, stratum))
         of_place = [Family(np.arange(starts.size), stratum)]
-        self.families = [*everywhere, *of_area, *of_unit, *of_place]
-        self._everywhere, self._shared = len(everywhere), len(everywhere) + len(of_area)
+        self.families = [*everywhere, *of_band, *of_area, *of_unit, *of_place]
+        self._everywhere, self._shared = len(everywhere), len(everywhere) + len(of_band) + len(of_area)
         together = (
             Together(np.zeros_like(all_places), [], everywhere, everywhere[-1:], near=False),
             Together(work_area, of_area[:1], of_area[1:], of_area[-1:]),

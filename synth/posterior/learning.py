@@ -5,7 +5,7 @@ are where the work is. Sums of noisy counts over such cells have little noise, s
 each of these: a commute between a place and a unit of homes is expected as often as the model says, times the
 factor of its band (of distances, and one of homes in the place itself) and that of the unit, and scaled so
 that a group has as many jobs as it has. A factor is drawn towards 1, the more, the less its sum tells. It
-costs no privacy: it sees noisy counts and public numbers only.
+costs no privacy: it sees noisy counts, or counts that draws from urns let expect, and public numbers only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pieces(NamedTuple):
     Attributes
     ----------
     cell : ndarray of int, shape (n_pieces,)
-        The cell of each, from 0, rising.
+        The cell of each, from 0.
     share : ndarray of float64, shape (n_pieces,)
         What the public model has in it: all together need not be 1.
     unit, band : ndarray of int, shape (n_pieces,)
@@ -46,10 +46,10 @@ class Pieces(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Groups of one place that are counted in the same cells, together."""
+    """Groups of one place that are counted in the same cells, together: unbiased counts, and their jobs."""
 
     pieces: Pieces
-    noisy: Int64
+    noisy: Int64 | Float64
     n: int
 
 

@@ -21,7 +21,7 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.od_files import count_columns
 from geo_data.proxy_truth import Assumptions, attribute_concentrations
-from pipelines.drawing.estimating import JobLayout, PublicModel
+from pipelines.drawing.estimating import JobLayout, PublicModel, teaching_places
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workload import resolve_workload
@@ -34,6 +34,7 @@ from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import URN, Evidence
 from synth.posterior.implicates import Areas, Attributes, BlockDraws, Implicates, Published
+from synth.posterior.learning import Counted, Factors, Pieces, learn_factors
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -135,17 +136,22 @@ class JobDraws:
         above = levels[max(0, levels.index(level) - 1)]
         work_area = geography.unit_of(above, geography.starts(level)[unit_of_place]).astype(np.int64)
         groups_of_jobs = JobGroups(self.jobs, place[head].astype(np.int32), np.stack(member).astype(np.int32))
+        published = Published(tables, evidence, groups_of_jobs)
+        prior = _Prior(plan, level, unit_of_place, part)
+        if plan.measures:  # with urns, intervals of sums of counties then held the truth less often
+            prior = prior.learned(published)
         areas = Areas(
             work_area,
             starts_of(above),
             starts_of(plan.level),
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
             policy.in_copies(geography.external_blocks, geography.n_blocks),
+            prior.bands if plan.measures else None,
         )
         labels = np.stack([plan.pools.place, *plan.pools.strata.values()]).astype(np.int64)
         self._implicates = Implicates(
-            Published(tables, evidence, groups_of_jobs),
-            self._prior(level, unit_of_place, part),
+            published,
+            prior,
             areas,
             Attributes(variances, categories, labels),
             draws,
@@ -200,23 +206,82 @@ class JobDraws:
         evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
         return [*tables], evidence, member
 
-    def _prior(self, level: str, unit_of_place: Int32, part_of_place: Int32) -> Any:
-        """Return the public model by number of place: that of its unit, or the mean of those in it."""
-        geography, policy, prior = self.plan.geography, self.plan.policy, PublicModel(self.plan)
-        slots = self.plan.pools.slots
-        key = (
-            geography.unit_of(self.plan.level, slots.work).astype(np.int64) * policy.n_parts + slots.home_part
-        )
+
+class _Prior:
+    """The public model by number of place: that of its unit, or the mean of those in it.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    level : str
+        Of the units that places are, or are parts of.
+    unit_of_place, part_of_place : ndarray of int32, shape (n_places,)
+        The unit, and the part that homes are in.
+    factors : Factors, optional
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        level: str,
+        unit_of_place: Int32,
+        part_of_place: Int32,
+        factors: Factors | None = None,
+    ) -> None:
+        geography, slots, policy = plan.geography, plan.pools.slots, plan.policy
+        self._of = plan, level, unit_of_place, part_of_place
+        self._model = PublicModel(plan, factors)
+        key = geography.unit_of(plan.level, slots.work).astype(np.int64) * policy.n_parts + slots.home_part
         finer, jobs = np.unique(key, return_counts=True)
         unit, part = np.divmod(finer, policy.n_parts)
-        owner = geography.unit_of(level, geography.starts(self.plan.level)[unit])
+        owner = geography.unit_of(level, geography.starts(plan.level)[unit])
+        # By place, units of the model and how many of the jobs of all of these are in each.
+        self._finer: list[tuple[list[int], list[float]]] = []
+        for of_place, homes in zip(unit_of_place.tolist(), part_of_place.tolist(), strict=True):
+            some = np.flatnonzero((owner == of_place) & (part == homes))
+            self._finer.append((finer[some].tolist(), (jobs[some] / jobs[some].sum()).tolist()))
 
-        def of_place(place: int, cuts: Int32) -> NDArray[np.float64]:
-            finer_units = np.flatnonzero((owner == unit_of_place[place]) & (part == part_of_place[place]))
-            shares = [int(jobs[i]) * prior(int(finer[i]), cuts) for i in finer_units]
-            return np.sum(shares, axis=0) / jobs[finer_units].sum()
+    def __call__(self, place: int, cuts: Int32) -> NDArray[np.float64]:
+        """Return the shares of the cells of a place, for the first block of each cell."""
+        shares = [weight * self._model(unit, cuts) for unit, weight in zip(*self._finer[place], strict=True)]
+        return np.asarray(np.sum(shares, axis=0))
 
-        return of_place
+    def bands(self, place: int, cuts: Int32) -> Int64:
+        """Return the band of each cell of a place, as seen from the unit that has most of its jobs."""
+        units, weights = self._finer[place]
+        return self._model.bands(units[int(np.argmax(weights))], cuts)
+
+    def learned(self, published: Published) -> _Prior:
+        """Return the model times factors of bands that what was published of the first table teaches it.
+
+        Those of units of homes, and what is uncertain of both, `Implicates` finds out itself.
+        """
+        table, evidence, members = published.tables[0], published.evidence[0], published.members()
+        size = [
+            int(table.k[groups[0]] + self._model.listed(np.array(units, np.int32)).sum())
+            for groups, (units, _) in zip(members, self._finer, strict=True)
+        ]
+        counted = []
+        for place in teaching_places(np.array(size, np.int64)).tolist():
+            groups = members[place].tolist()
+            counts = np.sum([evidence.unbiased(table, group)[0] for group in groups], axis=0)
+            cells = slice(*table.domains.offsets[table.domain[groups[0]] :][:2].tolist())
+            pieces = self._pieces(place, table.domains.cuts[cells])
+            counted.append(Counted(pieces, counts, int(table.n[groups].sum())))
+        model = self._model
+        band = learn_factors(counted, model.n_bands, model.n_units).band
+        return _Prior(*self._of, Factors(band, np.ones(model.n_units)))
+
+    def _pieces(self, place: int, cuts: Int32) -> Pieces:
+        """Return the cells of a place, cut where units begin, again for each unit of the model in it."""
+        cut = [self._model.pieces(unit, cuts) for unit in self._finer[place][0]]
+        share = [pieces.share * weight for pieces, weight in zip(cut, self._finer[place][1], strict=True)]
+        return Pieces(
+            np.concatenate([pieces.cell for pieces in cut]),
+            np.concatenate(share),
+            np.concatenate([pieces.unit for pieces in cut]),
+            np.concatenate([pieces.band for pieces in cut]),
+        )
 
 
 def _level_of(geography: Geography, areas: str) -> str:

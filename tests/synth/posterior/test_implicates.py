@@ -449,6 +449,28 @@ def test_every_row_has_its_jobs_and_the_same_key_gives_the_same_draws() -> None:
         next(first.places())
 
 
+def test_those_who_live_where_they_work_are_as_many_as_all_places_together_say() -> None:
+    """Noise hides them in each place, and the model has a tenth of them."""
+    random = np.random.default_rng(12)
+    groups, homes, model = region(1, own_model=True)
+    block = np.arange(PLACES) * BLOCKS // PLACES
+    place = np.repeat(groups.place, groups.n)
+    homes = np.where(random.random(homes.size) < 0.3, block[place], homes).astype(np.int32)
+    true = int((homes == block[place]).sum())
+
+    def bands(place: int, cuts: NDArray[np.int32]) -> NDArray[np.int64]:
+        return np.where(cuts == block[place], 2, np.abs(cuts - block[place]) > BLOCKS // 4).astype(np.int64)
+
+    ends = []
+    for areas in ({}, {"bands": bands}):
+        drawn = implicates(groups, homes, model, 40, Fraction(19, 20), measured=1, areas=areas)
+        stay = [(cells == block[i]).sum(axis=1) for i, cells in enumerate(drawn.places())]
+        ends.append([int(end[0]) for end in intervals(np.sum(stay, axis=0)[:, np.newaxis])])
+    (_, without), (low, high) = ends
+    assert without < true
+    assert low <= true <= high
+
+
 def test_blocks_are_drawn_inside_their_cells_and_not_beyond_the_last_one() -> None:
     cells = np.random.default_rng(1).integers(2, size=(3, 200)).astype(np.int32)
     draws = BlockDraws(np.ones(10), 3, RunKey.from_seed(1).stream("blocks", 0))

@@ -19,9 +19,13 @@ from geo_data.od_files import count_columns
 from helpers import Said, load, seal_again
 from pipelines import PublicReleaseError, Release
 from pipelines.cli.main import main
+from pipelines.drawing.estimating import PublicModel
 from pipelines.views.exports.source import ExportError
-from pipelines.views.intervals.evidence import _drawn
+from pipelines.views.intervals.evidence import _drawn, _Prior
 from pipelines.views.intervals.reading import COVERAGE_WORDS
+from synth.geometric.measured import JobGroups
+from synth.posterior.evidence import NOISE, URN, Evidence
+from synth.posterior.implicates import Published
 
 from ...running.helpers import GEOMETRIC
 
@@ -66,6 +70,36 @@ def test_a_plan_may_have_many_classes_of_pools(public: Path) -> None:
     every = slice(0, int(table.offsets[-1]))
     for one, other in zip(*(_drawn(release, each, table).of(every) for each in (plan, many)), strict=True):
         assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [NOISE, URN])
+def test_the_model_of_the_draws_has_learned_who_lives_where_they_work(public: Path, kind: int) -> None:
+    """A third of all, and the others are as the public model has them."""
+    plan = pipelines.open_release(public).plan
+    geography, numeric, public_model = plan.geography, plan.numeric, PublicModel(plan)
+    table = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
+    unit = geography.unit_of("trct", plan.pools.slots.work[np.cumsum(table.n) - table.n])
+    pairs, place = np.unique(np.stack([unit, table.domain]), axis=1, return_inverse=True)
+    starts, counts = geography.starts("trct").astype(np.int32), []
+    for domain, tract, n in zip(table.domain.tolist(), unit.tolist(), table.n.tolist(), strict=True):
+        cells = slice(*table.domains.offsets[domain : domain + 2])
+        share = public_model(tract, table.domains.cuts[cells]) * 2 / 3
+        share[np.searchsorted(table.domains.cuts[cells], starts[tract], side="right") - 1] += 1 / 3
+        counts.append(n * share)
+    jobs, noise, prior = np.concatenate(counts), 0.2, 200.0
+    seen = np.rint(1000 * jobs + (prior if kind == URN else 0)).astype(np.int64)
+    order = np.argsort(place, kind="stable")
+    rows = table.n[order], place[order].astype(np.int32), order[np.newaxis].astype(np.int32)
+    parameter = np.array([noise if kind == NOISE else prior])
+    evidence = Evidence(kind, seen, np.zeros(seen.size, np.int64), parameter, np.ones(1))
+    published = Published([replace(table, n=1000 * table.n)], [evidence], JobGroups(*rows))
+    model = _Prior(plan, "trct", pairs[0], np.zeros(pairs.shape[1], np.int32)).learned(published)
+    stay, learned = (
+        np.array([shares(i, starts)[tract] for i, tract in enumerate(pairs[0].tolist())])
+        for shares in (lambda i, cuts: public_model(int(pairs[0, i]), cuts), model)
+    )
+    true = (1 / 3 + 2 / 3 * stay).mean()
+    assert abs(learned.mean() - true) < 0.4 * abs(stay.mean() - true)
 
 
 def test_any_sum_of_areas_is_a_sum_in_every_draw(opened: pipelines.PosteriorDraws) -> None:
