@@ -18,9 +18,6 @@ from hypothesis import settings
 # The threads of NumPy's linear algebra wait for work busily, which may be a quarter of all processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# What is loaded and collected stays: looking through it for garbage again and again takes a tenth of all time.
-gc.disable()
-
 import pyproj
 
 import geo_data
@@ -40,6 +37,11 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CLEAN = SourceState("0.0", "0" * 40, False)
 
 
+def pytest_configure() -> None:
+    """Do not look for garbage among what is loaded and collected, which stays: a tenth of all time."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
@@ -51,6 +53,14 @@ def _closed_files() -> Iterator[None]:
     before = os.umask(0o027)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """No test cuts the power: what a killed process wrote is there without waiting, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
