@@ -42,14 +42,9 @@ def test_a_broken_release_is_caught(case: Any) -> None:
     check(case, 200_000)
 
 
-# One of these shows too little for this many runs: `make deep` has more of them.
-CONVICTED = {name: case for name, case in OFF_BY_ONE.items() if case.exceeds and "never copied" not in name}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CONVICTED.values(), ids=CONVICTED.keys())
-def test_an_off_by_one_that_shows_is_caught(case: Any) -> None:
-    check(case, 100_000)
+def test_an_off_by_one_that_shows_is_caught() -> None:
+    check(OFF_BY_ONE["(5) noise ends one cell early"], 100_000)  # `make deep` has all
 
 
 @pytest.mark.slow
