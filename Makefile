@@ -67,7 +67,7 @@ $(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 		mkdir $(VENV) && touch $(UNFINISHED) && $(PYTHON) -m venv $(VENV); fi
 	@touch $(UNFINISHED)
 	@$(PIP) install --require-hashes -r requirements-pip.lock
-	@$(PIP) install --no-compile --require-hashes -r requirements.lock
+	@$(PIP) install --no-compile --no-deps --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
