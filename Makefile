@@ -15,8 +15,7 @@ LIBRARY := $(MAPS)/vendor/map.js
 PEERS := out/peers/bin/python
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
-# Tests start hundreds of processes: without bytecode each of them would compile the project anew. That of libraries
-# is made beforehand: a warning of the compiler in the middle of a test would fail it.
+# Tests start hundreds of processes: without bytecode each of them would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -35,10 +34,10 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 test: lint $(COMPILED)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: lint $(COMPILED)  ## Set up, then run checks and quick tests of every room: a minute and a half
+check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
 	@$(BIN)/python -m pytest -n 2 -m "quick and not slow and not deep" tests
 
-deep: $(STAMP) $(LIBRARY) $(COMPILED)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
+deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep
 
 lint: $(STAMP) $(LIBRARY)  ## Set up, then check style, formatting, import rules and types
@@ -72,9 +71,10 @@ $(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
 
-# Some libraries come with files that are no Python, or one of another version.
-$(COMPILED): $(STAMP)
-	@$(BIN)/python -m compileall -qq $(VENV)/lib || true
+# What Python and numba compile is kept. These tests call most kernels, beside the check of types; else both processes
+# of the tests would compile each of them. Whether they pass is seen when they run with all others.
+$(COMPILED): $(STAMP) $(wildcard synth/*.py synth/*/*.py) geo_data/_kernels.py
+	@$(BIN)/python -m pytest -q tests -k "test_readers_take_it and (residents or geometric)" >/dev/null 2>&1 || true
 	@touch $(COMPILED)
 
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS) and build their program, with npm
