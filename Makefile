@@ -74,7 +74,7 @@ $(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 # What Python and numba compile is kept. These tests call most kernels, beside the check of types; else both processes
 # of the tests would compile each of them. Whether they pass is seen when they run with all others.
 $(COMPILED): $(STAMP) $(wildcard synth/*.py synth/*/*.py) geo_data/_kernels.py
-	@$(BIN)/python -m pytest -q tests -k "test_readers_take_it and (residents or geometric)" >/dev/null 2>&1 || true
+	@$(BIN)/python -m pytest -q -n 2 tests -k "test_readers_take_it and (residents or geometric)" >/dev/null 2>&1 || true
 	@touch $(COMPILED)
 
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS) and build their program, with npm
