@@ -82,7 +82,7 @@ def test_few_modules_stand_outside_the_rooms() -> None:
 def test_randomness_is_cryptographic() -> None:
     """Only the demo region, proxy truth and guesses of it may use a seeded generator; they are nobody's.
 
-    And what looks at noisy counts, which are public: estimates of their errors, and posterior draws, which only
+    And what looks at noisy counts, which are public: estimates of errors, and posterior draws, which only
     views of a release make.
     """
     faults = set()
