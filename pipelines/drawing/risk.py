@@ -10,6 +10,7 @@ noisy counts and public numbers only, and has lots of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,7 @@ def estimate_risks(plan: ReleasePlan, noisy: Sequence[Cells], workload: Workload
             if cell is not None:
                 known.append((cell.size * counts.cumulants[0], counts, cell))
         if known:
-            _, counts, cell = min(known, key=lambda one: one[0])  # the one with the least noise
+            _, counts, cell = min(known, key=itemgetter(0))  # the one with the least noise
             risks[i] = _risk(counts, cell, len(jobs))
     return risks
 

@@ -283,9 +283,9 @@ def _after_draw(table: ExpectedTable, risk: Risk) -> ExpectedTable:
         return table
     # What is forecast is taken to be two deviations from the upper end of its range.
     least, most = table.squares / table.within**2, table.squares * table.within**2
-    own, other = ((most - table.squares) / 2) ** 2, risk.deviation**2
-    deviation = math.sqrt(own * other / (own + other))
-    squares = (own * risk.squares + other * table.squares) / (own + other)
+    of_plan, of_counts = ((most - table.squares) / 2) ** 2, risk.deviation**2  # variances
+    deviation = math.sqrt(of_plan * of_counts / (of_plan + of_counts))
+    squares = (of_plan * risk.squares + of_counts * table.squares) / (of_plan + of_counts)
     squares = max(squares, min(deviation, least))
     power = (1 + min(1.0, 2 * table.loss / table.squares) ** 2) / 2
     ratio = (squares / table.squares) ** power
