@@ -55,7 +55,9 @@ class _Counts(NamedTuple):
         return 2 * p / (1 - p) ** 2, 2 * p * (1 + 4 * p + p * p) / (1 - p) ** 4
 
 
-def estimate_risks(plan: ReleasePlan, noisy: Sequence[Cells], workload: Workload) -> list[Risk | None]:
+def estimate_risks(
+    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], workload: Workload
+) -> list[Risk | None]:
     """Estimate the errors of tables from the noisy counts of one run of the mechanism.
 
     None of a table that no measured one has. Where there are so many jobs or cells that only a part of them
@@ -65,7 +67,7 @@ def estimate_risks(plan: ReleasePlan, noisy: Sequence[Cells], workload: Workload
     risks: list[Risk | None] = [None] * len(workload.tables)
     every = len(plan.pools.slots)
     part = min(1.0, _MOST_JOBS / every, _MOST_CELLS / int(plan.numeric.k.sum()))
-    parts, layout = spread(batches(plan), part), JobLayout(plan)
+    parts = spread(batches(plan), part)
     slots = slots_of(plan, parts)
     whole = slots.size == every
     if plan.numeric.target.record_range is not None or (plan.secondary and not whole):

@@ -410,7 +410,8 @@ class MeasuredBatches(RunBatches):
         slots, secret, config = self.plan.pools.slots, self.plan.policy.secret, self.plan.config
         workload = resolve_workload(config.workload, self.plan.geography, self.plan.level, slots, secret)
         reported = replace(workload, tables=tuple(table for table, _ in reported_tables(workload)))
-        risks = estimate_risks(self.plan, self._noisy_counts(0, self.estimated), reported)
+        noisy = self._noisy_counts(0, self.estimated)
+        risks = estimate_risks(self.plan, self.work.layout, noisy, reported)
         write_accuracy(after_draw(forecast, risks), plan_sha256, self.staging.public)
 
     def publish_counts(self) -> None:

@@ -473,6 +473,14 @@ def _posterior(noisy, offsets, expected, n, deviations, p, limit, mean, variance
 
 
 @_compiled
+def _rescaled(weight, log_scale, scale, log_large):  # type: ignore[no-untyped-def]
+    """Move a large factor of a weight into its scale, and keep the logarithm of that."""
+    if weight > _LARGE:
+        return weight / _LARGE, log_scale + log_large, math.exp(log_scale + log_large)
+    return weight, log_scale, scale
+
+
+@_compiled
 def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-untyped-def]
     """Return how many j there are such that more than j has at least this posterior probability.
 
@@ -483,38 +491,30 @@ def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-unty
     y = min(max(y, 0), n)
     log_large = math.log(_LARGE)
     first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
-    one, other = math.exp(log_first), math.exp(log_second)
-    weights[0], above = one + other, 0
+    near_scale, far_scale = math.exp(log_first), math.exp(log_second)
+    weights[0], above = near_scale + far_scale, 0
     while above + 1 < weights.size and y + above < n and (weights[above] >= 1e-12 or above < mean - y):
         step = p / (y + above + 1)
         first *= (near[0] + y + above) * near[1] * step
         second *= (far[0] + y + above) * far[1] * step
-        if first > _LARGE:
-            first, log_first = first / _LARGE, log_first + log_large
-            one = math.exp(log_first)
-        if second > _LARGE:
-            second, log_second = second / _LARGE, log_second + log_large
-            other = math.exp(log_second)
+        first, log_first, near_scale = _rescaled(first, log_first, near_scale, log_large)
+        second, log_second, far_scale = _rescaled(second, log_second, far_scale, log_large)
         above += 1
-        weights[above] = one * first + other * second
+        weights[above] = near_scale * first + far_scale * second
     tail = 0.0
     for d in range(above, -1, -1):
         tail += weights[d]
         if tail >= level:
             return y + d
     first, second, log_first, log_second = 1.0, 1.0, near[2], far[2]
-    one, other = math.exp(log_first), math.exp(log_second)
+    near_scale, far_scale = math.exp(log_first), math.exp(log_second)
     for d in range(y):
         step = (y - d) * p
         first *= step / (max(near[0] + y - d - 1, 1e-300) * near[1])
         second *= step / (max(far[0] + y - d - 1, 1e-300) * far[1])
-        if first > _LARGE:
-            first, log_first = first / _LARGE, log_first + log_large
-            one = math.exp(log_first)
-        if second > _LARGE:
-            second, log_second = second / _LARGE, log_second + log_large
-            other = math.exp(log_second)
-        tail += one * first + other * second
+        first, log_first, near_scale = _rescaled(first, log_first, near_scale, log_large)
+        second, log_second, far_scale = _rescaled(second, log_second, far_scale, log_large)
+        tail += near_scale * first + far_scale * second
         if tail >= level:
             return y - d - 1
     return 0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import pipelines
 import synth
 from pipelines.drawing import risk
+from pipelines.drawing.estimating import JobLayout
 from pipelines.drawing.procedures import procedure_of
 from pipelines.drawing.sampling import measure
 from pipelines.planning.assembling import assemble
@@ -98,7 +99,7 @@ def test_errors_are_found_that_no_public_model_expects(
     for seed in range(4):
         drawn, _ = procedure_of(plan).draw(batches(plan), homes, synth.RunKey.from_seed(seed))
         noisy = noisy_counts(plan, homes, seed)  # that it was drawn from
-        risks = risk.estimate_risks(plan, noisy, workload)
+        risks = risk.estimate_risks(plan, JobLayout(plan), noisy, workload)
         sides = [
             jobs_at(plan.geography, plan.policy, slots.work, one, slots.attributes) for one in (homes, drawn)
         ]
@@ -106,7 +107,7 @@ def test_errors_are_found_that_no_public_model_expects(
             if found is not None:
                 true = squared_error(*workload.cells(table, sides))
                 seen.setdefault(table.name, []).append((found.squares, found.deviation, true))
-    assert risk.estimate_risks(plan, noisy, workload) == risks
+    assert risk.estimate_risks(plan, JobLayout(plan), noisy, workload) == risks
     sheet = after_draw(forecast, risks)
     for old, new, found in zip(forecast.tables, sheet.tables, risks, strict=True):
         assert (new.planned is None) == (found is None or old.squares == 0)
@@ -124,7 +125,7 @@ def test_nothing_is_told_of_numbers_of_records_that_are_confidential(
 ) -> None:
     target = replace(plan.numeric.target, record_range=synth.RecordRange(Fraction(1, 2), Fraction(2)))
     other = replace(plan, numeric=replace(plan.numeric, target=target))
-    assert {*risk.estimate_risks(other, [], reported(plan))} == {None}
+    assert {*risk.estimate_risks(other, JobLayout(other), [], reported(plan))} == {None}
 
 
 def test_a_part_of_a_large_release_tells_of_what_is_in_it(
@@ -139,7 +140,7 @@ def test_a_part_of_a_large_release_tells_of_what_is_in_it(
         plan = assemble(config, public, public.slots, choices, Fraction(0))
         homes = np.zeros(len(plan.pools.slots), np.int32)
         workload = reported(plan)
-        risks = risk.estimate_risks(plan, noisy_counts(plan, homes, 1), workload)
+        risks = risk.estimate_risks(plan, JobLayout(plan), noisy_counts(plan, homes, 1), workload)
         pairs = zip(workload.tables, risks, strict=True)
         known.append({table.name for table, found in pairs if found is not None})
     assert "trct to trct" in known[0]
