@@ -25,6 +25,7 @@ import pipelines
 from helpers import same_key, with_values
 from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
+from pipelines.planning import trials
 from pipelines.release import certificate
 from pipelines.release.provenance import SourceState
 from pipelines.running import report
@@ -34,6 +35,7 @@ settings.register_profile("odsynth", derandomize=True, deadline=None, max_exampl
 settings.load_profile("odsynth")
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+MOST_DRAWS = trials._MOST_DRAWS
 CLEAN = SourceState("0.0", "0" * 40, False)
 
 
@@ -69,6 +71,20 @@ def _no_figure_of_cells() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "draw_cells", lambda _, path: path.write_bytes(b"no picture"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _each_candidate_once() -> Iterator[None]:
+    """Try the planner's candidates on one draw, not on up to four as it does in small regions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trials, "_MOST_DRAWS", 1)
+        yield
+
+
+@pytest.fixture
+def each_candidate_on_every_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try the planner's candidates as often as the planner does, where a test asks how good its choice is."""
+    monkeypatch.setattr(trials, "_MOST_DRAWS", MOST_DRAWS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -338,11 +338,20 @@ def _least_limit(noisy, n, limit):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _reaches(n, shape, odds):  # type: ignore[no-untyped-def]
+    """Say whether a negative binomial is n or more with a probability that Chernoff finds not negligible."""
+    if odds * (n + shape) >= n:
+        return True
+    bound = shape * math.log((1.0 - odds) * (n + shape) / shape) + n * math.log(odds * (n + shape) / n)
+    return bound > math.log(_NOTHING)
+
+
+@_compiled
 def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped-def]
     """Fill in what `_moments` returns of all cells of a group, if they are near or if they are far."""
     shape, cells = parts.shape[kind], parts.cells
     log_total, mean, variance = parts.log_total[kind], parts.mean[kind], parts.variance[kind]
-    unlimited = (z * p) ** n < _NOTHING  # nothing is lost if counts may be as large as they like
+    unlimited = not _reaches(n, shape.max(), z * p)  # no count is as large as its group
     if unlimited:
         rest = 1.0 - z * p
         log_rest = math.log(rest)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import gammaln, softmax
@@ -42,6 +42,7 @@ def group(case: list[tuple[int, float]], n: int) -> tuple[np.ndarray, np.ndarray
 
 @settings(max_examples=10, deadline=None)
 @given(cells, st.integers(1, 20), mixtures, ratios)
+@example([(0, 1.0), (0, 2.0)], 10, Deviations(200.0, 8.0, 0.05), 0.2)  # a shape above the group's size
 def test_posterior_means_are_the_plain_ones(case: list, n: int, deviations: Deviations, p: float) -> None:
     y, offsets, expected, sizes = group(case, n)
     mean, variance = posterior(y, offsets, expected, sizes, deviations, p)
