@@ -166,6 +166,7 @@ def said_by_python(text: str, names: dict[str, object]) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("each_candidate_on_every_draw")
 def test_the_tutorial_prints_what_it_says(
     clean_source: SourceState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

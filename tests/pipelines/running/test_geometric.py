@@ -75,6 +75,7 @@ def tables_of(release: Release) -> dict[str, bytes]:
     return tables | {ACCURACY_FILE: (release.public / ACCURACY_FILE).read_bytes()}
 
 
+@pytest.mark.deep  # of each kind test_every_kind.py cuts off one
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

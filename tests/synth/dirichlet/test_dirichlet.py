@@ -61,7 +61,7 @@ def requests(draw: st.DrawFn) -> tuple[Pools, Domains, tuple[Fraction, ...], Tar
     return pools(*rows), domains(*lists), retention, Target(epsilon, delta)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(requests())
 def test_calibrated_plans_certify_what_was_asked(
     request: tuple[Pools, Domains, tuple[Fraction, ...], Target],

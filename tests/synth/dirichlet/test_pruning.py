@@ -126,7 +126,7 @@ def test_it_is_the_largest_ratio_there_is(n: int, m: int, cells: list[tuple[Frac
     assert (true == 1) == all(f == 1 for f in urn.retention)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 200), st.integers(1, 200), strata_of_cells)
 def test_it_is_the_integral(n: int, m: int, strata: Strata) -> None:
     exact = integrated(n, m, strata)

@@ -86,14 +86,10 @@ def test_tails_that_are_kept_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def part(k: int, n: int, m: int) -> Any:
-    """Most of the time goes to many cells: of three the corners and of four the last are here."""
-    last = n == max(SLOTS) and m == max(DRAWS)
+    """Most of the time goes to many cells: of three the corners are here."""
     corner = n in (min(SLOTS), max(SLOTS)) and m in (min(DRAWS), max(DRAWS))
-    marks: Any = ()
-    if not {3: corner, 4: last}.get(k, True):
-        marks = pytest.mark.deep  # the whole grid of two cells shows the same; `make deep` runs the rest
-    elif k == max(CELLS):
-        marks = pytest.mark.slow
+    # The whole grid of two cells shows the same; `make deep` runs the rest.
+    marks = () if k < 3 or (k == 3 and corner) else pytest.mark.deep
     return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=marks)
 
 

@@ -307,7 +307,7 @@ def test_few_areas_have_nobody() -> None:
 
 
 def test_factors_have_the_posterior_of_a_count_with_a_background() -> None:
-    random, wider, draws = np.random.default_rng(9), 1.0, 40_000
+    random, wider, draws = np.random.default_rng(9), 1.0, 10_000
     kinds = int((_MEANS == 1).sum())
     chances, likely = np.full(kinds, 1 / kinds), np.empty(_SCALES.size)
     f = np.exp(np.linspace(math.log(1e-4), math.log(200), 4000))

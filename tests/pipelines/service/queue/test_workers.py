@@ -64,7 +64,7 @@ def store(world: World) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.mark.slow
+@pytest.mark.deep  # test_browser_walk.py goes the same way, without a comparison before and a changed file
 def test_a_run_from_its_dry_run_to_its_publication(
     world: World, store: Store, small_region: dict[str, Path]
 ) -> None:

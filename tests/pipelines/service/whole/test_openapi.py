@@ -45,8 +45,17 @@ def known_names(app: FastAPI) -> dict[str, list[str | int]]:
     }
 
 
-@pytest.mark.parametrize("role", ["operator", pytest.param("approver", marks=pytest.mark.deep)])
-def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], role: str) -> None:
+@pytest.mark.parametrize(
+    ("role", "public"),
+    [
+        ("operator", True),
+        *(pytest.param(role, False, marks=pytest.mark.deep) for role in ("operator", "approver")),
+    ],
+)
+def test_every_answer_is_as_the_document_says(
+    make_whole: Callable[..., Any], role: str, public: bool
+) -> None:
+    """To all that there is to ask, or to what is public alone."""
     whole = make_whole()
     names = known_names(whole.app)
     allowed = ["2xx", "3xx", "401", "403", "404", "409", GONE]
@@ -100,6 +109,8 @@ def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], ro
     schema = schemathesis.openapi.from_asgi(
         "/api/v1/openapi.json", whole.app, config=SchemathesisConfig.from_dict(config)
     )
+    if public:
+        schema = schema.exclude(path_regex=f"^{API}/")
     statuses: Counter[int] = Counter()
     phases: Counter[str] = Counter()
     asked: set[str] = set()
@@ -122,6 +133,11 @@ def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], ro
     print(f"\n{role}: {phases.total()} cases {dict(phases)}, answers {dict(sorted(statuses.items()))}")
     assert not problems, "\n".join(sorted(problems))
     document = whole.app.openapi()["paths"]
-    operations = {f"{m.upper()} {path}" for path, methods in document.items() for m in methods}
+    operations = {
+        f"{m.upper()} {path}"
+        for path, methods in document.items()
+        for m in methods
+        if not (public and path.startswith(API))
+    }
     assert asked >= operations
-    assert statuses[200] > 100
+    assert statuses[200] > 40
