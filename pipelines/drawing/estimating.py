@@ -257,6 +257,7 @@ def estimate_factors(
         np.concatenate([part.place for part in merged]),
         np.concatenate([part.member for part in merged], axis=1),
     )
+    learned = learned._replace(margins=_margins(plan, [slice(None)] * len(layout.tables)))
     return fit_factors(layout.tables, noisy, groups, PublicModel(plan), runs, new, learned)
 
 
@@ -283,7 +284,13 @@ def _cells(table: MeasuredTable, groups: slice) -> slice:
 
 def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:
     """Fit the expected homes of some rows, as if there were no others, to their noisy counts."""
-    return estimate(rows.tables, noisy, rows.groups, PublicModel(plan), learn(plan, rows, noisy[0]))
+    learned = learn(plan, rows, noisy[0])._replace(margins=_margins(plan, rows.chosen))
+    return estimate(rows.tables, noisy, rows.groups, PublicModel(plan), learned)
+
+
+def _margins(plan: ReleasePlan, chosen: Sequence[Int64 | slice]) -> tuple[Int64, ...]:
+    """Return the margins of some groups of each table but the first."""
+    return tuple(groups.margins()[:, some] for groups, some in zip(plan.secondary, chosen[1:], strict=True))
 
 
 def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64]) -> Estimate:

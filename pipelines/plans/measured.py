@@ -116,16 +116,30 @@ class MeasuredGroups:
         Of a table that counts jobs wherever they are, and by no attribute, "work" is empty. Where homes have
         several parts, "home" is the first block of the part.
         """
-        rest, part = np.divmod(self._keys, self._policy.n_parts)
-        columns: dict[str, list[str]] = {}
-        if self._policy.n_parts > 1:
-            columns["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
-        for name, values in zip(reversed(self._choice.by), reversed(self._categories), strict=True):
-            rest, code = np.divmod(rest, len(values))
-            columns[name] = [values[i] for i in code.tolist()]
+        work, category, part = self._codes()
         level = self._choice.work
         codes = [""] if level is None else self._geography.codes(level)
-        return {"work": [str(codes[i]) for i in rest.tolist()]} | dict(reversed(columns.items()))
+        columns = {"work": [str(codes[i]) for i in work.tolist()]}
+        for name, values, of_group in zip(self._choice.by, self._categories, category, strict=True):
+            columns[name] = [values[i] for i in of_group.tolist()]
+        if self._policy.n_parts > 1:
+            columns["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
+        return columns
+
+    def margins(self) -> NDArray[np.int64]:
+        """Return, by attribute, a number for each group's work area and category: (kinds, n_groups)."""
+        work, category, _ = self._codes()
+        numbers = [work * width + codes for width, codes in zip(self._widths, category, strict=True)]
+        return np.array(numbers, np.int64).reshape(len(numbers), work.size)
+
+    def _codes(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]], NDArray[np.int64]]:
+        """Return work area, categories by attribute, and part of every group."""
+        rest, part = np.divmod(self._keys, self._policy.n_parts)
+        category = []
+        for width in reversed(self._widths):
+            rest, codes = np.divmod(rest, width)
+            category.append(codes)
+        return rest, category[::-1], part
 
     def _key(self, jobs: Slots | JobRecords) -> NDArray[np.int64]:
         work = self._choice.work

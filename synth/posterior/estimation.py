@@ -38,6 +38,7 @@ from synth.posterior.counts import (
     posterior,
     sampled_groups,
 )
+from synth.posterior.learning import learn_margins
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -71,10 +72,13 @@ class Learned(NamedTuple):
     deviations : tuple of Deviations
         How far counts of the first table are from it and, where groups are kin, from what the others of their
         kin show; empty where the fit is to find that out from its own groups.
+    margins : tuple of ndarray of int64
+        Of each further table, as for `learn_margins`, which teaches what is expected of it; or of none.
     """
 
     prior: Prior
     deviations: tuple[Deviations, ...] = ()
+    margins: tuple[Int64, ...] = ()
 
 
 class Run(NamedTuple):
@@ -327,6 +331,7 @@ class _Fit:
     ) -> None:
         self._tables, self._groups, self._prior, self._runs, self._new = tables, groups, prior, runs, new
         self._measured = () if learned is None else learned.deviations
+        self._margins = () if learned is None else learned.margins
         first, *others = tables
         self._parts = [
             [_Part.of(first, run.groups) for run in runs],
@@ -392,12 +397,14 @@ class _Fit:
                     np.ones(mass.size),
                 )
             return target, variance
+        if k and self._margins and len(self._margins[k - 1]) > 1:
+            expected = learn_margins(table, noisy[:], expected[:], self._margins[k - 1])
         place, member = self._groups.place, self._groups.member[k]
         kin = _kin(table, place, member)
         known = self._measured if k == 0 else ()
         if kin is not None:
             deviations = known[0] if known else self._deviations(k, noisy, expected)
-            self._expect_of_kin(k, noisy, kin, deviations, target)
+            self._expect_of_kin(k, noisy, expected, kin, deviations, target)
             expected = target  # what is in it by now
         if known:
             deviations = known[0] if kin is None else known[-1]
@@ -418,10 +425,10 @@ class _Fit:
         return target, variance
 
     def _expect_of_kin(
-        self, k: int, noisy: Cells, kin: Int64, deviations: Deviations, profile: Cells
+        self, k: int, noisy: Cells, expected: Cells, kin: Int64, deviations: Deviations, profile: Cells
     ) -> None:
         """Expect of each group what was expected of it and what the others of its kin show."""
-        expected, ratio = self._expected[k], self._tables[k].ratio
+        ratio = self._tables[k].ratio
         for part in self._parts[k]:
             offsets, size, of = part.table.offsets, part.table.n, kin[part.groups]
             prior = expect_anywhere(expected[part.cells], offsets, size)
@@ -436,7 +443,7 @@ class _Fit:
         kin = _kin(self._tables[0], self._groups.place, self._groups.member[0])
         if kin is not None:
             profile = self._made("profile", 0)
-            self._expect_of_kin(0, noisy, kin, looks[0], profile)
+            self._expect_of_kin(0, noisy, self._expected[0], kin, looks[0], profile)
             looks.append(self._deviations(0, noisy, profile))
         return tuple(looks)
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from synth.geometric.measured import MeasuredTable
+
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -24,6 +26,7 @@ Int64 = NDArray[np.int64]
 _PRIOR_JOBS = 1.0  # that were as expected in each band beforehand: next to nothing, but never nothing
 _TURNS = 3  # of bands, before units of homes have factors; two more after
 _LEAST_VARIANCE = 1e-6  # of factors of units: smaller ones change nothing
+_MARGIN_TURNS = 2  # of all attributes
 
 
 class Pieces(NamedTuple):
@@ -119,6 +122,38 @@ class _Sums:
         ratio = 1 + np.bincount(label, off, size) / np.maximum(expected, 1e-300)
         squares = np.bincount(label, off * off, size)
         return _Observed(ratio, expected * expected / np.maximum(np.maximum(squares, expected), 1e-300))
+
+
+def learn_margins(table: MeasuredTable, noisy: Int64, expected: Float64, margins: Int64) -> Float64:
+    """Return what is expected of a table's cells, once their sums by single attributes have taught it.
+
+    A model that knows nothing of an attribute errs alike in all cells of a home area and of one category,
+    whatever their other attributes are.
+
+    Parameters
+    ----------
+    table : MeasuredTable
+    noisy : ndarray of int64, shape (n_cells,)
+    expected : ndarray of float64, shape (n_cells,)
+        Adds up to its size in each group.
+    margins : ndarray of int64, shape (n_attributes, n_groups)
+        By attribute a number that groups of one category have in common.
+    """
+    group = np.repeat(np.arange(table.n.size), table.k)
+    position = np.arange(group.size) - table.offsets[group]
+    variance = 2 * table.ratio / (1 - table.ratio) ** 2  # of the noise of a cell
+    for margin in [*margins] * _MARGIN_TURNS:
+        kind, of_group = np.unique(margin * table.domains.n_domains + table.domain, return_inverse=True)
+        label, labels = of_group[group] * int(table.k.max()) + position, kind.size * int(table.k.max())
+        total = np.bincount(label, expected, labels)
+        spread = variance * np.bincount(label, minlength=labels) + total
+        ratio = np.bincount(label, noisy, labels) / np.maximum(total, 1e-300)
+        observed = _Observed(ratio, total * total / np.maximum(spread, 1e-300))
+        ones = np.ones(labels)
+        factor = _drawn_nearer(ones, observed, 1 / max(_variance(ones, observed), _LEAST_VARIANCE))
+        expected = expected * factor[label]
+        expected *= (table.n / np.bincount(group, expected, table.n.size))[group]
+    return expected
 
 
 def _drawn_nearer(factor: Float64, observed: _Observed, prior: float) -> Float64:

@@ -35,7 +35,7 @@ def module_config(config_text: Callable[..., str], tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("work", [None, "cty", "trct", "tabblk2010"])
-@pytest.mark.parametrize("by", [(), (0,)])
+@pytest.mark.parametrize("by", [(), (0,), (0, 1)])
 def test_groups_are_those_of_a_slow_loop(inputs: PublicInputs, work: str | None, by: tuple[int, ...]) -> None:
     slots, geography = inputs.slots, inputs.geography
     names = tuple(list(slots.attributes)[i] for i in by)
@@ -50,6 +50,11 @@ def test_groups_are_those_of_a_slow_loop(inputs: PublicInputs, work: str | None,
     assert groups.find(slots).tolist() == [number[key] for key in keys]
     assert groups.table.domains.cuts.tolist() == geography.starts("trct").tolist()
     assert groups.table.domains.n_domains == 1
+    margins = groups.margins().tolist()
+    assert len(margins) == len(by)
+    for i, margin in enumerate(margins, start=1):
+        kinds = [(key[0], key[i]) for key in sorted(counted)]
+        assert list(map(margin.index, margin)) == list(map(kinds.index, kinds))
 
 
 def test_jobs_that_no_slot_can_be_for_are_in_no_group(inputs: PublicInputs) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synth.posterior.learning import Counted, Factors, Pieces, learn_factors
+from synth.geometric.measured import MeasuredTable
+from synth.geometric.parameters import GeometricParameters
+from synth.plan import Domains
+from synth.posterior.learning import Counted, Factors, Pieces, learn_factors, learn_margins
 
 PLACES, UNITS, BANDS = 80, 80, 5
 TRUE = np.array([4.0, 1.5, 0.7, 0.3, 25.0])  # the last one of homes in the place itself
@@ -64,3 +67,32 @@ def test_a_band_without_pieces_keeps_its_factor() -> None:
     found = learn_factors(counted(100, 5, None), BANDS + 2, UNITS + 3)
     assert found.band[BANDS:].tolist() == [1, 1]
     assert found.unit[UNITS:].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("differ", [True, False], ids=["homes differ by one attribute", "no homes differ"])
+def test_sums_by_one_attribute_teach_what_is_expected_of_all_cells(differ: bool) -> None:
+    """Where noise hides single cells; and where there is nothing to learn, next to nothing is learned."""
+    generator, parts, cells = np.random.default_rng(6), (3, 4, 2), 60
+    margins = np.indices(parts).reshape(len(parts), -1)
+    n = generator.integers(800, 1600, margins.shape[1])
+    share = generator.dirichlet(np.full(cells, 5.0))
+    odds = np.exp(generator.normal(0, 0.6, (parts[1], cells))) if differ else np.ones((parts[1], cells))
+    mean = share * odds[margins[1]]
+    counts = np.array([generator.multinomial(n[g], mean[g] / mean[g].sum()) for g in range(n.size)])
+    domains = Domains(
+        cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.uint8)
+    )
+    table = MeasuredTable(n, np.zeros(n.size, np.int32), domains, GeometricParameters(1, 20))
+    noise = generator.geometric(1 - table.ratio, (2, *counts.shape))
+    model = n[:, np.newaxis] * share
+    learned = learn_margins(table, (counts + noise[0] - noise[1]).ravel(), model.ravel(), margins)
+    learned = learned.reshape(counts.shape)
+    assert learned.sum(axis=1) == pytest.approx(n)
+
+    def off(expected: np.ndarray, attribute: int) -> float:
+        by = np.eye(parts[attribute])[margins[attribute]].T
+        return float(np.abs(by @ (expected - counts)).sum())
+
+    for attribute in range(len(parts)):
+        most = 0.5 if differ and attribute == 1 else 1.1
+        assert off(learned, attribute) < most * off(model, attribute)
