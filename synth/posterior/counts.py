@@ -347,11 +347,22 @@ def _reaches(n, shape, odds):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _largest_below(n, shape, odds):  # type: ignore[no-untyped-def]
+    """Return the largest of a shape, its half, a quarter and so on that does not reach n; 0 if none does."""
+    if odds >= 1.0 or n * math.log(odds) > math.log(_NOTHING):
+        return 0.0
+    while _reaches(n, shape, odds):
+        shape /= 2.0
+    return shape
+
+
+@_compiled
 def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped-def]
     """Fill in what `_moments` returns of all cells of a group, if they are near or if they are far."""
     shape, cells = parts.shape[kind], parts.cells
     log_total, mean, variance = parts.log_total[kind], parts.mean[kind], parts.variance[kind]
-    unlimited = not _reaches(n, shape.max(), z * p)  # no count is as large as its group
+    below = _largest_below(n, shape.max(), z * p)  # of smaller shapes no count is as large as its group
+    unlimited = below > 0.0
     if unlimited:
         rest = 1.0 - z * p
         log_rest = math.log(rest)
@@ -359,6 +370,8 @@ def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped
             log_total[c] = -shape[c] * log_rest
             mean[c] = shape[c] * (z * p) / rest
             variance[c] = mean[c] / rest
+            if shape[c] > below and noisy[c] <= 0:
+                log_total[c], mean[c], variance[c] = _moments(noisy[c], shape[c], z, p, n)
         _moments_of_ones(cells[:ones], shape, z, p, n, log_total, mean, variance)
     for i in range(others if unlimited else 0, cells.size if unlimited else noisy.size):
         c = cells[i] if unlimited else i
