@@ -245,7 +245,7 @@ def test_a_run_draws_on_a_cluster_and_is_not_paid_for_where_none_answers(
         life.retry(store, ANN, run)
         with world.at_work(store):
             wait_for(lambda: state(store, run) in ("finished", "failed"))
-        assert [*cluster.scheduler.task_prefixes] == ["draw"]
+        assert "draw" in cluster.scheduler.task_prefixes
     assert state(store, run) == "finished"
     assert pipelines.Ledger(world.ledger).accounts()[0].debits == 1
 
