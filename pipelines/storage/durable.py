@@ -93,10 +93,11 @@ def _sweep(folder: Path) -> None:
 
 def _discard(private: Path) -> None:
     """Remove a private folder; what was about to be replaced in the moment of a kill gets its name back."""
-    for replaced in (private / _REPLACED).glob("*"):
-        if not os.path.lexists(path := private.with_name(replaced.name)):
-            with suppress(OSError):
-                os.rename(replaced, path)
+    with suppress(FileNotFoundError):  # another process sweeps it, too
+        for replaced in (private / _REPLACED).glob("*"):
+            if not os.path.lexists(path := private.with_name(replaced.name)):
+                with suppress(OSError):
+                    os.rename(replaced, path)
     shutil.rmtree(private, ignore_errors=True)
 
 
