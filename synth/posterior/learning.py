@@ -142,14 +142,16 @@ def learn_margins(table: MeasuredTable, noisy: Int64, expected: Float64, margins
     group = np.repeat(np.arange(table.n.size), table.k)
     position = np.arange(group.size) - table.offsets[group]
     variance = 2 * table.ratio / (1 - table.ratio) ** 2  # of the noise of a cell
-    for margin in [*margins] * _MARGIN_TURNS:
-        kind, of_group = np.unique(margin * table.domains.n_domains + table.domain, return_inverse=True)
-        label, labels = of_group[group] * int(table.k.max()) + position, kind.size * int(table.k.max())
-        total = np.bincount(label, expected, labels)
-        spread = variance * np.bincount(label, minlength=labels) + total
-        ratio = np.bincount(label, noisy, labels) / np.maximum(total, 1e-300)
-        observed = _Observed(ratio, total * total / np.maximum(spread, 1e-300))
-        ones = np.ones(labels)
+    sums = []  # of each attribute: the label of every cell, noisy sums by label, and the variances of these
+    for margin in margins:
+        kind = np.unique(margin * table.domains.n_domains + table.domain, return_inverse=True)[1]
+        label = kind[group] * int(table.k.max()) + position
+        sums.append((label, np.bincount(label, noisy), variance * np.bincount(label)))
+    for label, counted, noise in sums * _MARGIN_TURNS:
+        total = np.bincount(label, expected)
+        ratio = counted / np.maximum(total, 1e-300)
+        observed = _Observed(ratio, total * total / np.maximum(noise + total, 1e-300))
+        ones = np.ones(total.size)
         factor = _drawn_nearer(ones, observed, 1 / max(_variance(ones, observed), _LEAST_VARIANCE))
         expected = expected * factor[label]
         expected *= (table.n / np.bincount(group, expected, table.n.size))[group]

@@ -22,7 +22,7 @@ from distributed.utils import get_mp_context
 
 import pipelines
 from helpers import Said, freeze
-from pipelines.planning import simulation, trials
+from pipelines.planning import simulation
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
 from pipelines.running.batches import RunBatches
@@ -130,8 +130,6 @@ def test_few_batches_are_in_the_memory_of_the_scheduler(
 def test_a_cluster_plans_as_threads_do(
     mechanism: str, small_config: Configs, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a large region, in which one draw decides."""
-    monkeypatch.setattr(trials, "_MOST_DRAWS", 1)
     asked: list[str] = []
     call = drawing._ClusterMap.__call__
 
