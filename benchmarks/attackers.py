@@ -13,7 +13,7 @@ and whether it is above; it has to be above where the attacker is stronger than 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
@@ -105,13 +105,12 @@ class Case:
         return np.asarray((m + 1) ** np.arange(k) @ counts)
 
     def _urns(self, runs: int, size: int) -> Urns:
-        one = synth.MECHANISMS["dirichlet"].urns(self.plan, slice(0, 1))
-        return replace(
-            one,
+        urns = synth.MECHANISMS["dirichlet"].urns(self.plan, slice(0, 1))
+        return urns._replace(
             offsets=np.arange(runs + 1, dtype=np.int64) * size,
-            draw_offsets=np.arange(runs + 1, dtype=np.int64) * one.draw_offsets[1],
-            prior=np.repeat(one.prior, runs, axis=0),
-            domain=np.repeat(one.domain, runs),
+            draw_offsets=np.arange(runs + 1, dtype=np.int64) * urns.draw_offsets[1],
+            prior=np.repeat(urns.prior, runs, axis=0),
+            domain=np.repeat(urns.domain, runs),
         )
 
     @staticmethod

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -174,12 +174,12 @@ def with_urns(change: Callable[[Urns], Urns]) -> Sampler:
 
 def tenth(urns: Urns) -> Urns:
     """Use a tenth of the prior."""
-    return replace(urns, prior=urns.prior // 10)
+    return urns._replace(prior=urns.prior // 10)
 
 
 def no_noise_where_nobody_lives(urns: Urns) -> Urns:
     """Give every coin the probability 0, so that only cells with workers are in the urn."""
-    return replace(urns, coin=np.array([[0, 1]] * len(urns.coin)))
+    return urns._replace(coin=np.array([[0, 1]] * len(urns.coin)))
 
 
 def two_releases(change: Callable[[Urns], Urns]) -> Sampler:
@@ -200,14 +200,13 @@ def two_releases_of_one_seed(change: Callable[[Urns], Urns]) -> Sampler:
 
     def sampler(urns: Urns, cells: Cells, stream: WordStream) -> Cells:
         pools, n = urns.domain.size, int(urns.offsets[1])
-        one = replace(
-            urns,
+        first = urns._replace(
             offsets=urns.offsets[:2],
             draw_offsets=urns.draw_offsets[:2],
             prior=urns.prior[:1],
             domain=urns.domain[:1],
         )
-        both = (one, change(one))
+        both = (first, change(first))
         keys = stream.words(4 * pools).reshape(pools, 4)
         drawn = [
             [sample_cells(which, cells[p * n : (p + 1) * n], WordStream(keys[p].tobytes())) for which in both]
@@ -220,12 +219,12 @@ def two_releases_of_one_seed(change: Callable[[Urns], Urns]) -> Sampler:
 
 def other_prior(urns: Urns) -> Urns:
     """Use five quarters of the prior: a second release that is certified, at a smaller epsilon."""
-    return replace(urns, prior=urns.prior * 5 // 4)
+    return urns._replace(prior=urns.prior * 5 // 4)
 
 
 def half_prior(urns: Urns) -> Urns:
     """Use half of the prior: a second release that is certified, at a larger epsilon."""
-    return replace(urns, prior=urns.prior // 2)
+    return urns._replace(prior=urns.prior // 2)
 
 
 def honest() -> list[Case]:

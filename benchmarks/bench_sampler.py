@@ -10,7 +10,6 @@ pool and block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,8 +63,7 @@ def bench_all_blocks_numpy(rhode_island: Planned, measure: Measure) -> None:
 
 def bench_all_blocks_sampler(rhode_island: Planned, measure: Measure) -> None:
     blocks, n = rhode_island.plan.geography.n_blocks, rhode_island.plan.pools.n
-    urns = replace(
-        flat(rhode_island.urns),
+    urns = flat(rhode_island.urns)._replace(
         cells_by_stratum=np.arange(blocks, dtype=np.int32),
         stratum_offsets=np.array([[0, blocks]]),
         prior=np.full((n.size, 1), DENSE_PRIOR * rhode_island.urns.denominator, np.int64),
@@ -90,8 +88,7 @@ def same_prior(urns: Urns) -> Urns:
     sizes = np.diff(urns.stratum_offsets, axis=1).sum(axis=0)
     bounds = np.round(np.cumsum(sizes) / sizes.sum() * CELLS).astype(np.int64)
     order = np.random.default_rng(1).permutation(CELLS).astype(np.int32)
-    return replace(
-        urns,
+    return urns._replace(
         domain=np.zeros_like(urns.domain),
         cells_by_stratum=order,
         stratum_offsets=np.concatenate([[0], bounds])[None, :].astype(np.int64),
@@ -101,8 +98,7 @@ def same_prior(urns: Urns) -> Urns:
 
 def flat(urns: Urns) -> Urns:
     """Put every pool on one domain of CELLS cells with retention 1 and the prior that it now has there."""
-    return replace(
-        urns,
+    return urns._replace(
         domain=np.zeros_like(urns.domain),
         coin=urns.coin[:1],
         cells_by_stratum=np.arange(CELLS, dtype=np.int32),
@@ -117,4 +113,4 @@ def same_mass(urns: Urns) -> Urns:
     large = same_prior(urns)
     sizes = np.diff(large.stratum_offsets, axis=1)[0]
     scale = now / (large.prior * sizes).sum(axis=1)
-    return replace(large, prior=np.maximum((large.prior * scale[:, None]).astype(np.int64), 1))
+    return large._replace(prior=np.maximum((large.prior * scale[:, None]).astype(np.int64), 1))

@@ -92,8 +92,7 @@ def costs() -> str:
             files["crosswalk"],
             block="tabblk2010",
             levels=["cty", "trct"],
-            latitude="blklatdd",
-            longitude="blklondd",
+            centroid=("blklatdd", "blklondd"),
         )
     geographies = {"Rhode Island": read_geography(configuration()), "demo region": demo}
     rows = []

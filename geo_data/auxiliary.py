@@ -80,11 +80,10 @@ class Flows:
 def read_flows(
     path: str | os.PathLike[str],
     geography: Geography,
+    levels: tuple[str, str],
     *,
     origin: str | Sequence[str],
-    origin_level: str,
     destination: str | Sequence[str],
-    destination_level: str,
     flow: str,
     margin: str | None = None,
     decimal_point: bool = False,
@@ -96,10 +95,10 @@ def read_flows(
     path : str or path
         CSV, csv.gz or Parquet with one row per pair; further columns are ignored.
     geography : Geography
+    levels : (str, str)
+        The level, or non_nesting_areas, of the codes of origins, and of destinations.
     origin, destination : str or sequence of str
         Columns of unit codes, text. The texts of several columns are joined: state and county, say.
-    origin_level, destination_level : str
-        The levels, or non_nesting_areas, these codes belong to.
     flow : str
         Column of the flow; "1,234" is read as 1234.
     margin : str, optional
@@ -132,15 +131,15 @@ def read_flows(
     if margin is not None:
         columns[margin] = "margin"
     frame = read_table(path, columns)
-    homes = _joined(path, geography, origin_level, frame[list(origins)])
-    works = _joined(path, geography, destination_level, frame[list(destinations)])
+    homes = _joined(path, geography, levels[0], frame[list(origins)])
+    works = _joined(path, geography, levels[1], frame[list(destinations)])
     check_estimates(path, flow, frame[flow], pd.DataFrame({"origin": homes, "destination": works}))
     return sum_flows(
         path,
         geography,
-        (origin_level, destination_level),
-        locate_units(geography, origin_level, homes, path=path, column=str(homes.name), flow=frame[flow]),
-        locate_units(geography, destination_level, works, path=path, column=str(works.name)),
+        levels,
+        locate_units(geography, levels[0], homes, path=path, column=str(homes.name), flow=frame[flow]),
+        locate_units(geography, levels[1], works, path=path, column=str(works.name)),
         frame[flow].to_numpy(),
         standard_error=None if margin is None else standard_errors(path, frame[margin]),
     )
@@ -314,9 +313,8 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
 def read_lodes_flows(
     path: str | os.PathLike[str],
     geography: Geography,
+    levels: tuple[str, str],
     *,
-    origin_level: str,
-    destination_level: str,
     aux: str | os.PathLike[str] | None = None,
 ) -> Flows:
     """Read an earlier LODES release and count its jobs by units of the geography.
@@ -328,8 +326,8 @@ def read_lodes_flows(
         w_geocode, h_geocode and S000; further columns are ignored.
     geography : Geography
         Its blocks must be of the vintage of the file.
-    origin_level, destination_level : str
-        The levels to which homes and workplaces are added up.
+    levels : (str, str)
+        The level to which homes are added up, and that of workplaces.
     aux : str or path, optional
         The aux file of the same release: jobs of people who live elsewhere. Homes in external zones of the
         geography are located there.
@@ -363,9 +361,9 @@ def read_lodes_flows(
     return sum_flows(
         path,
         geography,
-        (origin_level, destination_level),
-        geography.unit_of(origin_level, home),
-        geography.unit_of(destination_level, work),
+        levels,
+        geography.unit_of(levels[0], home),
+        geography.unit_of(levels[1], work),
         np.concatenate([frame["S000"].to_numpy() for frame, *_ in parts]),
     )
 

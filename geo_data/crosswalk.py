@@ -36,8 +36,7 @@ def read_crosswalk(
     *,
     block: str,
     levels: Sequence[str],
-    latitude: str | None = None,
-    longitude: str | None = None,
+    centroid: tuple[str, str] | None = None,
     external_zones: Sequence[str] = (),
     groupings: Mapping[str, int] | None = None,
     non_nesting_areas: Sequence[str] = (),
@@ -54,9 +53,9 @@ def read_crosswalk(
     levels : sequence of str
         Columns of the levels above, coarsest first (``["st", "cty", "trct"]``), or names in `groupings`; may
         be empty.
-    latitude, longitude : str, optional
-        Columns of the centroid, degrees WGS84. Without them the file has geometry, and centroids are those of
-        the polygons (`geo_data.polygons`).
+    centroid : (str, str), optional
+        Columns of the centroid's latitude and longitude, degrees WGS84. Without them the file has geometry,
+        and centroids are those of the polygons (`geo_data.polygons`).
     external_zones : sequence of str
         External zones to add (`geo_data.external_zones`).
     groupings : mapping of str to int, optional
@@ -110,8 +109,7 @@ def read_crosswalk(
     levels, external_zones = texts_of(levels, "levels"), texts_of(external_zones, "external_zones")
     non_nesting_areas = texts_of(non_nesting_areas, "non_nesting_areas")
     levels = tuple(levels)
-    polygons = latitude is None or longitude is None
-    latitude, longitude = latitude or "latitude", longitude or "longitude"
+    latitude, longitude = centroid or ("latitude", "longitude")
     used = (block, *levels, *non_nesting_areas, latitude, longitude, *(names or {}).values())
     refuse_repeated(path, used)
     groupings = groupings or {}
@@ -123,7 +121,7 @@ def read_crosswalk(
         coded = (block, *written, *non_nesting_areas)
         names = {level: f"{level}name" for level in coded if f"{level}name" not in used}
         conventional = dict.fromkeys(names.values(), "name")
-    if polygons:
+    if centroid is None:
         frame = read_centroids(path, list(columns), latitude, longitude, list(required), list(conventional))
     else:
         # Of thousands no degree is.

@@ -114,8 +114,7 @@ def _write_od(commuters: Commuters, crosswalk: Path, path: Path) -> None:
         crosswalk,
         block="tabblk2010",
         levels=("st", "cty", "trct", "bgrp"),
-        latitude="blklatdd",
-        longitude="blklondd",
+        centroid=("blklatdd", "blklondd"),
     )
     # The region's blocks are in code order, which is the order of the geography.
     table = od_rows(geography, commuters.work, commuters.home, commuters.attributes, LODES_CATEGORIES)

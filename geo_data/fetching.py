@@ -12,7 +12,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -44,12 +44,13 @@ def fetch_lodes(
     job_type: str = "JT00",
     parts: Sequence[str] = ("main", "aux"),
     base_url: str = LODES_URL,
-    known_hashes: Mapping[str, str] | None = None,
     progress: bool = False,
 ) -> dict[str, Path]:
     """Download the origin-destination files and the crosswalk of one state.
 
     What the folder has already is checked and not asked for again, so a complete folder needs no network.
+    Hashes that stand in its ``SHA256SUMS`` hold; else the publisher's own (``lodes_ri.sha256sum``), and where
+    it has none, those of the first download.
 
     Parameters
     ----------
@@ -66,9 +67,6 @@ def fetch_lodes(
         Workers who live in the state, and those who live outside.
     base_url : str
         Where the folders LODES7 and LODES8 are.
-    known_hashes : mapping of str to str, optional
-        SHA-256 by file name. Otherwise the publisher's own (``lodes_ri.sha256sum``) hold, and where it has
-        none, those of the first download.
     progress : bool
         Write to standard error how much has come.
 
@@ -100,10 +98,9 @@ def fetch_lodes(
     files = {}
     for part, url in addresses.items():
         name = _file_name(url)
-        expected = _checked_hash((known_hashes or {}).get(name))
         stated = functools.partial(lambda name: sums().get(name), name)
         try:
-            files[part] = _obtain(url, folder, expected, stated, progress)
+            files[part] = _obtain(url, folder, None, stated, progress)
         except NotFoundError as error:
             missing = "crosswalk" if part == "crosswalk" else f"{part} file of {job_type} for {year}"
             raise InputError(

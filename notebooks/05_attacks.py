@@ -9,7 +9,6 @@
 # %%
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -93,7 +92,7 @@ def changed(change: Callable[[Urns], Urns]) -> Sampler:
 
 urns, guarantee = one_pool(20, 8, "3", "1e-4")
 there, not_there = cells(*[0] * 10, *[1] * 9, 7), cells(*[0] * 10, *[1] * 10)
-no_noise_where_nobody_lives = changed(lambda urns: replace(urns, coin=np.array([[0, 1]])))
+no_noise_where_nobody_lives = changed(lambda urns: urns._replace(coin=np.array([[0, 1]])))
 
 # %%
 RUNS = 100_000
@@ -102,8 +101,7 @@ RUNS = 100_000
 def far_draws(sampler: Sampler, workers: np.ndarray) -> np.ndarray:
     """Return the share of runs with 0, 1, 2, ... synthetic workers from the far cell."""
     n = workers.size
-    many = replace(
-        urns,
+    many = urns._replace(
         offsets=np.arange(RUNS + 1) * n,
         draw_offsets=np.arange(RUNS + 1) * n,
         prior=np.repeat(urns.prior, RUNS, axis=0),
@@ -144,7 +142,7 @@ CONFIDENCE = 1 - Fraction(1, 10**6)
 urns, guarantee = one_pool(1, 3, "1.6")  # one worker, three cells
 cases = {
     "as certified": sample_cells,
-    "a tenth of the prior": changed(lambda urns: replace(urns, prior=urns.prior // 10)),
+    "a tenth of the prior": changed(lambda urns: urns._replace(prior=urns.prior // 10)),
     "noise only where somebody lives": no_noise_where_nobody_lives,
 }
 promised, delta = guarantee.record_epsilon, guarantee.record_delta

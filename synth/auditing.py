@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -227,8 +227,7 @@ def _observed(
     parts = []
     for batch in range(math.ceil(runs / most)):
         copies = min(most, runs - batch * most)
-        many = replace(
-            urns,
+        many = urns._replace(
             offsets=np.arange(copies + 1, dtype=np.int64) * n,
             draw_offsets=np.arange(copies + 1, dtype=np.int64) * m,
             prior=np.repeat(urns.prior, copies, axis=0),

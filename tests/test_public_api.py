@@ -155,7 +155,7 @@ def test_lists_stand_for_arrays(small_release: pipelines.Release) -> None:
 
 
 def test_a_text_stands_for_a_sequence_of_one(small_region: dict[str, Path]) -> None:
-    at = {"block": "tabblk2010", "latitude": "blklatdd", "longitude": "blklondd"}
+    at = {"block": "tabblk2010", "centroid": ("blklatdd", "blklondd")}
     for levels in ("cty", ["cty"]):
         made = geo_data.read_crosswalk(small_region["crosswalk"], levels=levels, **at)
         assert made.levels == ("cty",)

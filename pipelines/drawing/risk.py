@@ -78,13 +78,13 @@ def estimate_risks(
     for i, table in enumerate(workload.tables):
         if not whole and workload.gathers(table):
             continue
-        known = []
+        finer = []
         for counts in measured:
             cell = _cells(plan, jobs, counts, table)
             if cell is not None:
-                known.append((cell.size * counts.cumulants[0], counts, cell))
-        if known:
-            _, counts, cell = min(known, key=itemgetter(0))  # the one with the least noise
+                finer.append((cell.size * counts.cumulants[0], counts, cell))
+        if finer:
+            _, counts, cell = min(finer, key=itemgetter(0))  # the one with the least noise
             risks[i] = _risk(counts, cell, len(jobs))
     return risks
 

@@ -163,11 +163,11 @@ def refuse_one_file_twice(config: ReleaseConfig) -> None:
 
     Whether contents are alike is not looked at here: they have homes.
     """
-    known: dict[tuple[int, int], Path] = {}
+    first_path: dict[tuple[int, int], Path] = {}
     for path in config.jobs.files:
         if path.exists():
             info = path.stat()
-            if (first := known.setdefault((info.st_dev, info.st_ino), path)) is not path:
+            if (first := first_path.setdefault((info.st_dev, info.st_ino), path)) is not path:
                 raise ConfigError(
                     f"{path}: a file of jobs is named twice, also as {first}. Name each file once (see what "
                     "* and ? in jobs.file and jobs.aux match)"

@@ -211,24 +211,25 @@ def _read_table(
         if not levels:
             return []
         return geo_data.read_ctpp(table.file, geography, levels, table=table.table, line=table.line)
-    sides = [table.level] if isinstance(table, AcsTable) else [table.origin_level, table.destination_level]
+    if isinstance(table, AcsTable):
+        return [] if table.level in absent else [geo_data.read_acs(table.file, geography, level=table.level)]
+    sides = table.origin_level, table.destination_level
     if not absent.isdisjoint(sides):
         return []
-    if isinstance(table, AcsTable):
-        return [geo_data.read_acs(table.file, geography, level=table.level)]
     if isinstance(table, LodesTable):
-        flows = geo_data.read_lodes_flows(
-            table.file, geography, **reader_settings(table, without={"same_jobs"})
-        )
+        flows = geo_data.read_lodes_flows(table.file, geography, sides, aux=table.aux)
     else:
-        flows = geo_data.read_flows(table.file, geography, **reader_settings(table, without={"same_jobs"}))
+        settings = reader_settings(table, without={"same_jobs", "origin_level", "destination_level"})
+        flows = geo_data.read_flows(table.file, geography, sides, **settings)
     return [replace(flows, same_jobs=table.same_jobs)]
 
 
 def read_geography(config: ReleaseConfig) -> geo_data.Geography:
     """Read the public geography that a configuration names."""
     settings = config.geography
-    return geo_data.read_crosswalk(settings.file, **reader_settings(settings, without={"polygons"}))
+    centroid = (settings.latitude, settings.longitude) if settings.latitude and settings.longitude else None
+    others = reader_settings(settings, without={"polygons", "latitude", "longitude"})
+    return geo_data.read_crosswalk(settings.file, centroid=centroid, **others)
 
 
 def read_policy(config: ReleaseConfig, geography: geo_data.Geography) -> synth.Policy:
@@ -297,11 +298,11 @@ def _slot_file(config: ReleaseConfig) -> Path:
 def count_job_files(files: Sequence[Path], progress: Progress | None) -> Iterator[dict[str, int]]:
     """Do what `count_rows` does, and tell how many of several files have been read."""
 
-    def told(done: int) -> None:
+    def report_rows(done: int) -> None:
         if progress is not None and len(files) > 1:
             progress(done, len(files))
 
-    with count_rows(told) as rows:
+    with count_rows(report_rows) as rows:
         yield rows
 
 
@@ -314,13 +315,15 @@ def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: l
     """
     levels = [*config.geography.levels, config.geography.block]
     above = levels[max(len(levels) - 2, 0)]
-    known = [level for table in tables for level in (table.origin_level, table.destination_level)]
-    for i, name in enumerate(known):
+    fine_levels = [level for table in tables for level in (table.origin_level, table.destination_level)]
+    for i, name in enumerate(fine_levels):
         if name in geography.non_nesting_areas:
             areas = geography.n_units(name)
-            known[i] = next((level for level in levels[:-1] if geography.n_units(level) >= areas), above)
-    known.append(min(config.weights.level if config.weights else above, above, key=levels.index))
-    return max(known, key=levels.index)
+            fine_levels[i] = next(
+                (level for level in levels[:-1] if geography.n_units(level) >= areas), above
+            )
+    fine_levels.append(min(config.weights.level if config.weights else above, above, key=levels.index))
+    return max(fine_levels, key=levels.index)
 
 
 def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:

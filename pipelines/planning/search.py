@@ -182,9 +182,9 @@ class _Search:
         if not self._measures or self.loss(self.best_of(candidates)) == inf:
             candidates = list(dict.fromkeys((*alone, *shared, *units)))
         self.best_of(candidates)
-        best, *_ = starts = sorted(candidates, key=self._known)
-        most = _HOPELESS * self._known(best)
-        self._units = [cells for cells in self._units if self._known(cells) <= most]
+        best, *_ = starts = sorted(candidates, key=self._loss)
+        most = _HOPELESS * self._loss(best)
+        self._units = [cells for cells in self._units if self._loss(cells) <= most]
         return starts[: self._trial.sample.draws]
 
     def best(self, starts: Iterable[Choices]) -> Choices:
@@ -208,9 +208,9 @@ class _Search:
         unique = list(dict.fromkeys(candidates))
         if len(unique) > 1:
             self._try(unique)
-        return min(unique, key=self._known)
+        return min(unique, key=self._loss)
 
-    def _known(self, choices: Choices) -> float:
+    def _loss(self, choices: Choices) -> float:
         return self._losses.get(choices, inf)
 
     def loss(self, choices: Choices) -> float:
@@ -233,7 +233,7 @@ class _Search:
             near = (number + step for step in _STEPS if 0 <= number + step < len(scale))
             yield from (replace(choices, thresholds=scale[i]) for i in near)
         areas = [] if scale is not None or self._measures else filter(attrgetter("thresholds"), self._losses)
-        for other in (*sorted(areas, key=self._known)[:1], *self._units):
+        for other in (*sorted(areas, key=self._loss)[:1], *self._units):
             yield replace(choices, thresholds=other.thresholds, cell_level=other.cell_level)
 
     def _other_sharing(self, choices: Choices) -> Iterator[Choices]:
@@ -310,7 +310,9 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     one attribute at a time.
     """
     levels = inputs.geography.levels
-    counted = [one for one in workload.tables if one.weight and (one.attributes or one.work is None)]
+    counted = [
+        table for table in workload.tables if table.weight and (table.attributes or table.work is None)
+    ]
     homes = dict.fromkeys(t.home if t.home in levels else inputs.model.level for t in counted)
     names = dict.fromkeys(name for table in counted for name in table.attributes)
     # Whatever is secret by a policy every table is measured by, and no slot has it.
@@ -329,19 +331,21 @@ def _cell_levels(
     Single blocks are such where tables are measured; where jobs are resampled, areas of a small T are like
     them. Where homes of the whole workload are by coarser areas, the levels of these are tried, too.
     """
-    settings, own = config.plan, inputs.model.level
+    settings, model_level = config.plan, inputs.model.level
     if settings.coarsening == "units":
-        return [settings.cell_level or own]
+        return [settings.cell_level or model_level]
     if settings.coarsening is not None or settings.split_threshold is not None:
         return []
     levels = inputs.geography.levels
-    if own not in levels:
-        return [own]
+    if model_level not in levels:
+        return [model_level]
     homes = {table.home for table in workload.tables if table.weight}
     lie_within = inputs.model.geography.lie_within
-    coarse = [name for name in levels[: levels.index(own)] if all(lie_within(name, home) for home in homes)]
+    coarse = [
+        name for name in levels[: levels.index(model_level)] if all(lie_within(name, home) for home in homes)
+    ]
     finest = [inputs.geography.block_level] if measures else []
-    return [own, *levels[levels.index(own) + 1 :], *finest, *coarse]
+    return [model_level, *levels[levels.index(model_level) + 1 :], *finest, *coarse]
 
 
 def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:

@@ -26,9 +26,9 @@ from pipelines.planning.trials import ParallelMap
 from pipelines.plans.accuracy import (
     ExpectedAccuracy,
     SizeClass,
-    carries,
     expected_accuracy,
     expected_sizes,
+    improves_on_model,
     reported_tables,
 )
 from pipelines.plans.plan import ReleasePlan, batches, slots_of, spread
@@ -71,8 +71,8 @@ class ExpectedLoss:
 
     @property
     def carried(self) -> bool:
-        """Whether the release says more of the table than public data do (`carries`)."""
-        return carries(self.loss, self.public_model)
+        """Whether the release says more of the table than public data do (`improves_on_model`)."""
+        return improves_on_model(self.loss, self.public_model)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in the forecast of a plan."""
@@ -127,7 +127,7 @@ class SimulatedUtility:
     accuracy: ExpectedAccuracy
 
     def __repr__(self) -> str:
-        losses = "; ".join(f"{one.table.name} {one.loss:.3f}" for one in self.workload)
+        losses = "; ".join(f"{expected.table.name} {expected.loss:.3f}" for expected in self.workload)
         return (
             f"<SimulatedUtility: expected loss {self.objective:.4f} (weighted mean of {losses}), "
             f"mean commute off by {self.mean_commute_error:+.1%}; tried on {self.jobs:,} jobs>"
@@ -139,12 +139,12 @@ class SimulatedUtility:
 
     def columns(self) -> dict[str, float]:
         """Return the measures as columns of a table, with three for each table of the workload."""
-        found = self._measures
-        for one in self.workload:
-            found[f"loss: {one.table.name}"] = one.loss
-            found[f"public model: {one.table.name}"] = one.public_model
-            found[f"no privacy: {one.table.name}"] = one.no_privacy
-        return found
+        columns = self._measures
+        for expected in self.workload:
+            columns[f"loss: {expected.table.name}"] = expected.loss
+            columns[f"public model: {expected.table.name}"] = expected.public_model
+            columns[f"no privacy: {expected.table.name}"] = expected.no_privacy
+        return columns
 
     def as_dict(self) -> dict[str, Any]:
         """Return the measures by name; one that has no value is None."""
@@ -189,8 +189,8 @@ class _BatchTrial:
     def __call__(self, task: tuple[bool, int]) -> NDArray[np.int32]:
         """Return what is drawn with noise, or without, of a batch."""
         noisy, i = task
-        own, key = split_homes(self.plan, self.homes, self.parts)[i], synth.RunKey.from_seed(self.seed)
-        return self._procedure.draw_batch(self.parts[i], own, key, i, noisy=noisy)
+        homes, key = split_homes(self.plan, self.homes, self.parts)[i], synth.RunKey.from_seed(self.seed)
+        return self._procedure.draw_batch(self.parts[i], homes, key, i, noisy=noisy)
 
 
 def simulate_utility(
@@ -200,12 +200,13 @@ def simulate_utility(
     *,
     attributes: Mapping[str, npt.ArrayLike] | None = None,
     seed: int = 0,
-    trial_jobs: int = _TRIAL_JOBS,
-    batch_jobs: int | None = None,
     parallel_map: ParallelMap | None = None,
     progress: Progress | None = None,
 ) -> SimulatedUtility:
     """Run a plan, or a part of it, on proxy truth and measure what it loses.
+
+    A plan of more than a million jobs is tried on batches, spread over it, of about so many jobs; fewer,
+    where several tables would have too many cells in memory.
 
     Parameters
     ----------
@@ -218,13 +219,8 @@ def simulate_utility(
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
         Of proxy truth and trial draw; of further worlds, which are drawn where all together have at most
-        half of `trial_jobs` and no homes are given, those that follow. Losses and measures are means over
+        half a million jobs and no homes are given, those that follow. Losses and measures are means over
         them.
-    trial_jobs : int
-        A larger plan is tried on batches, spread over it, of about so many jobs; fewer, where several tables
-        would have too many cells in memory.
-    batch_jobs : int, optional
-        Jobs of such a batch, as for a run.
     parallel_map : callable, optional
         Where one table is measured: how batches are drawn; called, as `map` is, with a function and items. By
         default by threads of this process.
@@ -235,12 +231,9 @@ def simulate_utility(
     -------
     SimulatedUtility
     """
-    worlds = _worlds(plan, trial_jobs) if homes is None else 1
+    worlds = _worlds(plan) if homes is None else 1
     draws = ("released", "public", "without_noise")
-    trials = (
-        _Trial(plan, model, homes, attributes, seed + i, trial_jobs, batch_jobs, parallel_map)
-        for i in range(worlds)
-    )
+    trials = (_Trial(plan, model, homes, attributes, seed + i, parallel_map) for i in range(worlds))
     trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, measures=True)
     of_workload = lost[:3, : len(trial.workload.tables)]
     return SimulatedUtility(
@@ -252,8 +245,8 @@ def simulate_utility(
         objective=trial.workload.objective(of_workload[0]),
         jobs=len(trial.true),
         workload=tuple(
-            ExpectedLoss(table, *found)
-            for table, found in zip(trial.workload.tables, of_workload.T.tolist(), strict=True)
+            ExpectedLoss(table, *of_table)
+            for table, of_table in zip(trial.workload.tables, of_workload.T.tolist(), strict=True)
         ),
         accuracy=trial.accuracy(lost[[0, 1, -1]], sizes),
     )
@@ -266,7 +259,7 @@ def simulate_accuracy(
     progress: Progress | None,
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
-    worlds = _worlds(plan, _TRIAL_JOBS)
+    worlds = _worlds(plan)
     trials = (_Trial(plan, model, seed=i, parallel_map=parallel_map) for i in range(worlds))
     trial, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
     return trial.accuracy(lost, sizes)
@@ -291,18 +284,18 @@ def _tried(
         if not losses:
             done = ProgressCounter(progress, worlds * trial.count_parts(draws))
         drawn = trial.draw([getattr(trial, name) for name in draws], done)
-        lost, found = trial.losses(drawn, sized=not losses)
+        lost, sizes_of_tables = trial.losses(drawn, sized=not losses)
         if not losses:
-            first, sizes = trial, found
+            first, sizes = trial, sizes_of_tables
         losses.append(lost)
         measured.append(trial.measures(drawn[0]) if measures else [])
         done()
     return first, sizes, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 
 
-def _worlds(plan: ReleasePlan, trial_jobs: int) -> int:
+def _worlds(plan: ReleasePlan) -> int:
     """Return in how many worlds a plan is tried: of few areas one has residents by luck."""
-    return max(1, min(_MOST_WORLDS, trial_jobs // 2 // len(plan.pools.slots)))
+    return max(1, min(_MOST_WORLDS, _TRIAL_JOBS // 2 // len(plan.pools.slots)))
 
 
 class _Trial:
@@ -315,32 +308,35 @@ class _Trial:
         homes: npt.ArrayLike | None = None,
         attributes: Mapping[str, npt.ArrayLike] | None = None,
         seed: int = 0,
-        trial_jobs: int = _TRIAL_JOBS,
-        batch_jobs: int | None = None,
         parallel_map: ParallelMap | None = None,
     ) -> None:
         check_type(plan, ReleasePlan, "plan", "make_plan")
         check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
         slots, policy = plan.pools.slots, plan.policy
         workload = resolve_workload(plan.config.workload, model.geography, plan.level, slots, policy.secret)
-        part = trial_jobs / len(slots)
+        part = _TRIAL_JOBS / len(slots)
         if plan.secondary:
             part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
         self._plan, self._seed, self.workload = plan, seed, workload
-        self._parts = spread(batches(plan, batch_jobs), part)
+        self._parts = spread(batches(plan), part)
         self._tried = tried = slots_of(plan, self._parts)
         work = slots.work[tried]
         public = [name for name in workload.attributes if name in slots.attributes]
-        self._own = own = {name: slots.attributes[name][tried] for name in public}
+        self._attributes = tried_attributes = {name: slots.attributes[name][tried] for name in public}
         if homes is None:
-            known = attribute_concentrations(model.geography, model.level, slots, policy)
-            drawn = proxy_origins(model, work, slots.home_part[tried], policy, seed, own, known)
+            concentrations = attribute_concentrations(model.geography, model.level, slots, policy)
+            drawn = proxy_origins(
+                model, work, slots.home_part[tried], policy, seed, tried_attributes, concentrations
+            )
         else:
             drawn = np.asarray(homes)[tried]
         if attributes is not None:
-            own = {name: np.asarray(attributes[name])[tried] for name in public}
+            tried_attributes = {name: np.asarray(attributes[name])[tried] for name in public}
         self._homes, self._geography = drawn, model.geography
-        self.true, self.share = jobs_at(model.geography, policy, work, drawn, own), work.size / len(slots)
+        self.true, self.share = (
+            jobs_at(model.geography, policy, work, drawn, tried_attributes),
+            work.size / len(slots),
+        )
         self._procedure = procedure_of(plan)
         self._parallel_map = parallel_map if self._procedure.worth_sending else None
         self._batch_trial = _BatchTrial(plan, drawn, self._parts, seed)
@@ -372,7 +368,7 @@ class _Trial:
         """Return total and block variation, error of the mean commute, and that of destinations."""
         true, geography, level = self.true, self._geography, self._plan.level
         km = [commutes(geography, true.work, jobs.home) for jobs in (true, released)]
-        means, flows = [mean_km(one) for one in km], (true.work, true.home, released.home)
+        means, flows = [mean_km(lengths) for lengths in km], (true.work, true.home, released.home)
         return [
             total_variation(geography, level, *flows),
             total_variation(geography, level, *flows, destination_level=geography.block_level),
@@ -396,14 +392,14 @@ class _Trial:
         with ThreadPoolExecutor(2 if together else 1) as threads:
             homes = list(threads.map(lambda draw: draw(done), draws))
         work, policy = self.true.work, self._plan.policy
-        return [jobs_at(self._geography, policy, work, one, self._own) for one in homes]
+        return [jobs_at(self._geography, policy, work, home, self._attributes) for home in homes]
 
     def _each_batch(self, draw: ParallelMap, done: Callable[[], None], *, noisy: bool) -> NDArray[np.int32]:
-        found = []
+        batches_drawn = []
         for drawn in draw(self._batch_trial, [(noisy, i) for i in range(len(self._parts))]):
-            found.append(drawn)
+            batches_drawn.append(drawn)
             done()
-        return np.concatenate(found)
+        return np.concatenate(batches_drawn)
 
     def released(self, done: Callable[[], None]) -> NDArray[np.int32]:
         if self._parallel_map is not None:

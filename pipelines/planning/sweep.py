@@ -38,7 +38,7 @@ from pipelines.planning.public_inputs import (
 )
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
-from pipelines.plans.accuracy import carries
+from pipelines.plans.accuracy import improves_on_model
 from pipelines.storage.progress import Progress
 
 AUTO = "auto"
@@ -103,7 +103,7 @@ class Sweep:
             values = (
                 (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
             )
-            if not all(isinstance(one, str) for one in values) or (not values and value not in ((), [])):
+            if not all(isinstance(name, str) for name in values) or (not values and value not in ((), [])):
                 raise TypeError(f'{name}: texts are expected, such as ("2", "4"), not {value!r}')
             object.__setattr__(self, name, values)
 
@@ -116,10 +116,10 @@ class Sweep:
             If a value cannot be used.
         """
         names = [name for name, values in vars(self).items() if values]
-        found = []
+        configurations = []
         for combination in itertools.product(*(getattr(self, name) for name in names)):
-            found.append(changed(config, dict(zip(names, combination, strict=True))))
-        return found
+            configurations.append(changed(config, dict(zip(names, combination, strict=True))))
+        return configurations
 
 
 def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
@@ -150,19 +150,22 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     if plan["pool_by"] is not None:
         plan["pool_by"] = tuple(plan["pool_by"])
     try:
-        asked, settings = PrivacySettings.model_validate(privacy), PlanSettings.model_validate(plan)
+        privacy_settings, settings = (
+            PrivacySettings.model_validate(privacy),
+            PlanSettings.model_validate(plan),
+        )
     except ValidationError as error:
         lines = []
-        for each in error.errors(include_url=False):
-            if each["loc"]:
-                rule = f"{each['loc'][-1]}: {each['input']!r} cannot be tried"
+        for problem in error.errors(include_url=False):
+            if problem["loc"]:
+                rule = f"{problem['loc'][-1]}: {problem['input']!r} cannot be tried"
                 lines.append(
                     f'{rule}; write a value as in a configuration, or "{AUTO}" for the planner\'s choice'
                 )
             else:
-                lines += describe({**each, "loc": ("plan",)}, {})
+                lines += describe({**problem, "loc": ("plan",)}, {})
         raise ConfigError(lines) from None
-    result = config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
+    result = config.model_copy(update={"release": release, "privacy": privacy_settings, "plan": settings})
     # Not every mechanism takes the settings of a table of workplaces; they are as they were.
     if problems := [line for line in problems_across(dict(result)) if not line.startswith("workplaces.")]:
         raise ConfigError(problems)
@@ -461,7 +464,7 @@ def _tables_lost(best: pd.Series) -> Iterator[str]:
     for table in _named(best.to_frame().T):
         loss, model, none = (best[f"{kind}: {table}"] for kind in ("loss", "public model", "no privacy"))
         line = f"{table}: {loss:.4f}; public model alone {model:.4f}, no privacy {none:.4f}"
-        yield line + ("." if carries(loss, model) else ". The release will not carry this table.")
+        yield line + ("." if improves_on_model(loss, model) else ". The release will not carry this table.")
 
 
 def _ties(row: Any, best: Any) -> bool:
@@ -483,8 +486,8 @@ def _not_compared(results: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
     refused = tried[~tried["certified"].astype(bool)]
     for _, row in refused.iterrows():
         yield f"Not compared, as it cannot be certified at this price: {_name(row, tried)}."
-    asked = {*tried["mechanism"]}
-    if missing := [] if AUTO in asked else sorted(synth.MECHANISMS.keys() - asked):
+    mechanisms = {*tried["mechanism"]}
+    if missing := [] if AUTO in mechanisms else sorted(synth.MECHANISMS.keys() - mechanisms):
         yield f"Not compared, as not tried at this price: mechanism {', '.join(missing)}."
     if elsewhere := len(results) - len(tried):
         yield f"Not compared, as at another epsilon or delta: {elsewhere} combination{'s'[: elsewhere > 1]}."

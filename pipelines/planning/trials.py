@@ -230,8 +230,8 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
         for groups, choice, margin in zip(plan.secondary, plan.choices.tables, margins, strict=True):
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
-                known = {*choice.by, *plan.policy.secret}
-                counted = table.work is None and choice.work is None and {*table.attributes} <= known
+                told_apart = {*choice.by, *plan.policy.secret}
+                counted = table.work is None and choice.work is None and {*table.attributes} <= told_apart
                 if counted and plan.geography.lie_within(choice.home, table.home):
                     losses[i] = _variation(plan, groups, table, lost)
     return losses
@@ -240,18 +240,18 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
 def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: NDArray[np.float64]) -> float:
     """Return the total variation of a table of residents, from what is lost in each cell of a finer one."""
     slots, measured = plan.pools.slots, groups.table
-    one = np.zeros(measured.n.size, np.int64)
-    one[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
+    slot = np.zeros(measured.n.size, np.int64)
+    slot[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
     bounds, cuts = measured.domains.offsets, measured.domains.cuts
     cells = np.concatenate([cuts[bounds[d] : bounds[d + 1]] for d in measured.domain.tolist()])
     blocks, secret = plan.policy.split(cells, plan.geography.n_blocks)
     home = plan.geography.unit_of(table.home, blocks).astype(np.int64)
     kinds = np.zeros(cells.size, np.int64)
     for name in table.attributes:
-        own: NDArray[np.integer] = (
-            np.repeat(slots.attributes[name][one], measured.k) if name not in secret else secret[name]
+        categories: NDArray[np.integer] = (
+            np.repeat(slots.attributes[name][slot], measured.k) if name not in secret else secret[name]
         )
-        kinds = kinds * len(plan.categories[name]) + own
+        kinds = kinds * len(plan.categories[name]) + categories
     kinds = kinds * (int(home.max()) + 1) + home
     return float(np.abs(np.bincount(kinds, lost)).sum() / 2 / len(slots))
 

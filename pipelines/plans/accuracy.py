@@ -2,8 +2,8 @@
 
 A plan is tried on homes drawn from the public model (`simulate_utility`): what that says is as good as the
 model. After a draw, noisy counts tell more of the tables that were measured (`pipelines.drawing.risk`,
-`after_draw`). What a reader can do with a table is judged here, in one place, by two rules: `carries` and
-`is_noise`.
+`after_draw`). What a reader can do with a table is judged here, in one place, by two rules:
+`improves_on_model` and `is_noise`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(ge=0)]
 
 
-def carries(loss: float, public_model: float) -> bool:
+def improves_on_model(loss: float, public_model: float) -> bool:
     """Say whether a release carries a table: it loses at least a tenth less than the public model alone."""
     return loss <= (1 - _LEAST_GAIN) * public_model
 
@@ -54,7 +54,7 @@ def is_noise(loss: float, public_model: float) -> bool:
     the release does not carry the table, so that public data alone would say as much. Below one in ten a
     reader is not misled, whoever's merit that is.
     """
-    return loss >= _MOSTLY_WRONG or (loss > _HARMLESS and not carries(loss, public_model))
+    return loss >= _MOSTLY_WRONG or (loss > _HARMLESS and not improves_on_model(loss, public_model))
 
 
 class Risk(NamedTuple):
@@ -126,7 +126,7 @@ class ExpectedTable(_Part):
         The loss that the plan forecast, where the loss is computed from noisy counts; None where the loss is
         that forecast.
     carried, noise : bool
-        As `carries` and `is_noise` say.
+        As `improves_on_model` and `is_noise` say.
     sizes : list of SizeClass
         One for each of `SIZES` of which the trial released any; none where the plan was tried on a part of
         the jobs, whose numbers are not those of the whole.
@@ -166,7 +166,7 @@ class ExpectedTable(_Part):
         if self.table != table_in_words(self.home, self.work, self.attributes):
             raise ValueError("the name of a table is not that of its areas and attributes")
         losses = (self.loss, self.public_model)
-        if (self.carried, self.noise) != (carries(*losses), is_noise(*losses)):
+        if (self.carried, self.noise) != (improves_on_model(*losses), is_noise(*losses)):
             raise ValueError(f"{self.table}: carried and noise are not what its losses give")
         stated = [(size.at_least, size.at_most) for size in self.sizes]
         if stated != [size for size in SIZES if size in stated]:
@@ -257,7 +257,7 @@ def expected_accuracy(
                 within=within,
                 squares=of_release,
                 planned=None,
-                carried=carries(loss, public_model),
+                carried=improves_on_model(loss, public_model),
                 noise=is_noise(loss, public_model),
                 sizes=size_classes,
             )
@@ -306,7 +306,7 @@ def _after_draw(table: ExpectedTable, risk: Risk) -> ExpectedTable:
             "within": round(_OF_SHAPE * (1 + 2 * deviation / squares) ** power, 2),
             "squares": round(squares, _OF_SQUARES),
             "planned": table.loss,
-            "carried": carries(loss, table.public_model),
+            "carried": improves_on_model(loss, table.public_model),
             "noise": is_noise(loss, table.public_model),
             "sizes": sizes,
         }

@@ -16,8 +16,6 @@ from pipelines.config.toml import ConfigError
 from pipelines.ledger import budgets
 from pipelines.ledger.budgets import (
     Budget,
-    OverBudgetError,
-    PolicyError,
     budgets_of_debit,
     check_spelling,
     check_terms,
@@ -83,31 +81,11 @@ def run_name(config: ReleaseConfig, run: str) -> str:
     return f"{config.release.name}, run {run}"
 
 
-def check_ledger(config: ReleaseConfig) -> None:
-    """Refuse a ledger that could not be debited whatever the cost; nothing is left in it."""
-    if config.ledger is not None:
-        with suppress(OverBudgetError, PolicyError):  # which depend on the plan
-            check_affordable(config, (Fraction(0), Fraction(0)))
-
-
-def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
-    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it."""
-    if (settings := config.ledger) is not None:
-        charge = Charge(settings.data_set, *cost, plan_sha256="0" * 64, release=run_name(config, "0" * 16))
-        _pay(settings, charge, rehearse=True)
-
-
-def check_payable(state: RunState, plan: ReleasePlan) -> None:
-    """Refuse a run whose debit the ledger would refuse; nothing is left in it."""
-    if state.config.ledger is not None:
-        _debit(state.config.ledger, state, plan, rehearse=True)
-
-
-def _debit(settings: LedgerSettings, state: RunState, plan: ReleasePlan, *, rehearse: bool = False) -> Debit:
-    """Pay for a run with such a plan, or rehearse it."""
+def charge_of(state: RunState, plan: ReleasePlan, settings: LedgerSettings) -> Charge:
+    """Return what a run with such a plan is charged."""
     certificate = state.certificate
     cost = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
-    charge = Charge(
+    return Charge(
         settings.data_set,
         synth.exact(cost.epsilon),
         synth.exact(cost.delta),
@@ -115,13 +93,12 @@ def _debit(settings: LedgerSettings, state: RunState, plan: ReleasePlan, *, rehe
         state.name,
         str(terms_of(plan)),
     )
-    return _pay(settings, charge, rehearse=rehearse)
 
 
-def _pay(settings: LedgerSettings, charge: Charge, *, rehearse: bool) -> Debit:
+def debit(settings: LedgerSettings, charge: Charge, *, rehearse: bool = False) -> Debit:
+    """Enter a charge in the ledger, or see that it could be entered; then nothing is left in it."""
     budget, total = _budgets(settings)
-    ledger = Ledger(settings.file)
-    return ledger.debit(charge, budget, total, witness=settings.witness, rehearse=rehearse)
+    return Ledger(settings.file).debit(charge, budget, total, witness=settings.witness, rehearse=rehearse)
 
 
 def cost_of(
@@ -196,7 +173,7 @@ def pay(state: RunState, plan: ReleasePlan, staging: RunFolder) -> RunState:
             settings.file,
             settings.data_set,
         )
-    state = replace(state, debit=_debit(settings, state, plan).id)
+    state = replace(state, debit=debit(settings, charge_of(state, plan, settings)).id)
     staging.save(state)
     return state
 
@@ -212,11 +189,11 @@ def debit_of(state: RunState) -> str | None:
 
 def is_finished(state: RunState) -> bool:
     """Say whether the ledger has it that the release of a run is finished."""
-    settings, debit = state.config.ledger, state.debit or debit_of(state)
-    if settings is None or debit is None:
+    settings, debit_id = state.config.ledger, state.debit or debit_of(state)
+    if settings is None or debit_id is None:
         return False
     entries = Ledger(settings.file).entries()
-    return any(entry.kind == "finished" and entry.debit == debit for entry in entries)
+    return any(entry.kind == "finished" and entry.debit == debit_id for entry in entries)
 
 
 def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
@@ -226,12 +203,12 @@ def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
             raise ConfigError(f"{out}: no release with its confidential folder is there")
-        if (debit := staging.load().debit) is None:
+        if (debit_id := staging.load().debit) is None:
             raise ConfigError(
                 f"{out}: no debit is noted there: nothing paid for this release, or it was stopped just "
                 "then (odsynth resume notes it)"
             )
-        debits.append(debit)
+        debits.append(debit_id)
     return debits
 
 

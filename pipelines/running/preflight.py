@@ -2,7 +2,7 @@
 
 `check_ready` needs the configuration only, and says everything at once. `take_plan` and `load_back` check the
 plan, one that was reviewed before or that was just made; `check_space` needs the plan, and
-`payment.check_payable` its cost. Nothing that they write stays but the copy of a reviewed plan in the private
+`check_payable` its cost. Nothing that they write stays but the copy of a reviewed plan in the private
 folder of the run: what happens to the folder that was given while the run goes on changes nothing.
 """
 
@@ -13,7 +13,8 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ import geo_data
 from pipelines.config.fields import expand
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
+from pipelines.ledger.budgets import OverBudgetError, PolicyError
+from pipelines.ledger.ledger import Charge
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files, refuse_other_names
 from pipelines.planning.public_inputs import slot_source
 from pipelines.plans.form import PLAN_FILES, read_document
@@ -36,8 +39,8 @@ from pipelines.release.layout import MANIFEST, expected_files
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
 from pipelines.release.verification import contradictions
-from pipelines.running.folder import RunFolder, refuse_existing
-from pipelines.running.payment import check_ledger
+from pipelines.running.folder import RunFolder, RunState, refuse_existing
+from pipelines.running.payment import charge_of, debit, run_name
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import scratch_file
@@ -87,6 +90,25 @@ def check_ready(
         raise problems[0]
     if problems:
         raise ConfigError(line for error in problems for line in str(error).splitlines())
+
+
+def check_ledger(config: ReleaseConfig) -> None:
+    """Refuse a ledger that could not be debited whatever the cost; nothing is left in it."""
+    with suppress(OverBudgetError, PolicyError):  # which depend on the plan
+        check_affordable(config, (Fraction(0), Fraction(0)))
+
+
+def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
+    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it."""
+    if (settings := config.ledger) is not None:
+        charge = Charge(settings.data_set, *cost, plan_sha256="0" * 64, release=run_name(config, "0" * 16))
+        debit(settings, charge, rehearse=True)
+
+
+def check_payable(state: RunState, plan: ReleasePlan) -> None:
+    """Refuse a run whose debit the ledger would refuse; nothing is left in it."""
+    if (settings := state.config.ledger) is not None:
+        debit(settings, charge_of(state, plan, settings), rehearse=True)
 
 
 def load_back(config: ReleaseConfig, stored: Path, sha256: str) -> ReleasePlan:

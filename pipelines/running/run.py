@@ -44,7 +44,6 @@ from pipelines.running.batches import RunBatches, differences, estimated_factors
 from pipelines.running.executor import sample_release, try_workers, trying_on
 from pipelines.running.folder import RunFolder, RunState, other_version, refuse_existing
 from pipelines.running.payment import (
-    check_payable,
     debit_of,
     is_finished,
     pay,
@@ -53,6 +52,7 @@ from pipelines.running.payment import (
 )
 from pipelines.running.preflight import (
     blame_plan,
+    check_payable,
     check_ready,
     check_space,
     load_back,

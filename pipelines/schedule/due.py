@@ -109,22 +109,24 @@ def _tell(calendar: Calendar, summary: Summary, *, looked: bool) -> Summary:
     store = Records(calendar.records)
     before, news = store.told(), summary.news
     notices: list[str] = []
-    told = {"summary": news} if looked else before | {"summary": before.get("summary", frozenset()) | news}
+    announced = (
+        {"summary": news} if looked else before | {"summary": before.get("summary", frozenset()) | news}
+    )
     for channel, other in (("command", "webhook"), ("webhook", "command")):
         settings = calendar.notify.model_copy(update={other: None})
         if getattr(settings, channel) is None:
             continue
         told_before = before.get(channel, frozenset())
-        told[channel] = news if looked else news | told_before
+        announced[channel] = news if looked else news | told_before
         if settings.on == "always" or news - told_before:
             problems = notify(settings, summary.without(told_before).document(), calendar.folder)
             notices += problems
             if problems:
-                told[channel] = told[channel] & told_before
-    told = {channel: items for channel, items in told.items() if items}
+                announced[channel] = announced[channel] & told_before
+    announced = {channel: items for channel, items in announced.items() if items}
     try:
-        if told != before:
-            store.save_told(told)
+        if announced != before:
+            store.save_told(announced)
     except OSError as error:
         notices.append(f"{shown_message(error, one_line=True)}; what was told now is told again")
     return replace(summary.without(before.get("summary", frozenset())), notices=tuple(notices))
@@ -164,7 +166,7 @@ class _Call:
                     result = _result(occurrence, "behind", f"after {blocked[schedule]}", record)
                 else:
                     try:
-                        result = self._one(occurrence, record)
+                        result = self._try(occurrence, record)
                     except Exception as error:  # a record or log that cannot be written: others go on
                         result = _result(occurrence, "failed", self._unforeseen(error), record, error)
                     if result.status not in ("finished", "due", "skip", "overdue"):
@@ -190,7 +192,7 @@ class _Call:
         where = "" if getattr(error, "filename", None) else f" ({self.store.folder})"
         return f"{type(error).__name__}: {shown_message(error, one_line=True)}{where}"
 
-    def _one(self, occurrence: Occurrence, record: Record | None) -> Result:
+    def _try(self, occurrence: Occurrence, record: Record | None) -> Result:
         """Do what is to be done about an occurrence that is not finished."""
         if occurrence.name in self.damaged:
             return _result(occurrence, "failed", "its record cannot be read", record)

@@ -112,7 +112,7 @@ class Records:
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
 
-    def save_told(self, told: Mapping[str, frozenset[str]]) -> None:
+    def save_told(self, announced: Mapping[str, frozenset[str]]) -> None:
         """Write what `told` returns."""
-        document = {channel: sorted(news) for channel, news in told.items()}
+        document = {channel: sorted(news) for channel, news in announced.items()}
         write_whole(self.folder / "told", json.dumps(document, indent=1) + "\n")

@@ -65,9 +65,9 @@ class Summary:
         """What somebody should look at: each is told once, until it changes."""
         return frozenset([*self.problems, *(r.news for r in self.results if r.status in _LOOK)])
 
-    def without(self, told: Collection[str]) -> Summary:
+    def without(self, announced: Collection[str]) -> Summary:
         """Return the summary without what is in nobody's way, if it was told before."""
-        kept = (r for r in self.results if r.status not in ("skip", "overdue") or r.news not in told)
+        kept = (r for r in self.results if r.status not in ("skip", "overdue") or r.news not in announced)
         return replace(self, results=tuple(kept))
 
     @property

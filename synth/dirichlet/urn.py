@@ -7,7 +7,7 @@ prior numerator A_s of every cell, and q for every earlier draw. No floating poi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ _MAX_WORDS = 2**20
 _EMPTY, _PRUNED, _KEPT = 0, 1, 2
 
 
-@dataclass(frozen=True, eq=False)
-class Urns:
+class Urns(NamedTuple):
     """The urns of a batch of pools.
 
     Attributes
@@ -98,10 +97,7 @@ def sample_cells(urns: Urns, cells: NDArray[np.int32], stream: WordStream) -> ND
     table = np.zeros((2, 1024), np.int32)
     words = np.empty(0, np.int64)
     while True:
-        status = _draw(
-            urns.denominator, urns.offsets, urns.draw_offsets, urns.prior, urns.coin, urns.domain,
-            urns.cells_by_stratum, urns.stratum_offsets, cells, words, state, table, drawn,
-        )  # fmt: skip
+        status = _draw(urns, cells, words, state, table, drawn)
         if status == _DONE:
             return drawn
         if status == _NEED_TABLE:
@@ -136,10 +132,7 @@ def _rehash(table, size, larger, larger_size):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _draw(  # type: ignore[no-untyped-def]
-    q, offsets, draw_offsets, prior, coin, domain, cells_by_stratum, stratum_offsets,
-    cells, words, state, table, drawn,
-):  # fmt: skip
+def _draw(urns, cells, words, state, table, drawn):  # type: ignore[no-untyped-def]
     """Go on with the batch until it is done, words run out, or the table of known cells is half full.
 
     The table holds, for the current pool, the cells that have workers and the cells whose coin has
@@ -147,6 +140,7 @@ def _draw(  # type: ignore[no-untyped-def]
     asks for, since it is cleared after every pool. A noise value whose coin could not be thrown yet is
     kept in the state: throwing it away would favour values without coins.
     """
+    q, offsets, draw_offsets, prior, coin, domain, cells_by_stratum, stratum_offsets = urns
     n_strata = coin.shape[0]
     while state[_POOL] < domain.size:
         pool = state[_POOL]

@@ -70,7 +70,7 @@ class _Parts(NamedTuple):
 
     Shapes; logarithms of sums of weights that are 1 at the noisy count; means and variances; logarithms of
     odds, untilted, that the noisy count is the count and is far, for it is and is near; the chance to be far;
-    and room for the cells that no formula gives.
+    and room for the cells that no formula gives, and for the weights of the counts of a cell.
     """
 
     shape: Float64
@@ -80,6 +80,7 @@ class _Parts(NamedTuple):
     odds: Float64
     far: Float64
     cells: Int64
+    weights: Float64
 
 
 def reach(ratio: float) -> int:
@@ -109,11 +110,11 @@ def posterior(
     mean, variance : ndarray of float64, shape (n_cells,)
         Means are within `reach` of noisy counts; where these cannot add up so, as near as all can be.
     """
-    mean, variance = np.empty_like(expected), np.empty_like(expected)
+    moments = np.empty((2, expected.size))
     # Writable as most are: numba would compile the same once more for arrays that are not.
     noisy, n = np.require(noisy, requirements="W"), np.require(n, requirements="W")
-    _posterior(noisy, offsets, expected, n, deviations, ratio, reach(ratio), mean, variance)
-    return mean, variance
+    _posterior(noisy, offsets, expected, n, deviations, ratio, reach(ratio), moments)
+    return moments[0], moments[1]
 
 
 def bring_within_reach(values: Float64, noisy: Int64, offsets: Int64, n: Int64, ratio: float) -> float:
@@ -382,7 +383,7 @@ def _fill(noisy, n, z, p, kind, ones, others, parts):  # type: ignore[no-untyped
 def _tilted(noisy, expected, n, deviations, p, limit, moments, parts):  # type: ignore[no-untyped-def]
     """Fill in moments of a group's counts, tilted so that means within limits add up to n; return odds."""
     mean, variance, low, high = moments
-    shape, log_total, means, variances, odds, far, cells = parts
+    shape, log_total, means, variances, odds, far, cells, _ = parts
     limit = _least_limit(noisy, n, limit)
     # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
     odds_near, odds_far = n / (n + deviations.near), n / (n + deviations.far)
@@ -470,7 +471,7 @@ def _room_for(most):  # type: ignore[no-untyped-def]
     """Return room for the parts of the largest group."""
     return _Parts(
         np.empty((2, most)), np.empty((2, most)), np.empty((2, most)), np.empty((2, most)), np.empty(most),
-        np.empty(most), np.empty(most, np.int64),
+        np.empty(most), np.empty(most, np.int64), np.empty(2**16),
     )  # fmt: skip
 
 
@@ -479,17 +480,17 @@ def _some(parts, k):  # type: ignore[no-untyped-def]
     """Return the room for a group of k cells."""
     return _Parts(
         parts.shape[:, :k], parts.log_total[:, :k], parts.mean[:, :k], parts.variance[:, :k],
-        parts.odds[:k], parts.far[:k], parts.cells,
+        parts.odds[:k], parts.far[:k], parts.cells, parts.weights,
     )  # fmt: skip
 
 
 @_compiled
-def _posterior(noisy, offsets, expected, n, deviations, p, limit, mean, variance):  # type: ignore[no-untyped-def]
+def _posterior(noisy, offsets, expected, n, deviations, p, limit, result):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
     room, low, high = _room_for(most), np.empty(most), np.empty(most)
     for g in range(n.size):
         cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
-        moments = _Moments(mean[cells], variance[cells], low[:k], high[:k])
+        moments = _Moments(result[0, cells], result[1, cells], low[:k], high[:k])
         _tilted(noisy[cells], expected[cells], n[g], deviations, p, limit, moments, _some(room, k))
         _meet(moments.mean, moments.low, moments.high, n[g])
 
@@ -543,14 +544,14 @@ def _quantile(y, n, near, far, p, mean, level, weights):  # type: ignore[no-unty
 
 
 @_compiled
-def _quantiles(noisy, n, odds, p, level, moments, parts, weights, counts):  # type: ignore[no-untyped-def]
+def _quantiles(noisy, n, odds, p, level, moments, parts, counts):  # type: ignore[no-untyped-def]
     """Fill in the quantiles of a group's counts, within limits, and return their sum."""
     total = 0.0
     for c in range(noisy.size):
         log_far = math.log(max(parts.far[c], 1e-300)) - parts.log_total[1, c]
         log_near = math.log(max(1.0 - parts.far[c], 1e-300)) - parts.log_total[0, c]
         near, far = (parts.shape[0, c], odds[0], log_near), (parts.shape[1, c], odds[1], log_far)
-        count = _quantile(noisy[c], n, near, far, p, moments.mean[c], level, weights)
+        count = _quantile(noisy[c], n, near, far, p, moments.mean[c], level, parts.weights)
         counts[c] = min(max(count, moments.low[c]), moments.high[c])
         total += counts[c]
     return total
@@ -560,7 +561,6 @@ def _quantiles(noisy, n, odds, p, level, moments, parts, weights, counts):  # ty
 def _least_loss(noisy, offsets, expected, n, deviations, p, limit, counts):  # type: ignore[no-untyped-def]
     most = np.diff(offsets).max()
     room, bounds, lower = _room_for(most), np.empty((4, most)), np.empty(most)
-    weights = np.empty(2**16)
     for g in range(n.size):
         cells, k = slice(offsets[g], offsets[g + 1]), offsets[g + 1] - offsets[g]
         parts, upper = _some(room, k), counts[cells]
@@ -569,7 +569,7 @@ def _least_loss(noisy, offsets, expected, n, deviations, p, limit, counts):  # t
         # As many at `high` or fewer, and more at `low`.
         low, high, level, total = 0.0, 1.0, 0.5, 0.0
         for _ in range(40):
-            total = _quantiles(noisy[cells], n[g], odds, p, level, moments, parts, weights, upper)
+            total = _quantiles(noisy[cells], n[g], odds, p, level, moments, parts, upper)
             if total == n[g]:
                 break
             if total > n[g]:
@@ -579,8 +579,8 @@ def _least_loss(noisy, offsets, expected, n, deviations, p, limit, counts):  # t
             level = (low + high) / 2
         if total != n[g]:
             # Those at the level are equal: each gets its part.
-            over = _quantiles(noisy[cells], n[g], odds, p, low, moments, parts, weights, lower[:k])
-            under = _quantiles(noisy[cells], n[g], odds, p, high, moments, parts, weights, upper)
+            over = _quantiles(noisy[cells], n[g], odds, p, low, moments, parts, lower[:k])
+            under = _quantiles(noisy[cells], n[g], odds, p, high, moments, parts, upper)
             part = (n[g] - under) / max(over - under, 1.0)
             for c in range(k):
                 upper[c] += part * (lower[c] - upper[c])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,20 @@ class CellOdds:
     table: Table
     elsewhere: Float64
     home: Float64
+
+
+class _Candidates(NamedTuple):
+    """The home cells of one place with belief and unit; the home of each job, and where its odds stand.
+
+    Table t has cell ``cell[which[t, job]]`` of each candidate, whose odds begin at ``start[t, job]``.
+    """
+
+    belief: Float64
+    unit: Int32
+    cell: Int32
+    which: Int32
+    start: Int64
+    homes: Int32
 
 
 def noise_odds(noise: Int64, ratio: float) -> tuple[Float64, Float64]:
@@ -121,15 +136,11 @@ def guess_units(
     sums = np.bincount(unit, belief)
     first = np.cumsum([0, *(odds.elsewhere.size for odds in evidence[:-1])])
     right = np.zeros(jobs, np.bool_)
+    starts = layout.start + first[:, np.newaxis]
     _guess(
-        belief,
-        unit,
-        layout.cell,
-        layout.which,
-        layout.start + first[:, np.newaxis],
+        _Candidates(belief, unit, layout.cell, layout.which, starts, cell),
         np.concatenate([odds.elsewhere for odds in evidence]),
         np.concatenate([odds.home for odds in evidence]),
-        cell,
         np.empty_like(sums),
         right,
     )
@@ -137,14 +148,15 @@ def guess_units(
 
 
 @_compiled
-def _guess(belief, unit, cell, which, start, elsewhere, home, homes, sums, right):  # type: ignore[no-untyped-def]
+def _guess(candidates, elsewhere, home, sums, right):  # type: ignore[no-untyped-def]
+    belief, unit, cell, which, start, homes = candidates
     for job in range(homes.size):
         sums[:] = 0.0
         for candidate in range(belief.size):
             weight = belief[candidate]
             for table in range(start.shape[0]):
                 cells = cell[which[table, job]]
-                at = start[table, job] + cells[candidate]
-                weight *= home[at] if cells[candidate] == cells[homes[job]] else elsewhere[at]
+                i = start[table, job] + cells[candidate]
+                weight *= home[i] if cells[candidate] == cells[homes[job]] else elsewhere[i]
             sums[unit[candidate]] += weight
         right[job] = sums[unit[homes[job]]] >= _EQUAL * sums.max()

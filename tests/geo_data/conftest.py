@@ -26,8 +26,7 @@ def _read(
         path,
         block=block,
         levels=levels,
-        latitude="blklatdd",
-        longitude="blklondd",
+        centroid=("blklatdd", "blklondd"),
         external_zones=external_zones,
     )
 

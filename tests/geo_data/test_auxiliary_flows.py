@@ -10,9 +10,8 @@ from geo_data import Geography, LodesJobs, read_flows, read_lodes_flows
 HEADER = "h_county,w_county,flow,moe\n"
 NAMES = {
     "origin": "h_county",
-    "origin_level": "cty",
     "destination": "w_county",
-    "destination_level": "cty",
+    "levels": ("cty", "cty"),
     "flow": "flow",
 }
 
@@ -24,10 +23,9 @@ def test_levels_may_differ(demo_geography, write):
     flows = read_flows(
         path,
         demo_geography,
+        ("trct", "tabblk2010"),
         origin="from",
-        origin_level="trct",
         destination="to",
-        destination_level="tabblk2010",
         flow="jobs",
     )
     assert (flows.origin.tolist(), flows.destination.tolist(), flows.flow.tolist()) == ([4], [17], [1234.5])
@@ -71,7 +69,7 @@ def test_bad_tables(demo_geography, write, refused, rows, match, column, count):
 def test_bad_names(demo_region, demo_geography, refused):
     path = demo_region["county_flows"]
     with pytest.raises(ValueError, match="no level 'county'; the geography has: st, cty"):
-        read_flows(path, demo_geography, **{**NAMES, "origin_level": "county"})
+        read_flows(path, demo_geography, **{**NAMES, "levels": ("county", "cty")})
     for twice in ({"origin": "w_county"}, {"origin": ["h_county", "w_county"]}, {"margin": "w_county"}):
         with refused(path, "one column is named for two purposes: w_county"):
             read_flows(path, demo_geography, **NAMES | twice)
@@ -178,9 +176,8 @@ def test_a_total_beside_its_parts_would_count_twice(wide, write, refused, total)
 PARTS = "hs,hc,ws,wc,n\n"
 JOIN = {
     "origin": ["hs", "hc"],
-    "origin_level": "cty",
     "destination": ("ws", "wc"),
-    "destination_level": "cty",
+    "levels": ("cty", "cty"),
     "flow": "n",
 }
 
@@ -191,7 +188,7 @@ def test_codes_in_several_columns_are_joined(demo_geography, write):
     assert (flows.origin.tolist(), flows.destination.tolist()) == ([0, 1], [1, 1])
     assert flows.flow.tolist() == [5.0, 6.0]
     assert flows.dropped["rows"] == 1
-    single = read_flows(path, demo_geography, **{**JOIN, "destination": ["ws"], "destination_level": "st"})
+    single = read_flows(path, demo_geography, **{**JOIN, "destination": ["ws"], "levels": ("cty", "st")})
     assert single.flow.tolist() == [5.0, 6.0]
 
 
@@ -214,7 +211,7 @@ def test_bad_joined_codes(demo_geography, write, refused, rows, match, column, c
 
 LODES_HEADER = "w_geocode,h_geocode,S000,more\n"
 LEVELS = ("st", "cty", "trct", "bgrp")
-TRACTS = {"origin_level": "trct", "destination_level": "trct"}
+TRACTS = "trct", "trct"
 
 
 @pytest.fixture
@@ -227,7 +224,7 @@ def lodes(*rows: tuple[str, str, object]) -> str:
 
 
 def test_demo_release_agrees_with_its_records(demo_region, demo_geography):
-    flows = read_lodes_flows(demo_region["od"], demo_geography, origin_level="trct", destination_level="cty")
+    flows = read_lodes_flows(demo_region["od"], demo_geography, ("trct", "cty"))
     records = LodesJobs(demo_region["od"], demo_geography).records()
     table = np.zeros((6, 2))
     home, work = demo_geography.unit_of("trct", records.home), demo_geography.unit_of("cty", records.work)
@@ -249,7 +246,7 @@ def test_rows_outside_are_counted(write, demo_geography, blocks):
         ("250010101001001", blocks[0], 3),
         ("250010101001001", "250010101001001", 4),
     ]
-    flows = read_lodes_flows(write(lodes(*rows)), demo_geography, **TRACTS)
+    flows = read_lodes_flows(write(lodes(*rows)), demo_geography, TRACTS)
     assert flows.flow.tolist() == [1.0]
     assert flows.dropped == {"origin": 2, "destination": 2, "rows": 3}
 
@@ -266,7 +263,7 @@ def test_homes_of_the_aux_file_are_in_outside_areas(write, read_geography, demo_
         ),
         "aux.csv.gz",
     )
-    flows = read_lodes_flows(main, wide, origin_level="cty", destination_level="st", aux=aux)
+    flows = read_lodes_flows(main, wide, ("cty", "st"), aux=aux)
     found = dict(zip(wide.codes("cty")[flows.origin], flows.flow, strict=True))
     assert found == {"03001": 1, "03003": 4, "25999": 30, "25017": 40}
     assert flows.dropped == {"origin": 1, "destination": 0, "rows": 1}
@@ -280,16 +277,16 @@ def test_the_release_of_another_state(write, read_geography, demo_region, demo_g
         read_geography(demo_region["crosswalk"], external_zones=("us-states",)),
     ):
         with refused(path, "no row has origin and destination in the geography (trct to trct)"):
-            read_lodes_flows(path, geography, **TRACTS)
+            read_lodes_flows(path, geography, TRACTS)
 
 
 def test_another_census_is_not_taken_for_an_outside_area(write, read_geography, demo_region, blocks, refused):
     wide = read_geography(demo_region["crosswalk"], external_zones=("03005",))
     path = write(lodes((blocks[0], f"{blocks[0][:11]}9999", 1), (blocks[0], blocks[1], 1)))
     with refused(path, "codes of another vintage?", column="h_geocode", count=1):
-        read_lodes_flows(path, wide, **TRACTS)
+        read_lodes_flows(path, wide, TRACTS)
     path = write(lodes((blocks[0], "030050101001001", 1), (blocks[0], blocks[1], 1)))
-    flows = read_lodes_flows(path, wide, origin_level="cty", destination_level="cty")
+    flows = read_lodes_flows(path, wide, ("cty", "cty"))
     assert wide.codes("cty")[flows.origin].tolist() == ["03001", "03005"]
 
 
@@ -307,13 +304,13 @@ def test_bad_files(write, demo_geography, blocks, refused, row, match, column, c
     a, b = blocks[:2]
     path = write(lodes((a, a, 1)) + row.format(a=a, b=b, short=a.lstrip("0")) + "\n")
     with refused(path, match, column=column, count=count):
-        read_lodes_flows(path, demo_geography, **TRACTS)
+        read_lodes_flows(path, demo_geography, TRACTS)
 
 
 def test_faults_of_the_aux_file_name_it(write, demo_geography, blocks, refused):
     main = write(lodes((blocks[0], blocks[1], 1)), "main.csv")
     aux = write(lodes((blocks[0], blocks[1], "x")), "aux.csv")
     with refused(aux, "not whole numbers", column="S000", count=1):
-        read_lodes_flows(main, demo_geography, **TRACTS, aux=aux)
+        read_lodes_flows(main, demo_geography, TRACTS, aux=aux)
     with refused(main, "one file is named as main and as aux file"):
-        read_lodes_flows(main, demo_geography, **TRACTS, aux=str(main))
+        read_lodes_flows(main, demo_geography, TRACTS, aux=str(main))

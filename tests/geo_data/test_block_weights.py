@@ -35,7 +35,7 @@ def test_fixed_point_rule(tmp_path_factory, weight, n):
     folder = tmp_path_factory.mktemp("w")
     (folder / "x.csv").write_text("b,a,y,x\n" + "".join(f"b{i},A,0,1\n" for i in range(n)))
     (folder / "w.csv").write_text(f"GEOID,POP10\nA,{weight}\n")
-    geography = read_crosswalk(folder / "x.csv", block="b", levels=("a",), latitude="y", longitude="x")
+    geography = read_crosswalk(folder / "x.csv", block="b", levels=("a",), centroid=("y", "x"))
     exact = Fraction(weight) * 10**6 / n
     expected = max(1, int(exact + Fraction(1, 2)))
     assert read(folder / "w.csv", geography, "a").weights.tolist() == [expected] * n

@@ -82,9 +82,7 @@ def test_other_codes_and_levels_from_any_columns(write):
         'E02000001,North,"Town, The",53.9,-1.6\n'
         "W02000005,South,Hill,51.5,-3.2\n"
     )
-    geography = read_crosswalk(
-        path, block="zone", levels=["region", "district"], latitude="lat", longitude="lon"
-    )
+    geography = read_crosswalk(path, block="zone", levels=["region", "district"], centroid=("lat", "lon"))
     assert geography.blocks.tolist() == ["E02000001", "E02000009", "W02000005"]
     assert geography.codes("district").tolist() == ["Town, The", "Hill"]
     assert geography.starts("region").tolist() == [0, 2]
@@ -148,8 +146,7 @@ def crosswalk_of(write, codes, levels=None):
         write("".join(["zone,unit,lat,lon\n", *rows])),
         block="zone",
         levels=["unit"] if levels else [],
-        latitude="lat",
-        longitude="lon",
+        centroid=("lat", "lon"),
     )
 
 
@@ -243,7 +240,7 @@ def test_coordinates_exchanged(write, read_geography, refused):
     with refused(path, "coordinates are outside of -60 to 84 degrees", column="blklatdd", count=36):
         read_geography(path)
     with refused(path, "the names of the columns say"):
-        read_crosswalk(path, block="tabblk2010", levels=[], latitude="blklondd", longitude="blklatdd")
+        read_crosswalk(path, block="tabblk2010", levels=[], centroid=("blklondd", "blklatdd"))
 
 
 def test_real_islands_are_no_mistakes(write, read_geography):
@@ -299,7 +296,7 @@ ZONES = "zone,ward,lat,lon\n" + "".join(f"E{i:03},W{i // 6},{50 + i / 100},{i % 
 def test_groupings_are_levels_that_nest(write: Callable[..., Path]) -> None:
     path = write(ZONES)
     geography = read_crosswalk(
-        path, block="zone", levels=("ward", "part"), latitude="lat", longitude="lon", groupings={"part": 2}
+        path, block="zone", levels=("ward", "part"), centroid=("lat", "lon"), groupings={"part": 2}
     )
     assert geography.n_units("ward") == 4
     assert geography.codes("part").tolist() == [f"part{i}" for i in range(8)]
@@ -309,8 +306,7 @@ def test_groupings_are_levels_that_nest(write: Callable[..., Path]) -> None:
         path,
         block="zone",
         levels=("area", "part"),
-        latitude="lat",
-        longitude="lon",
+        centroid=("lat", "lon"),
         groupings={"area": 3, "part": 4},
     )
     assert (alone.n_units("area"), alone.n_units("part")) == (3, 12)
@@ -323,7 +319,6 @@ def test_a_grouping_that_cuts_through_units_is_refused(write: Callable[..., Path
             path,
             block="zone",
             levels=("area", "ward"),
-            latitude="lat",
-            longitude="lon",
+            centroid=("lat", "lon"),
             groupings={"area": 3},
         )

@@ -36,10 +36,9 @@ def flows(region, geography, kind, level, names):
     return read_flows(
         region[kind],
         geography,
+        (level, level),
         origin=origin,
-        origin_level=level,
         destination=destination,
-        destination_level=level,
         flow=flow,
     )
 

@@ -18,9 +18,7 @@ def nation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def geography(folder: Path):  # type: ignore[no-untyped-def]
     levels = ("st", "cty", "trct", "bgrp")
-    return read_crosswalk(
-        folder / "xwalk.parquet", block="block", levels=levels, latitude="lat", longitude="lon"
-    )
+    return read_crosswalk(folder / "xwalk.parquet", block="block", levels=levels, centroid=("lat", "lon"))
 
 
 def test_every_file_is_read_and_counts_agree(nation: Path) -> None:
@@ -34,9 +32,7 @@ def test_every_file_is_read_and_counts_agree(nation: Path) -> None:
         assert set(places.unit_of("st", part.work)) == {number}  # a file a state of work
     sides = {"origin": "h", "destination": "w", "flow": "flow"}
     for level, name in (("cty", "county"), ("trct", "tract")):
-        flows = read_flows(
-            nation / f"{name}.parquet", places, origin_level=level, destination_level=level, **sides
-        )
+        flows = read_flows(nation / f"{name}.parquet", places, (level, level), **sides)
         assert flows.dropped["rows"] == 0
         assert flows.flow.sum() > 10_000
 

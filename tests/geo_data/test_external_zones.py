@@ -113,7 +113,7 @@ def test_an_area_of_the_crosswalk_is_refused(demo_region: dict[str, Path], refus
 def test_a_zone_may_cover_codes_without_a_hierarchy(write: Callable[..., Path], refused: Refused) -> None:
     rows = [f"E0200{i:04},{district},53.{i},-1.{i}\n" for i, district in enumerate(["E08", "E09", "W06"])]
     path = write("".join(["zone,lad,lat,lon\n", *rows]))
-    columns = {"block": "zone", "latitude": "lat", "longitude": "lon"}
+    columns = {"block": "zone", "centroid": ("lat", "lon")}
     geography = read_crosswalk(path, levels=["lad"], external_zones=["E", "W"], **columns)
     assert [line.split(" have")[0] for line in geography.repairs] == ["external zones E"]
     with refused(path, "external zones are areas of the crosswalk", count=1):

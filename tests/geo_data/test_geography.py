@@ -33,7 +33,7 @@ def hierarchies(draw):
 def test_any_hierarchy_becomes_ranges(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("h") / "x.csv"
     path.write_text("b,coarse,fine,y,x\n" + "".join(f"{b},{c},{f},1,2\n" for b, c, f in rows))
-    geography = read_crosswalk(path, block="b", levels=("coarse", "fine"), latitude="y", longitude="x")
+    geography = read_crosswalk(path, block="b", levels=("coarse", "fine"), centroid=("y", "x"))
 
     assert geography.blocks.tolist() == [b for c, f, b in sorted((c, f, b) for b, c, f in rows)]
     reference = {b: number for number, b in enumerate(geography.blocks)}

@@ -286,8 +286,7 @@ def test_main_files_of_several_states_lack_the_jobs_between_them(rows, write, re
         write("\n".join([*crosswalk, ""]), "xwalk.csv"),
         block="block",
         levels=(),
-        latitude="lat",
-        longitude="lon",
+        centroid=("lat", "lon"),
     )
 
     def remarks(*pairs):

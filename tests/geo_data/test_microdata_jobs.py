@@ -273,8 +273,7 @@ def rows_that_count(write):
         write("zone,lat,lon\nE001,50,0\nE002,51,0\nE003,52,0\n", "zones.csv"),
         block="zone",
         levels=(),
-        latitude="lat",
-        longitude="lon",
+        centroid=("lat", "lon"),
     )
 
     def reader(text, **options):

@@ -28,8 +28,7 @@ def read(path: Path, non_nesting_areas: tuple[str, ...], outside: tuple[str, ...
         path,
         block="blk",
         levels=("trct",),
-        latitude="lat",
-        longitude="lon",
+        centroid=("lat", "lon"),
         external_zones=outside,
         non_nesting_areas=non_nesting_areas,
     )
@@ -142,10 +141,9 @@ def flow_table(path: Path, geography: Geography) -> object:
     return read_flows(
         path,
         geography,
+        ("plc", "plc"),
         origin="home",
-        origin_level="plc",
         destination="work",
-        destination_level="plc",
         flow="n",
     )
 

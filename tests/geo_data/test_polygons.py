@@ -46,7 +46,7 @@ def test_leeds_zones_lie_where_their_centroids_are_published(shared_data: Path) 
     folder = shared_data / "leeds_2011"
     ours = read_crosswalk(folder / "leeds_msoa_zones.geojson", block="msoa11cd", levels=())
     theirs = read_crosswalk(
-        folder / "leeds_msoa_centroids.csv", block="geo_code", levels=(), latitude="lat", longitude="lon"
+        folder / "leeds_msoa_centroids.csv", block="geo_code", levels=(), centroid=("lat", "lon")
     )
     assert ours.blocks.tolist() == theirs.blocks.tolist()
     # Theirs are weighted by population, so they may be some way off, but inside the same city.

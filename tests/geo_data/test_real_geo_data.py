@@ -96,10 +96,9 @@ def test_auxiliary_tables(geography, ri):
     county = read_flows(
         ri / "ri_acs2011_2015_county_flows.csv",
         geography,
+        ("cty", "cty"),
         origin="h_county",
-        origin_level="cty",
         destination="w_county",
-        destination_level="cty",
         flow="flow",
     )
     assert len(county) == 25
@@ -107,10 +106,9 @@ def test_auxiliary_tables(geography, ri):
     tract = read_flows(
         ri / "ri_lodes2018_within_county_tract_flows.csv",
         geography,
+        ("trct", "trct"),
         origin="h_tract",
-        origin_level="trct",
         destination="w_tract",
-        destination_level="trct",
         flow="jobs",
     )
     assert len(tract) == 18_441
@@ -129,16 +127,15 @@ def test_population(geography, ri):
 def test_leeds_has_other_codes_and_no_levels(shared_data):
     leeds = shared_data / "leeds_2011"
     geography = read_crosswalk(
-        leeds / "leeds_msoa_centroids.csv", block="geo_code", levels=(), latitude="lat", longitude="lon"
+        leeds / "leeds_msoa_centroids.csv", block="geo_code", levels=(), centroid=("lat", "lon")
     )
     assert geography.n_blocks == 107
     flows = read_flows(
         leeds / "leeds_msoa_od_2011.csv",
         geography,
+        ("geo_code", "geo_code"),
         origin="geo_code1",
-        origin_level="geo_code",
         destination="geo_code2",
-        destination_level="geo_code",
         flow="all",
     )
     assert len(flows) == 10_536

@@ -39,7 +39,7 @@ def read(tmp_path: Path) -> Callable[..., Geography]:
         if path is None:
             path = tmp_path / "zones.csv"
             frame.to_csv(path, index=False)
-        named: dict = {"block": "zone", "levels": ("ward",), "latitude": "lat", "longitude": "lon", **more}
+        named: dict = {"block": "zone", "levels": ("ward",), "centroid": ("lat", "lon"), **more}
         return read_crosswalk(path, **named)
 
     return reader
@@ -132,7 +132,7 @@ def test_rows_whose_code_was_repaired_are_not_asked(demo_region: dict[str, Path]
     path = tmp_path / "x.csv"
     frame.to_csv(path, index=False)
     geography = read_crosswalk(
-        path, block="tabblk2010", levels=("st", "cty"), latitude="blklatdd", longitude="blklondd"
+        path, block="tabblk2010", levels=("st", "cty"), centroid=("blklatdd", "blklondd")
     )
     assert len(geography.repairs) == 1  # of the code; the names agree
     assert "Elsewhere" not in geography.names["cty"]
@@ -154,8 +154,7 @@ def test_outside_areas_have_no_name(demo_region: dict[str, Path]) -> None:
         demo_region["crosswalk"],
         block="tabblk2010",
         levels=("st", "cty"),
-        latitude="blklatdd",
-        longitude="blklondd",
+        centroid=("blklatdd", "blklondd"),
         external_zones=("01", "99"),
     )
     assert geography.codes("st").tolist() == ["01", "03", "99"]

@@ -25,7 +25,7 @@ def _crosswalk(folder: Path, tracts: tuple[str, ...] = TRACTS) -> Geography:
     path.write_text("\n".join(["block,trct,cty,st,place,lat,lon", *rows, ""]))
     levels = ("st", "cty", "trct")
     return read_crosswalk(
-        path, block="block", levels=levels, latitude="lat", longitude="lon", non_nesting_areas=("place",)
+        path, block="block", levels=levels, centroid=("lat", "lon"), non_nesting_areas=("place",)
     )
 
 
@@ -41,8 +41,7 @@ def _flows(folder: Path, codes: list[str]) -> Path:
 
 
 def _read_flows(path: Path, geography: Geography, level: str = "cty") -> int:
-    levels = {"origin_level": level, "destination_level": "cty"}
-    return len(read_flows(path, geography, origin="h", destination="w", flow="n", **levels))
+    return len(read_flows(path, geography, (level, "cty"), origin="h", destination="w", flow="n"))
 
 
 MATCH = "codes of another vintage?"

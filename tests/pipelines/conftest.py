@@ -105,8 +105,7 @@ def small_geography(small_region: dict[str, Path]) -> geo_data.Geography:
         small_region["crosswalk"],
         block="tabblk2010",
         levels=("st", "cty", "trct", "bgrp"),
-        latitude="blklatdd",
-        longitude="blklondd",
+        centroid=("blklatdd", "blklondd"),
     )
 
 

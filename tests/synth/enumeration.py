@@ -79,12 +79,9 @@ class Enumerator:
             state = np.frombuffer(node[0], np.int64).copy()
             table = np.frombuffer(node[1], np.int64).reshape(2, node[3]).copy()
             drawn = np.frombuffer(node[2], np.int64).copy()
-        self.script, u = values, self.urns
+        self.script = values
         while True:
-            status = self._kernel(
-                u.denominator, u.offsets, u.draw_offsets, u.prior, u.coin, u.domain, u.cells_by_stratum,
-                u.stratum_offsets, self.cells, None, state, table, drawn,
-            )  # fmt: skip
+            status = self._kernel(self.urns, self.cells, None, state, table, drawn)
             if status != urn._NEED_TABLE:
                 break
             # what `sample_cells` does

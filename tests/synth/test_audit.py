@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +19,8 @@ from .enumeration import single_urn
 
 SURE = 1 - Fraction(1, 10**6)
 ZERO, ONE = np.zeros(1, np.int32), np.ones(1, np.int32)
-URN = replace(
-    single_urn(1, [1], [0, 0, 0], [(1, 1)], [(1, 1)]), cells_by_stratum=np.arange(3, dtype=np.int32)
+URN = single_urn(1, [1], [0, 0, 0], [(1, 1)], [(1, 1)])._replace(
+    cells_by_stratum=np.arange(3, dtype=np.int32)
 )
 
 
@@ -127,8 +126,8 @@ def secret_in(position: int) -> Sampler:
 
 
 def test_a_leak_in_the_order_of_the_draws_is_found() -> None:
-    urns = replace(
-        single_urn(1, [1], [0] * 16, [(1, 1)], [(1, 2)]), cells_by_stratum=np.arange(16, dtype=np.int32)
+    urns = single_urn(1, [1], [0] * 16, [(1, 1)], [(1, 2)])._replace(
+        cells_by_stratum=np.arange(16, dtype=np.int32)
     )
     result = audit(
         urns, ZERO, ONE, runs=50_000, delta=Fraction(0), confidence=SURE, sampler=secret_in(1),

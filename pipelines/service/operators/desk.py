@@ -20,8 +20,8 @@ from pipelines.ledger.chain import LedgerError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.destination import PublishError
 from pipelines.publishing.publishing import check_free, folder_name
-from pipelines.running.payment import check_affordable, most_cost_of
-from pipelines.running.preflight import check_ready
+from pipelines.running.payment import most_cost_of
+from pipelines.running.preflight import check_affordable, check_ready
 from pipelines.service.access.auth import require
 from pipelines.service.access.tokens import Principal, Role
 from pipelines.service.operators.models import RunEntry

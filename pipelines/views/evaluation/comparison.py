@@ -232,7 +232,7 @@ def _count(source: JobSource, geography: geo_data.Geography, *, others: bool) ->
 
 
 def _read_lodes(path: Path, geography: geo_data.Geography, homes: str, works: str) -> geo_data.Flows:
-    return geo_data.read_lodes_flows(path, geography, origin_level=homes, destination_level=works)
+    return geo_data.read_lodes_flows(path, geography, (homes, works))
 
 
 def _refuse_jobs(release: Release, path: Path, table: geo_data.Flows, compare: np.ufunc) -> None:

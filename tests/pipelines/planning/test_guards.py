@@ -181,7 +181,7 @@ def test_a_state_has_blocks_in_the_crosswalk(small_config: Configs, tmp_path: Pa
     crosswalk = tmp_path / "ma_xwalk.csv"
     crosswalk.write_text("block,lat,lon\n440010301001000,41.7,-71.3\n440010301001001,41.8,-71.3\n")
     geography = geo_data.read_crosswalk(
-        crosswalk, block="block", levels=(), latitude="lat", longitude="lon", external_zones=("25",)
+        crosswalk, block="block", levels=(), centroid=("lat", "lon"), external_zones=("25",)
     )
     with pytest.raises(
         ConfigError, match=r"release.state: ct is Connecticut.* of Rhode Island;.*\n.*file: ma is Massach"
@@ -195,5 +195,5 @@ def test_sectors_of_brazil_are_no_census_blocks(small_config: Configs, tmp_path:
     """Those of Par\u00e1 (PA, 15) have as many digits, and begin as those of Hawaii do."""
     crosswalk = tmp_path / "pa_xwalk.csv"
     crosswalk.write_text("block,lat,lon\n150140205000001,-1.45,-48.49\n150140205000002,-1.46,-48.5\n")
-    geography = geo_data.read_crosswalk(crosswalk, block="block", levels=(), latitude="lat", longitude="lon")
+    geography = geo_data.read_crosswalk(crosswalk, block="block", levels=(), centroid=("lat", "lon"))
     refuse_other_states(small_config({"release.state": "pa", "geography.file": crosswalk}), geography)

@@ -117,7 +117,7 @@ def test_names_of_areas(cut_release: pipelines.Release, tmp_path: Path, strips: 
     table.to_csv(tmp_path / "crosswalk.csv", index=False)
     levels = ("st", "cty", "trct", "bgrp")
     read = partial(geo_data.read_crosswalk, tmp_path / "crosswalk.csv", block="tabblk2010", levels=levels)
-    places = {"latitude": "blklatdd", "longitude": "blklondd"}
+    places = {"centroid": ("blklatdd", "blklondd")}
     geography = read(non_nesting_areas=["stplc"], **places)
     assert geography.names["stplc"].tolist() == ["Strip 0311", "Strip 0312", "Strip 0313", ""]
     assert "stplc" not in read(non_nesting_areas=["stplc"], names={}, **places).names

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,14 @@ from geo_data.pools import Pooling, build_pools
 from geo_data.proxy_truth import attribute_concentrations
 from helpers import Said
 from pipelines import ReleaseConfig, make_plan
-from pipelines.planning import search, trials
+from pipelines.planning import search, simulation, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import choose
 from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, recommend, tune
 from pipelines.planning.trials import Sample, draw_sample, expected_loss
-from pipelines.plans.plan import Choices
+from pipelines.plans.plan import Choices, batches
 from pipelines.plans.workload import resolve_workload
 from pipelines.running.report import run_cost
 from pipelines.running.run import certify
@@ -283,12 +284,14 @@ def test_simulated_utility_takes_given_homes(config_of: Configs) -> None:
     assert result.total_variation < 0.01
 
 
-def test_large_plans_are_tried_in_part(config_of: Configs) -> None:
+def test_large_plans_are_tried_in_part(config_of: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(change=planned(split_threshold="1", pool_below=1))
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     whole = simulate_utility(release, inputs.model)
-    part = simulate_utility(release, inputs.model, trial_jobs=3_000, batch_jobs=500)
+    monkeypatch.setattr(simulation, "_TRIAL_JOBS", 3_000)
+    monkeypatch.setattr(simulation, "batches", partial(batches, jobs=500))
+    part = simulate_utility(release, inputs.model)
     assert 1_500 < part.jobs < 6_000
     assert part.block_variation == pytest.approx(whole.block_variation, abs=0.08)
 

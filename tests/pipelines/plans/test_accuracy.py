@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import pytest
 import synth
 from pipelines import ReleaseConfig, make_plan
 from pipelines.drawing.procedures import procedure_of
+from pipelines.planning import simulation
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.simulation import draw_public_model, simulate_utility
-from pipelines.plans.accuracy import ExpectedAccuracy, Risk, after_draw, carries, is_noise
+from pipelines.plans.accuracy import ExpectedAccuracy, Risk, after_draw, improves_on_model, is_noise
 from pipelines.plans.plan import batches
 
 Configs = Callable[..., ReleaseConfig]
@@ -33,7 +35,7 @@ Configs = Callable[..., ReleaseConfig]
     ],
 )
 def test_two_rules(loss: float, public_model: float, carried: bool, noise: bool) -> None:
-    assert (carries(loss, public_model), is_noise(loss, public_model)) == (carried, noise)
+    assert (improves_on_model(loss, public_model), is_noise(loss, public_model)) == (carried, noise)
 
 
 @pytest.mark.parametrize("changes", [{}, {"release.mechanism": "geometric", "plan.retention_min": None}])
@@ -68,7 +70,7 @@ def test_errors_by_size_are_those_of_the_trial(small_config: Configs, changes: d
                 (losses[table.table].loss, losses[table.table].public_model), abs=6e-5
             )
         assert (table.carried, table.noise) == (
-            carries(table.loss, table.public_model),
+            improves_on_model(table.loss, table.public_model),
             is_noise(table.loss, table.public_model),
         )
         seen = 0
@@ -122,11 +124,15 @@ def test_noisy_counts_correct_a_forecast_as_far_as_they_tell(small_config: Confi
     assert low.range[1] > one.loss / one.within
 
 
-def test_a_part_of_the_jobs_says_nothing_of_the_numbers_of_larger_areas(small_config: Configs) -> None:
+def test_a_part_of_the_jobs_says_nothing_of_the_numbers_of_larger_areas(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation, "_TRIAL_JOBS", 200)
+    monkeypatch.setattr(simulation, "batches", partial(batches, jobs=50))
     config = small_config()
     inputs = read_public_inputs(config)
     plan = make_plan(config, inputs)
-    part = simulate_utility(plan, inputs.model, trial_jobs=200, batch_jobs=50).accuracy
+    part = simulate_utility(plan, inputs.model).accuracy
     assert part.jobs < len(plan.pools.slots)
     sizes = {one.table: bool(one.sizes) for one in part.tables}
     assert sizes["trct to trct"]

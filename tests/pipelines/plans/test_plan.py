@@ -484,7 +484,7 @@ def test_the_name_of_a_partition_covers_every_block_with_its_unit(monkeypatch: p
 
 def test_the_name_of_a_partition_covers_how_much_an_external_zone_is(tmp_path: Path) -> None:
     """The code of its block is c19 in each, and a home in c11 is in its part, or in that of c."""
-    path, places = tmp_path / "crosswalk.csv", {"latitude": "y", "longitude": "x"}
+    path, places = tmp_path / "crosswalk.csv", {"centroid": ("y", "x")}
     path.write_text("cty,block,y,x\na1,a11,1,1\na9,a91,1,1.1\n")
     names = set()
     for zones in (["c", "c1"], ["c", "c19"], ["c", "c1"][::-1]):

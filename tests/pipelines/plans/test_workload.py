@@ -22,7 +22,7 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import choose
 from pipelines.planning.simulation import draw_public_model, draw_without_noise, simulate_utility
 from pipelines.planning.trials import draw_sample, expected_loss
-from pipelines.plans.accuracy import carries
+from pipelines.plans.accuracy import improves_on_model
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.utility import cell_variation
 from pipelines.plans.workload import CountedJobs, Table, Workload, most_telling, resolve_workload
@@ -245,9 +245,9 @@ def test_the_public_model_alone_is_the_model(small_config: Configs) -> None:
 
 
 def test_a_table_is_carried_if_it_is_better_than_what_is_public() -> None:
-    assert carries(0.09, 0.1)
-    assert not carries(0.0901, 0.1)
-    assert carries(0.0, 0.0)
+    assert improves_on_model(0.09, 0.1)
+    assert not improves_on_model(0.0901, 0.1)
+    assert improves_on_model(0.0, 0.0)
 
 
 @pytest.mark.usefixtures("each_candidate_on_every_draw")

@@ -129,8 +129,7 @@ def test_external_zones_have_names(zoned_release: Release, tmp_path: Path) -> No
         tmp_path / "oa.csv",
         block="oa",
         levels=["lad"],
-        latitude="lat",
-        longitude="lon",
+        centroid=("lat", "lon"),
         external_zones=["W"],
     )
     write_names({"lad": np.full(geography.n_units("lad"), "", object)}, geography, tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.quick
 
 def narrow(urns: Urns) -> Urns:
     """With the types that the sampler is given in a run."""
-    return replace(urns, cells_by_stratum=urns.cells_by_stratum.astype(np.int32))
+    return urns._replace(cells_by_stratum=urns.cells_by_stratum.astype(np.int32))
 
 
 class Words:
@@ -253,7 +252,7 @@ def test_chi_square_sees_a_slightly_wrong_prior(monkeypatch: pytest.MonkeyPatch)
     def off(urns: Urns, *arguments: Any) -> NDArray[np.int32]:
         wrong = urns.prior.copy()
         wrong[:, 1] = 27
-        return original(replace(urns, prior=wrong), *arguments)
+        return original(urns._replace(prior=wrong), *arguments)
 
     monkeypatch.setitem(chi_square.__globals__, "sample_cells", off)
     assert chi_square("mixed", 400_000) < 1e-4

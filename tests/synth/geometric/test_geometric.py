@@ -223,8 +223,8 @@ def sampler_with(number: GeometricParameters, n: int) -> object:
 
 def audited(epsilon: Fraction) -> AuditResult:
     """Audit the sampler with the noise that `epsilon` would need."""
-    urns = replace(
-        single_urn(1, [1], [0, 0], [(1, 1)], [(12, 12)]), cells_by_stratum=np.arange(2, dtype=np.int32)
+    urns = single_urn(1, [1], [0, 0], [(1, 1)], [(12, 12)])._replace(
+        cells_by_stratum=np.arange(2, dtype=np.int32)
     )
     before = np.repeat(np.arange(2, dtype=np.int32), 6)
     after = before.copy()
