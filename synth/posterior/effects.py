@@ -7,7 +7,7 @@ sums: a single normal distribution would draw what is far from the model nearer 
 model may expect too few or too many jobs of nearly all zones far away: factors of one family may have other
 means. Sums count like Poisson counts of the same relative variance beside a background that stands for their
 noise. Given how many of them are of a factor, it is drawn from a gamma distribution, one after another given
-the others (Gibbs), the shared ones without those of single sums.
+the others (Gibbs), the shared ones without those of single sums; and the sums of an owner add up to its jobs.
 """
 
 from __future__ import annotations
@@ -277,6 +277,7 @@ def draw_effects(
                 mixture.note()
             for mixture, family in zip(shared, families, strict=False):
                 family.values.append(np.clip(mixture.value, *_HALF).astype(np.float16))
+        _draw_scales(estimates, now, single.value, random)
         done(turn + _BURN + 1, draws + _BURN)
     for mixture in drawn:
         mixture.finish()
@@ -295,24 +296,35 @@ def _wider(jobs: Float64) -> Float64:
 
 
 @_compiled
-def _rescale(estimates, now, label, ratio):  # type: ignore[no-untyped-def]
-    """Multiply what is expected by a number for each label; owners have n jobs again."""
-    for o in range(estimates.n.size):
-        total = 0.0
-        for i in range(estimates.start[o], estimates.start[o + 1]):
-            now[i] *= ratio[label[i]]
-            total += now[i]
-        whole = estimates.n[o] / total
-        for i in range(estimates.start[o], estimates.start[o + 1]):
-            now[i] *= whole
+def _multiply(now, label, ratio):  # type: ignore[no-untyped-def]
+    """Multiply what is expected by a number for each label."""
+    for i in range(now.size):
+        now[i] *= ratio[label[i]]
 
 
 @_compiled
-def _weigh(mean, n, inverse_n, wide, variance, slope, alone):  # type: ignore[no-untyped-def]
-    """Return one over the variance of an estimate of a count that is about `mean`, with that of the count."""
-    spread = alone * mean * mean + variance
-    mean = min(max(mean, 1e-9), n)
-    return 1.0 / (spread + mean * max(1.0 - mean * inverse_n, 1e-3) * (slope + wide))
+def _draw_scales(estimates, now, single, random):  # type: ignore[no-untyped-def]
+    """Draw the scale of what is expected of each owner, given all of its factors: so that it has n jobs.
+
+    Counts that add up to n are Poisson counts times a scale whose distribution is gamma, of shape n. Given
+    the scale, factors of an owner are independent, and they may be drawn side by side.
+    """
+    for o in range(estimates.n.size):
+        total = 0.0
+        for i in range(estimates.start[o], estimates.start[o + 1]):
+            total += now[i] * single[i]
+        scale = _gamma(estimates.n[o], random) / total
+        for i in range(estimates.start[o], estimates.start[o + 1]):
+            now[i] *= scale
+
+
+@_compiled
+def _weigh(mean, variance, slope, alone):  # type: ignore[no-untyped-def]
+    """Return one over the variance of an estimate of a count that is about `mean`, with that of the count.
+
+    As of a Poisson count (`_draw_scales`). `slope` is of both.
+    """
+    return 1.0 / (alone * mean * mean + variance + max(mean, 1e-9) * slope)
 
 
 @_compiled
@@ -335,13 +347,12 @@ def _add_up(estimates, alone, label, now, over, likelihood):  # type: ignore[no-
     weighted[:] = 0.0
     noise[:] = 0.0
     for o in range(estimates.n.size):
-        n, concentration = estimates.n[o], estimates.concentration
-        inverse_n, wide = 1.0 / n, (n + concentration) / (1.0 + concentration)
+        wide = (estimates.n[o] + estimates.concentration) / (1.0 + estimates.concentration)
         for i in range(estimates.start[o], estimates.start[o + 1]):
             j = label[i]
             base = now[i] * over[j]
-            variance, slope = estimates.variance[i], estimates.slope[i]
-            weight = base * _weigh(base * about[j], n, inverse_n, wide, variance, slope, alone[i])
+            variance = estimates.variance[i]
+            weight = base * _weigh(base * about[j], variance, estimates.slope[i] + wide, alone[i])
             precision[j] += base * weight
             weighted[j] += estimates.value[i] * weight
             noise[j] += weight * weight * variance
@@ -477,13 +488,12 @@ def _draw_sums(estimates, now, counted, factors, random):  # type: ignore[no-unt
     """Draw the same for every single sum; noise of those that are `counted` counts as jobs."""
     likely = np.empty(_SCALES.size)
     for o in range(estimates.n.size):
-        n, concentration = estimates.n[o], estimates.concentration
-        inverse_n, wide = 1.0 / n, (n + concentration) / (1.0 + concentration)
+        wide = (estimates.n[o] + estimates.concentration) / (1.0 + estimates.concentration)
         for i in range(estimates.start[o], estimates.start[o + 1]):
             about, last, weight, precision, weighted = factors.value[i], 0.0, 0.0, 0.0, 0.0
-            variance, slope = estimates.variance[i], estimates.slope[i]
+            variance, slope = estimates.variance[i], estimates.slope[i] + wide
             for _ in range(2):
-                weight = now[i] * _weigh(now[i] * about, n, inverse_n, wide, variance, slope, 0.0)
+                weight = now[i] * _weigh(now[i] * about, variance, slope, 0.0)
                 precision, weighted, last = now[i] * weight, estimates.value[i] * weight, about
                 about = _about(precision, weighted)
             noise = 0.0 if counted[i] else weight * weight * variance
@@ -545,7 +555,7 @@ class _Mixture:
         noise[self._counted] = 0.0
         factors = self._factors()
         _draw_labels(likelihood, factors, random)
-        _rescale(estimates, now, self.label, self.value / before)
+        _multiply(now, self.label, self.value / before)
         self._draw_chances(factors.tally, random)
 
     def draw_sums(self, estimates: _Estimates, now: Float64, random: np.random.Generator) -> None:

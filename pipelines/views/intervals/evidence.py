@@ -137,16 +137,14 @@ class JobDraws:
         work_area = geography.unit_of(above, geography.starts(level)[unit_of_place]).astype(np.int64)
         groups_of_jobs = JobGroups(self.jobs, place[head].astype(np.int32), np.stack(member).astype(np.int32))
         published = Published(tables, evidence, groups_of_jobs)
-        prior = _Prior(plan, level, unit_of_place, part)
-        if plan.measures:  # with urns, intervals of sums of counties then held the truth less often
-            prior = prior.learned(published)
+        prior = _Prior(plan, level, unit_of_place, part).learned(published)
         areas = Areas(
             work_area,
             starts_of(above),
             starts_of(plan.level),
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
             policy.in_copies(geography.external_blocks, geography.n_blocks),
-            prior.bands if plan.measures else None,
+            prior.bands,
         )
         labels = np.stack([plan.pools.place, *plan.pools.strata.values()]).astype(np.int64)
         self._implicates = Implicates(
