@@ -7,9 +7,10 @@ workload of its releases of proxy truth for a public sample of destinations (`pi
 search starts at the best of candidates that are far apart: the units of each level, and areas of few to many
 expected workers in pools of single work blocks and in pools of all blocks of a unit. From there it changes
 one choice at a time to whichever value loses least: a number to one of those near it, units to others or to
-areas that lost least so far, anything else to any other; attributes of pools also without the small table. It
-ends where no change loses less. A mechanism that is left open is that which loses least where each one's
-search ends; one, or units, that lose half as much again as the best start are not searched further.
+areas that lost least so far, anything else to any other; attributes of pools also without the small table,
+and finer units also with pools that share more. It ends where no change loses less. A mechanism that is left
+open is that which loses least where each one's search ends; one, or units, that lose half as much again as
+the best start are not searched further.
 """
 
 from __future__ import annotations
@@ -193,7 +194,9 @@ class _Search:
 
     def descend(self, best: Choices) -> Choices:
         """Return where no change of one choice loses less."""
-        moves: list[_Move] = [self._other_tables, self._other_strata, self._other_sharing, self._other_cells]
+        moves: list[_Move] = [
+            self._other_tables, self._other_strata, self._other_sharing, self._other_cells, self._traded
+        ]  # fmt: skip
         stuck = 0
         for move in cycle(moves):
             nearest = self.best_of([best, *filter(self._is_possible, move(best))])
@@ -243,6 +246,17 @@ class _Search:
         for sharing in self._sharing:
             if abs(limits.index(sharing[1]) - number) <= 1:
                 yield _shared(choices, sharing)
+
+    def _traded(self, choices: Choices) -> Iterator[Choices]:
+        """Yield those with finer units in pools that share more, or coarser ones in pools that share less."""
+        levels = [units.cell_level for units in self._units]
+        if choices.cell_level not in levels:
+            return
+        limits = sorted({limit for _, limit in self._sharing})
+        cells, number = levels.index(choices.cell_level), limits.index(choices.pool_below)
+        for step, sharing in product((-1, 1), self._sharing):
+            if 0 <= cells + step < len(levels) and (limits.index(sharing[1]) - number) * step > 0:
+                yield _shared(replace(choices, cell_level=levels[cells + step]), sharing)
 
     def _other_strata(self, choices: Choices) -> Iterator[Choices]:
         """Yield those with other strata, with its small table and without."""
@@ -326,7 +340,7 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
 def _cell_levels(
     config: ReleaseConfig, inputs: PublicInputs, workload: Workload, *, measures: bool
 ) -> list[str]:
-    """Return the levels whose units are tried as cells: the one asked for, or the model's and finer ones.
+    """Return the levels whose units are tried as cells, coarse first: as asked, or the model's and finer.
 
     Single blocks are such where tables are measured; where jobs are resampled, areas of a small T are like
     them. Where homes of the whole workload are by coarser areas, the levels of these are tried, too.
@@ -345,7 +359,7 @@ def _cell_levels(
         name for name in levels[: levels.index(model_level)] if all(lie_within(name, home) for home in homes)
     ]
     finest = [inputs.geography.block_level] if measures else []
-    return [model_level, *levels[levels.index(model_level) + 1 :], *finest, *coarse]
+    return [*coarse, *levels[levels.index(model_level) :], *finest]
 
 
 def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:

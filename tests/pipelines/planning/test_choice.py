@@ -171,7 +171,7 @@ def test_coarser_units_are_tried_as_cells_where_all_homes_are(small_config: Conf
         workload = resolve_workload(config.workload, inputs.geography, "trct", inputs.slots)
         for finest in ([], ["tabblk2010"]):  # single blocks only where tables are measured
             levels = search._cell_levels(config, inputs, workload, measures=bool(finest))
-            assert levels == ["trct", "bgrp", *finest, *coarse]
+            assert levels == [*coarse, "trct", "bgrp", *finest]
 
 
 def test_measured_pools_lie_in_units_of_the_model(small_config: Configs) -> None:
