@@ -99,8 +99,7 @@ def read_crosswalk(
     ...     "out/demo-inputs/demo_xwalk.csv.gz",
     ...     block="tabblk2010",
     ...     levels=["st", "cty", "trct"],
-    ...     latitude="blklatdd",
-    ...     longitude="blklondd",
+    ...     centroid=("blklatdd", "blklondd"),
     ... )
     >>> geography.levels, geography.block_level
     (('st', 'cty', 'trct'), 'tabblk2010')
