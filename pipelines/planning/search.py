@@ -147,6 +147,7 @@ class _Search:
         self._strata = _strata(config, inputs)
         limits = (*_POOL_LIMITS, int(jobs.max()) + 1)
         self._sharing = _sharing(config, inputs, settings.pool_level or level, limits)
+        self._limits = sorted({limit for _, limit in self._sharing})
         self._tables = _small_tables(config, inputs, workload) if measures else []
         fixed = Choices(
             settings.pool_level or level,
@@ -241,10 +242,9 @@ class _Search:
 
     def _other_sharing(self, choices: Choices) -> Iterator[Choices]:
         """Yield those that share up to the next limit, or the same at another level."""
-        limits = sorted({limit for _, limit in self._sharing})
-        number = limits.index(choices.pool_below)
+        number = self._limits.index(choices.pool_below)
         for sharing in self._sharing:
-            if abs(limits.index(sharing[1]) - number) <= 1:
+            if abs(self._limits.index(sharing[1]) - number) <= 1:
                 yield _shared(choices, sharing)
 
     def _traded(self, choices: Choices) -> Iterator[Choices]:
@@ -252,10 +252,9 @@ class _Search:
         levels = [units.cell_level for units in self._units]
         if choices.cell_level not in levels:
             return
-        limits = sorted({limit for _, limit in self._sharing})
-        cells, number = levels.index(choices.cell_level), limits.index(choices.pool_below)
+        cells, number = levels.index(choices.cell_level), self._limits.index(choices.pool_below)
         for step, sharing in product((-1, 1), self._sharing):
-            if 0 <= cells + step < len(levels) and (limits.index(sharing[1]) - number) * step > 0:
+            if 0 <= cells + step < len(levels) and (self._limits.index(sharing[1]) - number) * step > 0:
                 yield _shared(replace(choices, cell_level=levels[cells + step]), sharing)
 
     def _other_strata(self, choices: Choices) -> Iterator[Choices]:
