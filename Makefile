@@ -30,9 +30,10 @@ help:  ## Show this list
 demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/demo
 	@$(BIN)/odsynth demo
 
-# The tests of a file go to one process: what they share, as a browser or a service, is started once.
+# The tests of a file go to one process: what they share, as a browser or a service, is started once. There are more
+# processes than the two processors that these tests are made for: many of them wait for a browser or for others.
 test: lint $(COMPILED)  ## Set up, then run checks, tests and notebooks
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 4 --dist loadfile
 
 check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
 	@$(BIN)/python -m pytest -n 2 -m "quick and not slow and not deep" tests
@@ -71,10 +72,10 @@ $(STAMP): requirements-pip.lock requirements.lock pyproject.toml
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
 
-# What Python and numba compile is kept. These tests call most kernels, beside the check of types; else both processes
-# of the tests would compile each of them. Whether they pass is seen when they run with all others.
+# What Python and numba compile is kept. These tests call most kernels, in one process beside the check of types; else
+# each process of the tests would compile all of them. Whether they pass is seen when they run with all others.
 $(COMPILED): $(STAMP) $(wildcard synth/*.py synth/*/*.py) geo_data/_kernels.py
-	@$(BIN)/python -m pytest -q -n 2 tests -k "test_readers_take_it and (residents or geometric)" >/dev/null 2>&1 || true
+	@$(BIN)/python -m pytest -q tests -k "test_readers_take_it and (residents or geometric or noise or near)" >/dev/null 2>&1 || true
 	@touch $(COMPILED)
 
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS) and build their program, with npm
