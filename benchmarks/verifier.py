@@ -32,6 +32,7 @@ from pydantic_core import to_jsonable_python
 
 import synth
 from pipelines.config.implicates import Implicates
+from pipelines.plans.exact import ExactNumbers
 from pipelines.release.certificate import guarantee_fields
 
 VERIFIER = Path(__file__).resolve().parent.parent / "pipelines" / "release" / "verify.py"
@@ -125,7 +126,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         "release": {"implicates": implicates.number, "implicate_source": implicates.source},
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
     }
-    runs = implicates.runs
+    runs, n = implicates.runs, numeric.pools.n
     stand_in = SimpleNamespace(
         numeric=numeric,
         implicates=implicates,
@@ -134,6 +135,8 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         policy=numeric.domains.policy,
         mechanism=synth.MECHANISMS[numeric.mechanism],
         population=None,
+        # Each pool is of a work block of its own.
+        exact=None if presence else ExactNumbers((), True, n.size, int(np.count_nonzero(n == 1))),
     )
     guarantee = synth.MECHANISMS[numeric.mechanism].certify(numeric).tightened().repeated(runs)
     certificate = json.loads(json.dumps(to_jsonable_python(guarantee_fields(stand_in, guarantee))))  # type: ignore[arg-type]
@@ -151,7 +154,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
             "stratum": [domains.stratum[a:b].tolist() for a, b in cells],
         },
         "blocks": {"block": [*map(str, range(BLOCKS))]},
-        "slots": {},
+        "slots": {"pool": [*range(n.size)], "work": [*range(n.size)], "count": n.tolist()},
     }
     document = {
         "format": "odsynth plan 1.0",

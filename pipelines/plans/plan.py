@@ -23,6 +23,7 @@ from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy, Policy
 from pipelines.ledger.terms import ANYWHERE
+from pipelines.plans.exact import ExactNumbers, count_exact
 from pipelines.plans.measured import MeasuredGroups, TableChoice, table_in_words
 from synth.block_sampling import OriginShares, cumulative_weights
 from synth.policy import FULL, parts_of_reach
@@ -226,6 +227,15 @@ class ReleasePlan:
         """Return the home block of each origin, and attributes: those given, and secret ones, in order."""
         homes, secret = self.policy.split(origins, self.geography.n_blocks)
         return homes, dict(sorted({**attributes, **secret}.items()))
+
+    @cached_property
+    def exact(self) -> ExactNumbers | None:
+        """What the release shows exactly; None where its numbers of jobs are those of a public table."""
+        if self.numeric.target.record_range is not None:
+            return None
+        slots, joint = self.pools.slots, self.config.jobs.format == "microdata"
+        parts = (slots.take(slots_of(self, [part])) for part in batches(self))
+        return count_exact(parts, [*slots.attributes], joint=joint)
 
     @property
     def coarsening(self) -> str:

@@ -151,6 +151,18 @@ class Totals(_Part):
     cells: int
 
 
+class ReleasedExactly(_Part):
+    """Numbers of jobs that are released without noise, by work block and public part of the home.
+
+    Jobs are counted by all attributes together where `joint`, else by each, beside all jobs.
+    """
+
+    attributes: list[str]
+    joint: bool
+    numbers: int
+    of_one_job: int
+
+
 class ImplicatesField(_Part):
     """The synthetic data sets of the release, and which of the numbers are of how many of them."""
 
@@ -313,6 +325,7 @@ class Certificate(_Part):
     presence: PresenceLevel | None
     population: Literal["residents"] | None
     policy: PolicyField | None
+    released_exactly: ReleasedExactly | None
     losses: Losses
     implicates: ImplicatesField
     totals: Totals
@@ -489,6 +502,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         "presence": None if presence is None else _presence_level(presence, records),
         "population": population,
         "policy": policy,
+        "released_exactly": _released_exactly(plan),
         "losses": Losses(**_decimals(_losses(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
@@ -503,6 +517,13 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         "classes": [_class_row(c) for c in guarantee.classes],
         "arithmetic": _ARITHMETIC,
     }
+
+
+def _released_exactly(plan: ReleasePlan) -> ReleasedExactly | None:
+    """Return which numbers of jobs have no noise; None where they are those of a public table."""
+    if (exact := plan.exact) is None:
+        return None
+    return ReleasedExactly(**{**vars(exact), "attributes": [*exact.attributes]})
 
 
 def define(

@@ -41,6 +41,7 @@ def promised(certificate: Certificate) -> dict[str, Any]:
         "records": records,
         "presence": certificate.presence,
         "policy": policy,
+        "exact": certificate.released_exactly,
         "secret": policy.listed if isinstance(policy, AttributeField) else "",
         "residents": population_in_words(certificate.population, protected=certificate.presence is not None),
     }
@@ -49,6 +50,11 @@ def promised(certificate: Certificate) -> dict[str, Any]:
 def odds_in_words(certificate: Certificate) -> str:
     """Say how much a release can tell about one home, in the same words wherever they stand."""
     return render("odds.md.j2", **promised(certificate)).rstrip()
+
+
+def exact_in_words(certificate: Certificate) -> str:
+    """Say what a release shows of job records without noise."""
+    return render("exact.md.j2", **promised(certificate)).rstrip()
 
 
 def presence_in_words(certificate: Certificate) -> str:

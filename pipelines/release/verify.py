@@ -552,7 +552,7 @@ TABLES = ("blocks", "domains", "pools", "shares", "slots")
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km", "attribute")
 """Kinds of policies other than "full"."""
-SCHEMA = "0c04bace513716d1b6beaeb71fbba1763d7385bd48afbca64c6fc7579073dfd5"
+SCHEMA = "b39f4117fc9f78ab9940f2bfbf5a15aa1cf2a2d43ae0d59d5661beb51e20a7a0"
 """SHA-256 of the schema of certificates of this format."""
 KEYS = {
     "configuration": "attribute auxiliary geography jobs plan privacy release weights workload workplaces",
@@ -659,6 +659,19 @@ class Plan:
         """The part of the homes of each row of slots, which is that of the domain of its pool."""
         domain = self.tables["pools"]["domain"]
         return [self.cuts[domain[pool]][0] for pool in self.tables["slots"]["pool"]]
+
+    @property
+    def exact(self) -> Document:
+        """Numbers of jobs by work block, part of the home and attributes: how many there are, and are 1."""
+        slots, joint = self.tables["slots"], self.config["jobs"]["format"] == "microdata"
+        numbers = Counter[tuple[Any, ...]]()
+        for names in [[*self.attributes]] if joint else [[], *([name] for name in self.attributes)]:
+            columns = self.slot_parts, slots["work"], *(slots[name] for name in names)
+            for count, *kind in zip(slots["count"], *columns):
+                numbers[(*names, *kind)] += count
+        one_job = [*numbers.values()].count(1)
+        stated = {"attributes": [*self.attributes], "joint": joint}
+        return {**stated, "numbers": len(numbers), "of_one_job": one_job}
 
     @property
     def files(self) -> list[dict[str, str]]:
@@ -904,6 +917,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         "presence": presence,
         "population": plan.population,
         "policy": policy,
+        "released_exactly": None if plan.protected else plan.exact,
         "losses": losses,
         "implicates": {"number": plan.number, "source": source, "words": words},
         "totals": dict(zip(("pools", "records", "synthetic_workers", "domains", "cells"), totals)),

@@ -27,8 +27,9 @@ from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import save_plan
-from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words
+from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words, promise
 from pipelines.release.names import NAME_FILE, Names, write_names
+from pipelines.release.promises import exact_in_words
 from pipelines.running.executor import trying_on
 from pipelines.running.payment import cost_of
 from pipelines.running.preflight import PLAN_FOLDER, PLAN_NUMBERS, check_ready, load_back
@@ -245,6 +246,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         zones += f", once for each category of {' and each of '.join(secret)}"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
+        f"Exact       {' '.join(exact_in_words(promise(plan, guarantee)).split())}",
         f"Plan        {plan.config.release.name}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
@@ -383,6 +385,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "presence": None if presence is None else presence.model_dump(),
         "debit": paid_for(fields).model_dump(),
         "population": fields["population"],
+        "released_exactly": None if (exact := fields["released_exactly"]) is None else exact.model_dump(),
         **({} if (policy := fields.get("policy")) is None else {"policy": policy.model_dump()}),
         **report.utility.as_dict(),
         "guess": None if report.guess is None else report.guess.as_dict(),

@@ -18,7 +18,7 @@ from string import Template
 from geo_data.arguments import PathLike, path_of
 from pipelines.release.accuracy import read_in_words
 from pipelines.release.certificate import Certificate, policy_in_words, population_in_words
-from pipelines.release.promises import odds_in_words, presence_in_words, short_bound
+from pipelines.release.promises import exact_in_words, odds_in_words, presence_in_words, short_bound
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
@@ -216,6 +216,7 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
         signature=SIGNED if signed else UNSIGNED,
         odds=odds_in_words(certificate),
         paragraphs=(
+            exact_in_words(certificate),
             presence_in_words(certificate),
             population_in_words(certificate.population, protected=certificate.presence is not None),
             policy_in_words(certificate),

@@ -163,6 +163,9 @@ KINDS = [
         certificate={"population": "residents", "mechanism": "dirichlet", "presence": None},
         forgeries=(
             stated("guarantee", population=None),
+            stated("guarantee", released_exactly=None),
+            stated("guarantee", released_exactly__of_one_job=lambda number: number - 1),
+            stated("guarantee", released_exactly__joint=True),
             stated("guarantee", definition__not_covered=fewer_lines),
             stated("guarantee", definition__assumed_public=fewer_lines),
             stated("guarantee", definition__words=lambda words: words[: words.index("The released pop")]),
@@ -235,7 +238,7 @@ KINDS = [
         "workplaces",
         "workplaces",
         DIRICHLET,
-        certificate={"population": "residents"},
+        certificate={"population": "residents", "released_exactly": None},
         forgeries=(
             planned("guarantee", "configuration.workplaces.most", "3"),
             planned("guarantee", f"{CLASS}.n_min", lambda number: number + 1),
@@ -285,6 +288,8 @@ KINDS = [
         certificate={"policy.partition": "cty", "policy.parts": 2},
         forgeries=(
             *ONE_POLICY,
+            stated("guarantee", released_exactly__numbers=lambda number: number - 1),
+            stated("guarantee", released_exactly__attributes=[]),
             stated("guarantee", policy__partition="trct"),
             stated("guarantee", policy__name="parts st:0/cty:1"),
             stated("guarantee", policy__parts=3),
