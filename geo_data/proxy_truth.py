@@ -109,9 +109,11 @@ def proxy_homes(
     home_units = np.empty(work.size, np.int64)
     for start in range(0, units.size, _AT_A_TIME):
         batch = slice(start, start + _AT_A_TIME)
-        shares, apart = _deviations(model, units[batch], alike[batch], assumed)
+        shares, variances = _deviations(model, units[batch], alike[batch], assumed)
         shares *= residents
-        factored = shares * _factors(generator, 1 / apart[0])[:, area] * _factors(generator, 1 / apart[1])
+        factored = (
+            shares * _factors(generator, 1 / variances[0])[:, area] * _factors(generator, 1 / variances[1])
+        )
         total = factored.sum(axis=1, keepdims=True)
         factored = np.where(total > 0, factored, shares)  # those of tiny shapes may all underflow
         factored /= factored.sum(axis=1, keepdims=True)

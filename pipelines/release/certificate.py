@@ -238,14 +238,14 @@ class PartitionField(_Part):
     symbols: str
 
     @property
-    def of_another_home(self) -> str:
+    def neighbour_in_words(self) -> str:
         """Where the other home of a neighbour is."""
         return f'in the same "{self.partition}"'
 
     @property
-    def of_two_homes(self) -> str:
+    def pair_in_words(self) -> str:
         """Of which two homes nobody is much surer of one."""
-        return self.of_another_home
+        return self.neighbour_in_words
 
 
 class DistanceField(_Part):
@@ -264,12 +264,12 @@ class DistanceField(_Part):
     symbols: str
 
     @property
-    def of_another_home(self) -> str:
+    def neighbour_in_words(self) -> str:
         """Where the other home of a neighbour is."""
         return f"within {self.distance_km} km of its own"
 
     @property
-    def of_two_homes(self) -> str:
+    def pair_in_words(self) -> str:
         """Of which two homes nobody is much surer of one."""
         return f"within {self.distance_km} km of each other"
 
@@ -293,12 +293,12 @@ class AttributeField(_Part):
         return _listed(self.attributes)
 
     @property
-    def of_another_home(self) -> str:
+    def neighbour_in_words(self) -> str:
         """What else than the home of a neighbour may be another."""
         return f"or another {self.listed}, or both"
 
     @property
-    def of_two_homes(self) -> str:
+    def pair_in_words(self) -> str:
         """Of which two homes nobody is much surer of one."""
         return f"each together with some {self.listed}"
 
@@ -502,7 +502,9 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         "presence": None if presence is None else _presence_level(presence, records),
         "population": population,
         "policy": policy,
-        "released_exactly": _released_exactly(plan),
+        "released_exactly": None
+        if plan.exact is None
+        else ReleasedExactly.model_validate(plan.exact, from_attributes=True, strict=False),
         "losses": Losses(**_decimals(_losses(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
@@ -517,13 +519,6 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         "classes": [_class_row(c) for c in guarantee.classes],
         "arithmetic": _ARITHMETIC,
     }
-
-
-def _released_exactly(plan: ReleasePlan) -> ReleasedExactly | None:
-    """Return which numbers of jobs have no noise; None where they are those of a public table."""
-    if (exact := plan.exact) is None:
-        return None
-    return ReleasedExactly(**{**vars(exact), "attributes": [*exact.attributes]})
 
 
 def define(

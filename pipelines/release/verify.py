@@ -664,10 +664,10 @@ class Plan:
     def exact(self) -> Document:
         """Numbers of jobs by work block, part of the home and attributes: how many there are, and are 1."""
         slots, joint = self.tables["slots"], self.config["jobs"]["format"] == "microdata"
+        places = [*zip(self.slot_parts, slots["work"])]
         numbers = Counter[tuple[Any, ...]]()
         for names in [[*self.attributes]] if joint else [[], *([name] for name in self.attributes)]:
-            columns = self.slot_parts, slots["work"], *(slots[name] for name in names)
-            for count, *kind in zip(slots["count"], *columns):
+            for count, *kind in zip(slots["count"], places, *(slots[name] for name in names)):
                 numbers[(*names, *kind)] += count
         one_job = [*numbers.values()].count(1)
         stated = {"attributes": [*self.attributes], "joint": joint}

@@ -27,7 +27,13 @@ from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import save_plan
-from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words, promise
+from pipelines.release.certificate import (
+    Certificate,
+    EpsilonDelta,
+    guarantee_fields,
+    population_in_words,
+    promise,
+)
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.release.promises import exact_in_words
 from pipelines.running.executor import trying_on
@@ -238,6 +244,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     running = np.cumsum(numeric.pools.n[order])
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
+    certificate = promise(plan, guarantee)
     added, paid = plan.mechanism.explain(numeric, guarantee)
     # One step under a distance need not change all tables, whose losses then add up to more than epsilon.
     together = "epsilon" if plan.policy.reach is None else "the sum of their 2 ln(1/p)"
@@ -246,7 +253,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         zones += f", once for each category of {' and each of '.join(secret)}"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
-        f"Exact       {' '.join(exact_in_words(promise(plan, guarantee)).split())}",
+        f"Exact       {' '.join(exact_in_words(certificate).split())}",
         f"Plan        {plan.config.release.name}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
@@ -273,12 +280,12 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
         f"  of which  {paid}",
-        *_promises(plan, guarantee),
+        *_promises(certificate),
     ]
     if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
         lines.append(f"Population  {residents}")
-    if policy := guarantee_fields(plan, guarantee).get("policy"):
-        lines.append(f"Policy      {policy.words}")
+    if certificate.policy:
+        lines.append(f"Policy      {certificate.policy.words}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
 
@@ -312,10 +319,9 @@ def noise_words(mechanism: synth.Mechanism, share: float) -> str:
     return f"about {share:.1%} of {noisy} noise"
 
 
-def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
+def _promises(certificate: Certificate) -> list[str]:
     """Say what one record and one person are promised, and what of it a ledger is debited."""
-    fields = guarantee_fields(plan, guarantee)
-    user, presence = fields["user_level"], fields["presence"]
+    user, presence = certificate.user_level, certificate.presence
     # Said also of one: a worker of a LODES file may have several jobs, and the file does not tell.
     several = f" with at most {user.records:,} job record{'s' if user.records > 1 else ''}"
 
@@ -324,7 +330,7 @@ def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
         return f"epsilon {synth.decimal_up(epsilon, 6)}, delta {synth.decimal_up(delta, 4)}"
 
     lines = [
-        f"  a record  {said(fields['record_level'])} for one job record, as differential privacy",
+        f"  a record  {said(certificate.record_level)} for one job record, as differential privacy",
         f"  a person  {said(user)} for one person{several}, as differential privacy",
     ]
     if presence is not None:
@@ -333,7 +339,7 @@ def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
             f"            {said(presence.user_level)} for one person{several} more or less, as differential "
             "privacy",
         ]
-    paid = said(paid_for(fields))
+    paid = said(paid_for(vars(certificate)))
     return [*lines, f"  debit     {paid} from a ledger, whose budgets are about one person"]
 
 

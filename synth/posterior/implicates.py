@@ -506,7 +506,7 @@ class Implicates:
 
     def _parts_of(self, member: Int32) -> Parts:
         """Return the parts of a place whose sums people read, as far as they are large."""
-        apart, keys = [np.zeros(1)], [np.zeros(1, np.uint64)]
+        variances, keys = [np.zeros(1)], [np.zeros(1, np.uint64)]
         labels: list[Int64] = []
         parts = [np.zeros((0, member.shape[1]), np.int64)]
         last = 0
@@ -520,10 +520,10 @@ class Implicates:
             parts.append(number[np.newaxis, label])
             last = max(last, int(number.max()))
             some = distinct[large]
-            variances = self._attributes.variances.get(k)
-            apart.append(np.full(some.size, self._variance[0]) if variances is None else variances[some])
+            of_table = self._attributes.variances.get(k)
+            variances.append(np.full(some.size, self._variance[0]) if of_table is None else of_table[some])
             keys.append(np.uint64(self._seeds[-1]) ^ (np.uint64(k << 32) + some.astype(np.uint64)))
-        return Parts(np.concatenate(apart), np.concatenate(keys), np.concatenate(parts))
+        return Parts(np.concatenate(variances), np.concatenate(keys), np.concatenate(parts))
 
     def _set_crossing(
         self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator

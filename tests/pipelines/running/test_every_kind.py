@@ -107,8 +107,8 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
             assert f"with their attributes but {policy.listed}" in definition.assumed_public[0]
             assert f"the attributes of jobs but {policy.listed}" in " ".join(definition.not_covered)
         else:
-            assert f"lie {policy.of_two_homes}." in definition.neighbours
-            assert all(f"another home {policy.of_another_home}" in text for text in (readme, page))
+            assert f"lie {policy.pair_in_words}." in definition.neighbours
+            assert all(f"another home {policy.neighbour_in_words}" in text for text in (readme, page))
             assert (policy.parts > 1) == ("by policy" in " ".join(definition.assumed_public))
     if certificate.mechanism == "geometric":
         stated = json.dumps(document)
