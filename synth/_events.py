@@ -120,17 +120,17 @@ def best_event(
             if u < score.shape[1] - 1:
                 words += f" and at most {u} from cell {cells[1]}"
             event = Event(words, is_first, "thresholds", np.array([t, u]))
-        for kind, what in _KINDS.items():
+        for kind, words in _KINDS.items():
             tokens, p_counts, q_counts = _token_counts(p[kind], q[kind])
             order = np.argsort(-(p_counts + 0.5) / (q_counts + 0.5), kind="stable")
             alone = _score(p_counts, q_counts, runs, delta, deviations)
             union = _score(p_counts[order].cumsum(), q_counts[order].cumsum(), runs, delta, deviations)
             if alone.max() > best:
                 best = float(alone.max())
-                event = Event(f"one value of {what}", is_first, kind, tokens[[alone.argmax()]])
+                event = Event(f"one value of {words}", is_first, kind, tokens[[alone.argmax()]])
             if union.max() > best:
                 best, size = float(union.max()), int(union.argmax()) + 1
-                event = Event(f"{size} values of {what}", is_first, kind, np.sort(tokens[order[:size]]))
+                event = Event(f"{size} values of {words}", is_first, kind, np.sort(tokens[order[:size]]))
     return event
 
 

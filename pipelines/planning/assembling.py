@@ -128,8 +128,8 @@ def _calibrated(
         def smallest() -> Fraction | None:
             return None if alone.smallest is None else runs * alone.smallest
 
-        what = f"epsilon {synth.decimal_up(epsilon)} is not enough for {runs} independent implicates"
-        raise synth.BudgetTooSmallError(what, smallest) from None
+        rule = f"epsilon {synth.decimal_up(epsilon)} is not enough for {runs} independent implicates"
+        raise synth.BudgetTooSmallError(rule, smallest) from None
 
 
 def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> Rule:

@@ -234,7 +234,7 @@ def simulate_utility(
     worlds = _worlds(plan) if homes is None else 1
     draws = ("released", "public", "without_noise")
     trials = (_Trial(plan, model, homes, attributes, seed + i, parallel_map) for i in range(worlds))
-    trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, measures=True)
+    trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, with_measures=True)
     of_workload = lost[:3, : len(trial.workload.tables)]
     return SimulatedUtility(
         total_variation=measured[0],
@@ -271,7 +271,7 @@ def _tried(
     draws: Sequence[str],
     progress: Progress | None,
     *,
-    measures: bool = False,
+    with_measures: bool = False,
 ) -> tuple[_Trial, list[list[SizeClass]], NDArray[np.float64], list[float]]:
     """Try a plan in one world after the other.
 
@@ -288,7 +288,7 @@ def _tried(
         if not losses:
             first, sizes = trial, sizes_of_tables
         losses.append(lost)
-        measured.append(trial.measures(drawn[0]) if measures else [])
+        measured.append(trial.measures(drawn[0]) if with_measures else [])
         done()
     return first, sizes, np.mean(losses, axis=0), np.mean(measured, axis=0).tolist()
 

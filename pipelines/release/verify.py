@@ -119,7 +119,7 @@ def ratio(text: Any) -> Fraction:
     return x
 
 
-def asked(text: Any) -> Fraction:
+def configured(text: Any) -> Fraction:
     """Read a number of a configuration: a decimal of at most 30 digits, or else a ratio."""
     plain = type(text) is str and re.fullmatch(r"[0-9]{1,999}(\.[0-9]{1,999})?", text)
     x = Fraction(text) if plain else ratio(text)
@@ -496,16 +496,16 @@ def like(form: str) -> Callable[[Any], bool]:
     return lambda value: re.fullmatch(form, json.dumps(value)) is not None
 
 
-def said(*subject: Any, **letters: str) -> Callable[[Any], bool]:
+def worded(*subject: Any, **letters: str) -> Callable[[Any], bool]:
     """Return whether words are known to be said of something; letters stand for what has these patterns."""
 
-    def known(words: Any) -> bool:
+    def is_known(words: Any) -> bool:
         text = json.dumps([*subject, words], sort_keys=True)
         for letter, pattern in letters.items():
             text = re.sub(pattern, letter, text)
         return hashlib.sha256(text.encode()).hexdigest()[:32] in WORDS.split()
 
-    return known
+    return is_known
 
 
 def follow(name: str, stated: Any, due: Any, ratios: list[Decimal]) -> Any:
@@ -576,7 +576,7 @@ class Near:
     """
 
     def __init__(self, km: str, *degrees: list[float]) -> None:
-        self.km, n, half = km, len(degrees[0]), min(float(asked(km)) / (2 * 6371.0088), math.pi / 2)
+        self.km, n, half = km, len(degrees[0]), min(float(configured(km)) / (2 * 6371.0088), math.pi / 2)
         self.square, self.size = (2 * math.sin(half) + MARGIN) ** 2, 1 << (n - 1).bit_length()
         places = [[math.radians(angle) for angle in place] for place in zip(*degrees)]
         self.at = [(math.cos(y) * math.cos(x), math.cos(y) * math.sin(x), math.sin(y)) for y, x in places]
@@ -707,7 +707,7 @@ def choices_of(plan: Plan) -> Document:
     elif asked_for["coarsening"] or threshold:
         level = None
     if level or threshold:
-        thresholds = [] if level else [repr(float(asked(threshold)))]
+        thresholds = [] if level else [repr(float(configured(threshold)))]
     return {"cell_level": level, "tables": like(".*"), "thresholds": thresholds}
 
 
@@ -723,7 +723,7 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "attributes": like(".*"),
         "choices": choices_of(plan),
         "configuration": configuration_of(config),
-        **{name: str(asked(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
+        **{name: str(configured(privacy[name]) / plan.runs) for name in ("delta", "epsilon")},
         "files": {f"{name}.parquet": sha256(folder / "plan" / f"{name}.parquet") for name in TABLES},
         "format": PLAN,
         "geography": document["geography"] | {name: geography[name] for name in ("block", "levels")},
@@ -888,15 +888,15 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
 
     # The same in words.
     records, source = rf"\b{plan.records}(?= [a-z])", plan.config["release"]["implicate_source"]
-    words = said(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
-    user = {"records": plan.records, "statement": said("user_level", N=records)}
+    words = worded(source if plan.number > 1 else "one", N=rf"\b{plan.number}(?= [a-z])")
+    user = {"records": plan.records, "statement": worded("user_level", N=records)}
     person, presence = of_records(*record_cost, plan.records) | user, None
     if plan.protected:  # Lemmas 28 and 29
         run, record = (
             ((epsilon, delta), record_cost) if dirichlet else ((runs * sum(noises, ZERO) / 2, ZERO),) * 2
         )
         presence = {
-            "statement": said("presence", N=records),
+            "statement": worded("presence", N=records),
             "run": of_records(*run),
             "record_level": of_records(*record),
             "user_level": of_records(*record, plan.records),
@@ -909,8 +909,8 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     requested = {"epsilon": rounded_up(runs * epsilon_asked), "delta": rounded_up(runs * allowed)}
     return {
         "mechanism": document["mechanism"],
-        "definition": said("definition", *case, **letters),
-        "requested": {**requested, "guarantee": kind, "words": said(kind)},
+        "definition": worded("definition", *case, **letters),
+        "requested": {**requested, "guarantee": kind, "words": worded(kind)},
         "run": of_records(epsilon, delta),
         "record_level": {**level, "curve": points},
         "user_level": person,
@@ -922,7 +922,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         "implicates": {"number": plan.number, "source": source, "words": words},
         "totals": dict(zip(("pools", "records", "synthetic_workers", "domains", "cells"), totals)),
         "classes": stated["classes"],
-        "arithmetic": said("arithmetic"),
+        "arithmetic": worded("arithmetic"),
     }
 
 
@@ -949,7 +949,7 @@ def policy_of(plan: Plan) -> tuple[Document | None, dict[str, str]]:
     else:
         return None, {}
     letters = {letter: re.escape(json.dumps(name)[1:-1]) for letter, name in names.items()}
-    words = {name: said("policy", name, **letters) for name in ("words", "symbols")}
+    words = {name: worded("policy", name, **letters) for name in ("words", "symbols")}
     return {"kind": kind, "name": policy_name(named, lines), **numbers, **words}, letters
 
 
@@ -968,7 +968,9 @@ def pool_classes(plan: Plan) -> list[PoolClass]:
     counts = [
         [strata.count(s) for s in range(len(retention))] for strata in plan.tables["domains"]["stratum"]
     ]
-    fewest, most = (asked(workplaces[name]) if workplaces else Fraction(1) for name in ("fewest", "most"))
+    fewest, most = (
+        configured(workplaces[name]) if workplaces else Fraction(1) for name in ("fewest", "most")
+    )
     for n, m, domain, number in zip(*(plan.tables["pools"][name] for name in ("n", "m", "domain", "class"))):
         need(0 <= number < len(classes), "plan: a pool is of a class that there is not")
         c, cells = classes[number], zip(rows[number]["cells_min"], counts[domain], rows[number]["cells"])
@@ -1006,13 +1008,13 @@ def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
     parameters, tables = plan.document["parameters"], plan.document["choices"]["tables"]
     numbers = [
-        (table["numerator"], table["denominator"]) for table in (parameters, *parameters.get("further", []))
+        (table["numerator"], table["denominator"]) for table in (parameters, *parameters.get("secondary", []))
     ]
     # The sampler is made for sums of at most 2^62, and for steps of noise that end.
     fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
     fits = fits and all(4000 * (q - p) >= q for p, q in numbers)
     need(fits, "plan.json: a ratio is none that noise is drawn with")
-    need(len(numbers) == 1 + len(tables), "plan.json: parameters.further are not those of choices.tables")
+    need(len(numbers) == 1 + len(tables), "plan.json: parameters.secondary are not those of choices.tables")
     return [Fraction(p, q) for p, q in numbers]
 
 

@@ -7,7 +7,7 @@ was measured, and every batch is drawn from the estimate.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from geo_data.errors import ChangedFileError
 from geo_data.od_files import od_rows, write_od_csv
 from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
+from pipelines.drawing.procedures import Estimation, Procedure, Resampling, procedure_of
 from pipelines.drawing.risk import estimate_risks
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.accuracy import after_draw, reported_tables
@@ -35,7 +36,7 @@ from pipelines.release.description import file_names
 from pipelines.release.layout import Part
 from pipelines.release.measurements import write_measurements
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.cell_file import CellFile, CellSpan, JoinedFiles, new_numbers
+from pipelines.storage.cell_file import CellFile, CellSpan, JoinedFiles, keep_numbers, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from pipelines.storage.parquet_form import is_text
@@ -290,12 +291,11 @@ class RunBatches:
     def __init__(self, staging: RunFolder, key: synth.RunKey, work: BatchWork) -> None:
         self.staging, self.plan, self.key, self.work = staging, work.plan, key, work
 
-    @classmethod
-    def of(cls, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
-        """Return those of a plan, by whether its mechanism measures tables."""
-        if plan.measures:
-            return MeasuredBatches(staging, key, MeasuredWork(plan, state))
-        return cls(staging, key, BatchWork(plan, state))
+    @staticmethod
+    def of(staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
+        """Return those of a plan, by how it draws."""
+        kind, work = _KINDS[type(procedure_of(plan))]
+        return kind(staging, key, work(plan, state))
 
     def __len__(self) -> int:
         return len(self.work.slices)
@@ -367,22 +367,23 @@ class MeasuredBatches(RunBatches):
 
     def inputs(self, task: Task, batch: int) -> TaskInputs:
         """Return homes, to be measured; to be drawn from, the files of factors."""
+        return super().inputs(task, batch) if task == "measure" else self._factor_files()
+
+    def packed(self, task: Task, batch: int) -> TaskInputs:
+        """Return the same, of the factors those of the batch."""
         if task == "measure":
-            return super().inputs(task, batch)
+            return super().packed(task, batch)
+        spans = self.work.needed(batch)
+        return [
+            [CellSpan(cells.start, factors[cells]) for factors, cells in zip(of_run, spans, strict=True)]
+            for of_run in self._factor_files()
+        ]
+
+    def _factor_files(self) -> list[list[Cells]]:
         tables = range(len(self.work.layout.tables))
         return [
             [CellFile(self.estimated / _factors(run, k), np.float64) for k in tables]
             for run in range(self.plan.implicates.runs)
-        ]
-
-    def packed(self, task: Task, batch: int) -> TaskInputs:
-        """Return the same, of the factors those of the batch."""
-        inputs = self.inputs(task, batch)
-        if isinstance(inputs, np.ndarray):
-            return inputs
-        spans = self.work.needed(batch)
-        return [
-            [CellSpan(s.start, table[s]) for table, s in zip(tables, spans, strict=True)] for tables in inputs
         ]
 
     def estimate(self) -> None:
@@ -395,10 +396,7 @@ class MeasuredBatches(RunBatches):
                 (fitting := folder / "fitting").mkdir()
                 fitted = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
                 for k, factors in enumerate(fitted):
-                    if isinstance(factors, CellFile):
-                        factors.rename(folder / _factors(run, k))
-                    else:
-                        CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
+                    keep_numbers(factors, folder / _factors(run, k))
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 
@@ -426,3 +424,9 @@ class MeasuredBatches(RunBatches):
         secondary = [folder / _noisy(run, k) for k in range(1, len(self.work.layout.tables))]
         first = JoinedFiles([CellFile(path, np.int64) for path in batches])
         return [first, *(CellFile(path, np.int64) for path in secondary)]
+
+
+_KINDS: dict[type[Procedure], tuple[type[RunBatches], Callable[[ReleasePlan, RunState], Any]]] = {
+    Resampling: (RunBatches, BatchWork),
+    Estimation: (MeasuredBatches, MeasuredWork),
+}

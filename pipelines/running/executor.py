@@ -256,8 +256,11 @@ class _ClusterMap:
             futures = client.map(call, [self._sent[1]] * len(items), items, pure=False, retries=_RETRIES)
             for _ in _finished(client, futures):
                 pass
-            if lives == 0 or "cancelled" not in {future.status for future in futures}:
+            try:
                 return client.gather(futures)
+            except CancelledError:
+                if lives == 0 or client.status != "running":
+                    raise
         self._sent = None, None  # all workers that had it are gone; others may have come
         return self._called(function, items, lives - 1)
 
@@ -392,9 +395,13 @@ def _sent(client: Client, run: RunBatches, task: Task, todo: list[int]) -> Itera
     try:
         for future in _finished(client, [*send()], send):
             batch = batch_of.pop(future)
-            if future.status == "cancelled" and client.status == "running":
-                return
-            run.keep(task, batch, _result(client, future))
+            try:
+                files = _result(client, future)
+            except CancelledError:  # nobody can do it again
+                if future.status == "cancelled" and client.status == "running":
+                    return
+                raise
+            run.keep(task, batch, files)
             future.release()
             left -= 1
             yield left

@@ -325,21 +325,21 @@ def _promises(certificate: Certificate) -> list[str]:
     # Said also of one: a worker of a LODES file may have several jobs, and the file does not tell.
     several = f" with at most {user.records:,} job record{'s' if user.records > 1 else ''}"
 
-    def said(pair: EpsilonDelta) -> str:
+    def shown(pair: EpsilonDelta) -> str:
         epsilon, delta = synth.exact(pair.epsilon), synth.exact(pair.delta)
         return f"epsilon {synth.decimal_up(epsilon, 6)}, delta {synth.decimal_up(delta, 4)}"
 
     lines = [
-        f"  a record  {said(certificate.record_level)} for one job record, as differential privacy",
-        f"  a person  {said(user)} for one person{several}, as differential privacy",
+        f"  a record  {shown(certificate.record_level)} for one job record, as differential privacy",
+        f"  a person  {shown(user)} for one person{several}, as differential privacy",
     ]
     if presence is not None:
         lines += [
-            f"  presence  {said(presence.run)} for one job more or less, at any work block",
-            f"            {said(presence.user_level)} for one person{several} more or less, as differential "
+            f"  presence  {shown(presence.run)} for one job more or less, at any work block",
+            f"            {shown(presence.user_level)} for one person{several} more or less, as differential "
             "privacy",
         ]
-    paid = said(paid_for(vars(certificate)))
+    paid = shown(paid_for(vars(certificate)))
     return [*lines, f"  debit     {paid} from a ledger, whose budgets are about one person"]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from synth.posterior.estimation import Cells
+
 _IN_MEMORY = 2**23  # numbers: files of fewer would only take time
 
 
@@ -19,10 +21,6 @@ class CellFile:
 
     def __init__(self, path: Path, kind: npt.DTypeLike) -> None:
         self._path, self._kind = path, np.dtype(kind)
-
-    def rename(self, path: Path) -> None:
-        """Put the file elsewhere."""
-        self._path = self._path.rename(path)
 
     def __len__(self) -> int:
         return self._path.stat().st_size // self._kind.itemsize
@@ -83,3 +81,11 @@ class JoinedFiles:
 def new_numbers(folder: Path, name: str, cells: int) -> CellFile | npt.NDArray[np.float64]:
     """Return room for a number for each cell: in memory where they are few, else in a file of a folder."""
     return np.empty(cells) if cells <= _IN_MEMORY else CellFile(folder / name, np.float64)
+
+
+def keep_numbers(numbers: Cells, path: Path) -> None:
+    """Keep numbers that `new_numbers` made room for in a file; their own, if they have one, is moved."""
+    if isinstance(numbers, CellFile):
+        numbers._path.rename(path)
+    else:
+        CellFile(path, np.float64)[:] = numbers[:]

@@ -323,5 +323,5 @@ def _too_small(
                 smallest = smallest_epsilon(certifies, smallest)
         return smallest
 
-    what = "no prior certifies" if prior is None else f"the prior {prior} does not certify"
-    return BudgetTooSmallError(f"{what} epsilon {decimal_up(epsilon)} with this delta and retention", find)
+    rule = "no prior certifies" if prior is None else f"the prior {prior} does not certify"
+    return BudgetTooSmallError(f"{rule} epsilon {decimal_up(epsilon)} with this delta and retention", find)

@@ -44,12 +44,13 @@ class GeometricParameters:
     def to_json(self) -> dict[str, Any]:
         """Return integers only; of one table as before there could be several."""
         first = {"numerator": self.numerator, "denominator": self.denominator}
-        return first | {"further": [table.to_json() for table in self.secondary]} if self.secondary else first
+        secondary = [table.to_json() for table in self.secondary]
+        return {**first, "secondary": secondary} if secondary else first
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
         """Read what `to_json` returned; a float is a TypeError."""
-        secondary = tuple(cls.from_json(table) for table in data.get("further", ()))
+        secondary = tuple(cls.from_json(table) for table in data.get("secondary", ()))
         if any(table.secondary for table in secondary):
             raise ValueError("a secondary table has no secondary tables")
         return cls(index(data["numerator"]), index(data["denominator"]), secondary)

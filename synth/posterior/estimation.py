@@ -401,13 +401,13 @@ class _Fit:
             expected = learn_margins(table, noisy[:], expected[:], self._margins[k - 1])
         place, member = self._groups.place, self._groups.member[k]
         kin = _kin(table, place, member)
-        known = self._measured if k == 0 else ()
+        measured = self._measured if k == 0 else ()
         if kin is not None:
-            deviations = known[0] if known else self._deviations(k, noisy, expected)
+            deviations = measured[0] if measured else self._deviations(k, noisy, expected)
             self._expect_of_kin(k, noisy, expected, kin, deviations, target)
             expected = target  # what is in it by now
-        if known:
-            deviations = known[0] if kin is None else known[-1]
+        if measured:
+            deviations = measured[0] if kin is None else measured[-1]
         else:
             deviations = self._deviations(k, noisy, expected)
         whole = kin is None and _are_places(place, member)  # nobody reads sums of groups

@@ -451,9 +451,9 @@ class Implicates:
             profile = np.maximum(profile, 0.01 * share)
             # What is not known of the profile makes the group vary as a smaller concentration does.
             unknown = max(float(binomial.sum() / precise.sum()) - 1, 1e-3)
-            both = 1 / (1 / concentration + 1 / unknown)
+            combined = 1 / (1 / concentration + 1 / unknown)
             expected = np.bincount(which, profile, drawn.size) / profile.sum() * n
-            result[j] = group_evidence(seen.kind, *published, expected, n, both)
+            result[j] = group_evidence(seen.kind, *published, expected, n, combined)
         return result
 
     def _concentrations(self, position: int, random: np.random.Generator) -> Float64:

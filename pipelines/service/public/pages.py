@@ -178,7 +178,7 @@ def _alike(files: Iterable[FileEntry]) -> dict[str, list[FileEntry]]:
     alike: dict[str, list[FileEntry]] = {meaning: [] for meaning in FILE_MEANINGS}
     for file in files:
         alike.setdefault(file_meaning(file.name), []).append(file)
-    return {meaning: those for meaning, those in alike.items() if those}
+    return {meaning: of_meaning for meaning, of_meaning in alike.items() if of_meaning}
 
 
 def _newer(catalog: Catalog, published: Version) -> Version | None:

@@ -136,7 +136,7 @@ def test_what_a_stored_plan_says_of_its_tables_must_be_so(plan: ReleasePlan, tmp
         del document["choices"]["tables"]
 
     def without_a_ratio(document: dict[str, Any]) -> None:
-        document["parameters"]["further"].pop()
+        document["parameters"]["secondary"].pop()
 
     def of_no_level(document: dict[str, Any]) -> None:
         document["choices"]["tables"][0]["home"] = "ward"

@@ -200,20 +200,24 @@ def test_a_worker_killed_while_planning_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "died").exists()
 
 
+@pytest.mark.parametrize("lost", [1, 2])
 def test_a_killed_worker_changes_no_byte(
+    lost: int,
     many_batches: Configs,
     cluster: LocalCluster,
     threads: dict[str, bytes],
     frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Of two; where both are, what they had drawn and what their tasks share is gone with them."""
     finished, killed = drawing._finished, list[int]()
 
     def kill(client: Client, futures: list[Future], *more: Any) -> Iterator[Future]:
         for future in finished(client, futures, *more):
             if more and not killed:
-                killed.append(next(iter(cluster.workers.values())).pid)
-                os.kill(killed[0], signal.SIGKILL)
+                killed.extend(worker.pid for worker in [*cluster.workers.values()][:lost])
+                for worker in killed:
+                    os.kill(worker, signal.SIGKILL)
             yield future
 
     monkeypatch.setattr(drawing, "_finished", kill)

@@ -141,14 +141,14 @@ def test_numbers_of_several_tables_are_written_and_read() -> None:
         numbers = plan_of(shares).parameters
         assert isinstance(numbers, GeometricParameters)
         said = numbers.to_json()
-        assert ("further" in said) == bool(shares)
+        assert ("secondary" in said) == bool(shares)
         assert GeometricParameters.from_json(said) == numbers
     with pytest.raises(TypeError):
         GeometricParameters.from_json(
-            {"numerator": 1, "denominator": 2, "further": [{"numerator": 1.0, "denominator": 2}]}
+            {"numerator": 1, "denominator": 2, "secondary": [{"numerator": 1.0, "denominator": 2}]}
         )
     with pytest.raises(ValueError, match="no secondary tables"):
-        GeometricParameters.from_json({"numerator": 1, "denominator": 2, "further": [numbers.to_json()]})
+        GeometricParameters.from_json({"numerator": 1, "denominator": 2, "secondary": [numbers.to_json()]})
 
 
 def test_what_is_no_plan_is_refused() -> None:
