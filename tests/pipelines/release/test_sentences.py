@@ -56,7 +56,7 @@ def test_its_digests_are_those_of_todays_sentences(monkeypatch: pytest.MonkeyPat
 
     due = verify_alone.WORDS.split()
     monkeypatch.setattr(verify_alone, "WORDS", SimpleNamespace(split=Met))
-    said = verify_alone.said
+    worded = verify_alone.worded
     for policy, mechanism, residents, protected in itertools.product(
         policies(), synth.MECHANISMS.values(), (None, "residents"), (False, True)
     ):
@@ -65,18 +65,18 @@ def test_its_digests_are_those_of_todays_sentences(monkeypatch: pytest.MonkeyPat
         sentences, letters = verify_alone.policy_of(as_plan(policy))  # type: ignore[arg-type]
         case = policy and policy.kind, mechanism.name, protected, residents
         definition = certificates.define(mechanism, residents, policy, protected=protected)
-        assert said("definition", *case, **letters)(definition.model_dump(mode="json"))
+        assert worded("definition", *case, **letters)(definition.model_dump(mode="json"))
         if policy and sentences:
             assert sentences["words"](policy.words)
             assert sentences["symbols"](policy.symbols)
     records = {"N": r"\b3(?= [a-z])"}
     level = certificates._presence_level(synth.Presence(*[Fraction(1, 2)] * 4), 3)
-    assert said("user_level", **records)(certificates._USER_STATEMENT.format(records=3))
-    assert said("presence", **records)(level.statement)
+    assert worded("user_level", **records)(certificates._USER_STATEMENT.format(records=3))
+    assert worded("presence", **records)(level.statement)
     for implicates in (Implicates(), Implicates(3), Implicates(3, "one-urn")):
-        assert said(implicates.source if implicates.number > 1 else "one", **records)(implicates.words)
+        assert worded(implicates.source if implicates.number > 1 else "one", **records)(implicates.words)
     for kind, words in certificates._REQUESTED.items():
-        assert said(kind)(words)
-    assert said("arithmetic")(certificates._ARITHMETIC.model_dump(mode="json"))
+        assert worded(kind)(words)
+    assert worded("arithmetic")(certificates._ARITHMETIC.model_dump(mode="json"))
     assert sorted(met) == sorted(due), "WORDS must be " + " ".join(sorted(met))
     assert hashlib.sha256(certificates.schema_text().encode()).hexdigest() == verify_alone.SCHEMA

@@ -132,7 +132,7 @@ WRITTEN: dict[str, tuple[list[str], list[Any]]] = {
             4,
         ],
     ),
-    "asked": (
+    "configured": (
         ["8.6", "0.00001", "12", "1/3"],
         [
             "8.60",
@@ -169,7 +169,7 @@ def test_a_number_has_one_form(name: str) -> None:
 
 def test_a_configuration_is_read_as_the_program_writes_it() -> None:
     for value in (Fraction(43, 5), Fraction(1, 3), Fraction(1, 10**40), Fraction(10**12), Fraction(1, 2**90)):
-        assert verify_alone.asked(decimal_or_ratio(value)) == value
+        assert verify_alone.configured(decimal_or_ratio(value)) == value
 
 
 @pytest.mark.parametrize(
