@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from synth.arrays import integers, offsets_of, search_segments, segment_order
 from synth.policy import FULL, Policy
 from synth.rationals import check_budget, decimal_down, decimal_up, exact
+
+if TYPE_CHECKING:
+    from synth.geometric.measured import MeasuredTable
 
 GuaranteeName = Literal["pdp", "dp"]
 
@@ -305,12 +308,16 @@ class Target:
     record_range : RecordRange, optional
         Where the number of records of each pool is confidential, and may differ from its public slots: then
         all is for one record more or less too. Otherwise each pool has one record for each slot.
+    protects : {"home", "record"}
+        What neighbours differ in: the home of one record; or all of it, its workplace and its attributes
+        too, for which numbers of records must be confidential.
     """
 
     epsilon: Fraction
     delta: Fraction
     guarantee: GuaranteeName = "pdp"
     record_range: RecordRange | None = None
+    protects: Literal["home", "record"] = "home"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
@@ -318,6 +325,10 @@ class Target:
         check_budget(self.epsilon, self.delta)
         if self.guarantee not in ("pdp", "dp"):
             raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
+        if self.protects not in ("home", "record"):
+            raise ValueError(f"a home or a record is protected, not {self.protects!r}")
+        if self.protects == "record" and self.record_range is None:
+            raise ValueError("whole records are protected only where their number is")
 
     def __repr__(self) -> str:
         of = "the run" if self.guarantee == "pdp" else "one record"
@@ -352,6 +363,10 @@ class Plan:
     secondary : tuple of Table
         Secondary tables of the same records, for a mechanism that measures tables: its first
         one is that of the pools and domains.
+    workplaces : tuple of MeasuredTable
+        Tables of workplaces that are measured before homes are, where whole records are protected: each
+        record is in one cell of each of them, or in none. What `pools` and tables of homes are then follows
+        from their noisy counts; here they have the numbers of slots that are expected.
     """
 
     mechanism: str
@@ -361,6 +376,7 @@ class Plan:
     pool_class: NDArray[np.int32]
     parameters: Parameters
     secondary: tuple[Table, ...] = ()
+    workplaces: tuple[MeasuredTable, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pool_class", integers(self.pool_class, np.int32, "pool_class"))
@@ -370,6 +386,8 @@ class Plan:
             raise ValueError("every pool needs a class")
         if any(table.n.sum() != self.pools.n.sum() for table in self.secondary):
             raise ValueError("every table is of all slots")
+        if self.workplaces and self.target.protects != "record":
+            raise ValueError("workplaces are measured only where whole records are protected")
         policy = self.domains.policy
         for other in (table.domains.policy for table in self.secondary):
             if not np.array_equal(other.parts, policy.parts) or other.copies != policy.copies:

@@ -205,4 +205,42 @@ Theorem tables_dp x x' (A : seq output) : other_home x x' ->
   (\prod_k p k ^+ 2) * (\sum_(y <- A) measured x y) <= \sum_(y <- A) measured x' y.
 Proof. by move=> oh; rewrite mulr_sumr; apply: ler_sum => y _; case: (tables_loss y oh). Qed.
 
+(** Neighbours of the third kind: another record in the place of one, with whatever groups and home it has. *)
+Definition other_record (x x' : input) := exists x0, one_more x0 x /\ one_more x0 x'.
+
+(** Lemma 43: a whole record. *)
+Theorem record_loss x x' y : other_record x x' ->
+  (\prod_k p k ^+ 2) * measured x y <= measured x' y /\ (\prod_k p k ^+ 2) * measured x' y <= measured x y.
+Proof.
+have p0 : 0 <= \prod_k p k by apply: prodr_ge0 => k _; case/andP: (p01 k) => /ltW.
+rewrite (eq_bigr (fun k => p k * p k)) => [|k _]; last exact: expr2.
+rewrite big_split /= -!mulrA.
+case=> x0 [/(presence_loss y) [a b] /(presence_loss y) [c d]]; split.
+  by apply: le_trans c; rewrite ler_wpmul2l.
+by apply: le_trans a; rewrite ler_wpmul2l.
+Qed.
+
 End Tables.
+
+(** Lemma 43, where groups and cells of a table follow from noisy counts of others: for every finite set of outputs. *)
+Section Adaptive.
+Variables (R : realFieldType) (Record Block Table : finType) (Group Cell : Table -> finType) (p : Table -> R).
+Hypothesis p01 : forall k, 0 < p k < 1.
+Notation output := (output Group Cell).
+Variables (group : output -> forall k, Record -> option (Group k)) (cell : output -> forall k, Group k -> Block -> Cell k).
+
+Definition measured_in_turn x (y : output) : R := measured (group y) (cell y) p x y.
+
+Theorem records_dp (x x' : input Record Block) (A : seq output) : other_record x x' ->
+  (\prod_k p k ^+ 2) * (\sum_(y <- A) measured_in_turn x y) <= \sum_(y <- A) measured_in_turn x' y.
+Proof.
+by move=> nb; rewrite mulr_sumr; apply: ler_sum => y _; case: (record_loss (group y) (cell y) p01 y nb).
+Qed.
+
+Theorem presence_dp (x x' : input Record Block) (A : seq output) : one_more x x' \/ one_more x' x ->
+  (\prod_k p k) * (\sum_(y <- A) measured_in_turn x y) <= \sum_(y <- A) measured_in_turn x' y.
+Proof.
+move=> nb; rewrite mulr_sumr; apply: ler_sum => y _.
+by case: nb => /(presence_loss (group y) (cell y) p01 y) [].
+Qed.
+End Adaptive.

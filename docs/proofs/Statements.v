@@ -77,6 +77,9 @@ Definition noise_loss_met_rat := @noise_loss_met QQ.
 Definition presence_loss_rat := @presence_loss QQ.
 Definition tables_loss_rat := @tables_loss QQ.
 Definition tables_dp_rat := @tables_dp QQ.
+Definition record_loss_rat := @record_loss QQ.
+Definition records_dp_rat := @records_dp QQ.
+Definition presence_dp_rat := @presence_dp QQ.
 
 Print Assumptions it_is_a_mechanism.
 Print Assumptions the_likelihood.
@@ -107,3 +110,6 @@ Print Assumptions noise_loss_met_rat.
 Print Assumptions presence_loss_rat.
 Print Assumptions tables_loss_rat.
 Print Assumptions tables_dp_rat.
+Print Assumptions record_loss_rat.
+Print Assumptions records_dp_rat.
+Print Assumptions presence_dp_rat.

@@ -52,6 +52,7 @@ class Geometric(Mechanism):
         rough: bool = False,
         count: Callable[[int, int], None] | None = None,
         secondary: Sequence[tuple[Table, Fraction]] = (),
+        workplaces: Sequence[tuple[Table, Fraction]] = (),
     ) -> Plan:
         """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
 
@@ -68,6 +69,8 @@ class Geometric(Mechanism):
         secondary : sequence of (Table, Fraction)
             Secondary tables of the same records that are measured, each with its exact share of epsilon, in
             (0, 1). The first table, of pools and domains, has what they leave.
+        workplaces : sequence of (Table, Fraction)
+            Tables of workplaces, likewise (`Plan.workplaces`).
 
         Notes
         -----
@@ -76,12 +79,15 @@ class Geometric(Mechanism):
         epsilon = target.epsilon
         if any(exact(f, "retention") != 1 for f in retention):
             raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
-        shares = [exact(share, "the share of a table") for _, share in secondary]
+        shares = [exact(share, "the share of a table") for _, share in (*secondary, *workplaces)]
         shares.insert(0, 1 - sum(shares, Fraction(0)))
         tables = tuple(table for table, _ in secondary)
         if min(shares) <= 0:
             raise ValueError("every measured table has a share of epsilon above 0, together 1")
-        changed = joint_loss(changed_tables([domains, *(table.domains for table in tables)]), shares)
+        if target.protects == "record":  # another record changes every table
+            changed = Fraction(1)
+        else:
+            changed = joint_loss(changed_tables([domains, *(table.domains for table in tables)]), shares)
         if target.record_range is not None:  # one record more changes every table, at half of the loss
             changed = max(changed, Fraction(1, 2))
         shares = [share / (changed or 1) for share in shares]
@@ -91,9 +97,13 @@ class Geometric(Mechanism):
                 lambda: _SMALLEST_EPSILON / min(shares),
             )
         first, *others = (_smallest(epsilon * share) for share in shares)
-        parameters = replace(first, secondary=tuple(others))
+        parameters = replace(first, secondary=tuple(others[: len(tables)]))
         pool_class = np.zeros(pools.n_pools, np.int32)
-        plan = Plan(self.name, target, pools, domains, pool_class, parameters, tables)
+        measured = tuple(
+            MeasuredTable(table.n, table.domain, table.domains, numbers)
+            for (table, _), numbers in zip(workplaces, others[len(tables) :], strict=True)
+        )
+        plan = Plan(self.name, target, pools, domains, pool_class, parameters, tables, measured)
         _check(plan, parameters)
         return plan
 
@@ -104,7 +114,7 @@ class Geometric(Mechanism):
     def certify(self, plan: Plan) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
-        Lemma 33 of docs/privacy.md.
+        Lemmas 33 and 43 of docs/privacy.md.
 
         Raises
         ------
@@ -113,9 +123,13 @@ class Geometric(Mechanism):
         """
         parameters = _parameters(plan)
         _check(plan, parameters)
-        zero, rows, tables = Fraction(0), [], _tables(plan)
-        sets = changed_tables([table.domains for table in tables])
-        for table, ratio, changed in zip(tables, parameters.ratios, zip(*sets, strict=True), strict=True):
+        zero, rows, tables = Fraction(0), [], (*_tables(plan), *plan.workplaces)
+        ratios = [*parameters.ratios, *(table.parameters.ratio for table in plan.workplaces)]
+        if plan.target.protects == "record":
+            sets = frozenset([(True,) * len(tables)])
+        else:
+            sets = changed_tables([table.domains for table in tables])
+        for table, ratio, changed in zip(tables, ratios, zip(*sets, strict=True), strict=True):
             row = GeometricClass(
                 pools=table.n.size,
                 n_min=int(table.n.min()),
@@ -134,7 +148,7 @@ class Geometric(Mechanism):
         if (
             plan.target.record_range is not None
         ):  # a release costs no less than what it tells of one record more
-            alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
+            alone = sum((presence_loss(ratio) for ratio in ratios), zero)
             loss, presence = max(loss, alone), Presence(alone, zero, alone, zero)
         return Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows), presence)
 
@@ -288,13 +302,13 @@ def _smallest(epsilon: Fraction) -> GeometricParameters:
 
 def _check(plan: Plan, parameters: GeometricParameters) -> None:
     """Check that the sampler can draw with every p, and hold every pool."""
-    for number in (parameters, *parameters.secondary):
+    for number in (parameters, *parameters.secondary, *(table.parameters for table in plan.workplaces)):
         check_ratio(number.numerator, number.denominator)
     if len(parameters.secondary) != len(plan.secondary):
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():
         raise ValueError("a pool names a class that the plan does not have")
-    for table in _tables(plan):
+    for table in (*_tables(plan), *plan.workplaces):
         sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
         if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
             raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")
