@@ -74,11 +74,12 @@ def factors(
     other: Record | None,
     workplaces: list[tuple[Callable[[Record], object], Fraction]],
     homes: list[tuple[Callable[[Record], object], Fraction]],
+    least: int,
 ) -> Iterator[Fraction]:
     """Yield the largest ratios of probabilities of noisy counts, for each of some counts of workplaces.
 
     Of tables of homes only records are counted whose work area and category have a slot: the noisy count of
-    the last table of workplaces there, if it tells these, is above 0.
+    the last table of workplaces there is `least` or more.
     """
     every = [sorted({of(r) for r in RECORDS}, key=repr) for of, _ in workplaces]
     cells = [(k, cell) for k, names in enumerate(every) for cell in names]
@@ -92,7 +93,7 @@ def factors(
         last = len(workplaces) - 1
 
         def has_slot(r: Record | None, noisy: dict[tuple[int, object], int] = noisy, k: int = last) -> bool:
-            return r is not None and noisy[k, workplaces[k][0](r)] > 0
+            return r is not None and noisy[k, workplaces[k][0](r)] >= least
 
         for of, p in homes:
             x, z = (of(r) if r is not None and has_slot(r) else None for r in (record, other))
@@ -116,14 +117,15 @@ def test_no_output_tells_neighbours_further_apart_than_is_certified() -> None:
         assert guarantee.presence is not None
         pairs = random.sample([*itertools.permutations(RECORDS, 2)], 3)
         pairs.append((RECORDS[0], RECORDS[-1]))
-        of_pairs = max(max(factors(*pair, workplaces, homes)) for pair in pairs)
+        least = random.choice([1, min(ROOM)])  # only some slots are there, or all are
+        of_pairs = max(max(factors(*pair, workplaces, homes, least)) for pair in pairs)
         assert of_pairs <= exp_up(guarantee.epsilon)
         near.append(math.log(of_pairs) / float(guarantee.epsilon))
         for one_more in ((None, RECORDS[0]), (RECORDS[-1], None)):
-            of_presence = max(factors(*one_more, workplaces, homes))
+            of_presence = max(factors(*one_more, workplaces, homes, least))
             assert of_presence <= exp_up(guarantee.presence.epsilon)
         assert math.log(of_presence) > float(guarantee.presence.epsilon) - 1e-9
-    assert np.median(near) > 0.9
+    assert np.median(near) > 0.7  # a table of everybody, say, tells nothing of another record
 
 
 def test_every_table_has_its_share_and_counts_fully() -> None:
