@@ -103,8 +103,10 @@ def test_everything_by_keys(browser: Any, layered_file: Path) -> None:
         reader.hold()
         page.click("#several summary")
         reader.search("warwick")
+        reader.address()  # a step that Undo returns from
         page.fill("#search", "02903")
         page.press("#search", "Shift+Enter")
+        reader.address()
         reader.page.locator("#search").focus()
         reached = []
         for _ in range(120):
