@@ -114,7 +114,7 @@ class Geometric(Mechanism):
     def certify(self, plan: Plan) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
-        Lemmas 33 and 43 of docs/privacy.md.
+        Lemma 33 of docs/privacy.md; of whole records, Lemma 43.
 
         Raises
         ------
@@ -260,7 +260,7 @@ def noise_loss(ratio: Fraction) -> Fraction:
 def presence_loss(ratio: Fraction) -> Fraction:
     """Return ln(1/p), the largest loss of noisy counts for one record more or less, rounded up.
 
-    Lemma 28 of docs/privacy.md.
+    Lemma 28 of docs/privacy.md; of whole records, Lemma 43.
     """
     with rigorous() as balls:
         return upper_fraction(balls.log(balls.number(1 / ratio)))
