@@ -72,6 +72,12 @@ class PoolTable:
         return self.slots.home_part[self.offsets[:-1]]
 
     @property
+    def keys(self) -> NDArray[np.int64]:
+        """Numbers that rise over the pools: one for a place, stratum and part, in any table of pools."""
+        slots = self.slots.take(self.offsets[:-1], self.pooling.by)
+        return _key(slots, slots.categories, self.pooling.by, self.place, self.policy)
+
+    @property
     def shared(self) -> NDArray[np.bool_]:
         """Whether the pool is shared by the small blocks of a unit."""
         return self.place % 2 == 1
@@ -132,9 +138,7 @@ class PoolFinder:
     def __init__(self, pools: PoolTable, geography: Geography) -> None:
         self._pools, self._geography = pools, geography
         self._jobs = pools.slots.jobs(geography.n_blocks)
-        first = np.cumsum(pools.n) - pools.n
-        slots = pools.slots.take(first, pools.pooling.by)
-        self._keys = _key(slots, slots.categories, pools.pooling.by, pools.place, pools.policy)
+        self._keys = pools.keys
 
     def find(self, records: JobRecords) -> NDArray[np.int64]:
         """Return the pool of each record, int64 of shape (n,); the number of pools where there is none."""

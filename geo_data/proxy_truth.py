@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numba
@@ -16,7 +16,7 @@ from geo_data.jobs import AttributeCodes, Slots, count_categories, inside_share
 from geo_data.model import Deviation, PublicModel
 from synth.arrays import search_segments
 from synth.block_sampling import cumulative_weights
-from synth.policy import FULL, Policy
+from synth.policy import Policy
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -29,7 +29,7 @@ _OF_BLOCKS, _BETWEEN_AREAS = Deviation(0.13, 2500.0), Deviation(0.03, 200.0)
 _HALF = 1 / 8  # of the variance of residents: part of a half of an area, of a half of that, and so on
 _FEW_TIMES = 8  # so many keys for each entry are looked up in a table of all; of more, entries are sorted
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
-_OF_SECRETS = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
+_OF_UNKNOWN = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = (
     400.0  # concentration: residents differ, also where jobs do not, as those of Rhode Island by industry
 )
@@ -274,7 +274,7 @@ def proxy_origins(
 
 
 def attribute_concentrations(
-    geography: Geography, level: str, slots: Slots, policy: Policy = FULL
+    geography: Geography, level: str, slots: Slots, unknown: Iterable[str] = ()
 ) -> dict[str, float]:
     """Say how much the categories of residents are taken to differ between units, from public slots.
 
@@ -284,14 +284,13 @@ def attribute_concentrations(
     blocks (`inside_share`), with which residents of Rhode Island differ as they do. Of a unit's jobs, those
     of a category are taken to be drawn from shares that are Dirichlet around the shares of all jobs.
 
-    The larger the concentration of an attribute, the more alike units are. Of attributes that the policy
-    makes secret nothing is known: units are taken to differ by them about as residents of Rhode Island do by
-    earnings.
+    The larger the concentration of an attribute, the more alike units are. Of `unknown` attributes slots tell
+    nothing: units are taken to differ by them about as residents of Rhode Island do by earnings.
     """
-    concentrations = dict.fromkeys(policy.secret, _OF_SECRETS)
+    concentrations = dict.fromkeys(unknown, _OF_UNKNOWN)
     alike, times = slots.counted()
     unit = geography.unit_of(level, alike.work)
-    for name in slots.categories:
+    for name in filter(lambda name: name not in concentrations, slots.categories):
         counts, n, share = count_categories(alike, times, name, unit)
         spread = float((share * (1 - share)).sum())
         # Squares of Dirichlet-multinomial counts are sum n p (1 - p) (n + c) / (1 + c), c the concentration.

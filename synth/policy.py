@@ -186,6 +186,8 @@ def parts_of_reach(reach: NDArray[np.integer]) -> Int32:
 
 FULL = Policy("full", np.zeros(1, np.int32))
 """Any home for any other: what a release has unless its configuration names another policy."""
+RECORD = "record"
+"""What the protection of whole records is called among policies: there is no policy of homes then."""
 
 
 _KINDS = ("parts ", "distance ", "attribute ")
@@ -194,17 +196,19 @@ _KINDS = ("parts ", "distance ", "attribute ")
 def implies(policy: str, other: str) -> bool:
     """Say whether what one policy protects is all that another protects, or more.
 
-    Lemma 38 and Lemma 41 of docs/privacy.md. "full" implies every policy of homes; a partition one whose
-    parts divide its own; a distance any that is not longer, between the same places; one of attributes every
-    policy of homes, and one of fewer of its attributes.
+    Lemma 38, Lemma 41 and Lemma 43 of docs/privacy.md. "full" implies every policy of homes; a partition one
+    whose parts divide its own; a distance any that is not longer, between the same places; one of attributes
+    every policy of homes, and one of fewer of its attributes; `RECORD`, that of whole records, every one.
 
     Parameters
     ----------
     policy, other : str
         `Policy.name` of each; a name of no kind that is known implies none, and none implies it.
     """
-    if not all(name == FULL.name or name.startswith(_KINDS) for name in (policy, other)):
+    if not all(name in (FULL.name, RECORD) or name.startswith(_KINDS) for name in (policy, other)):
         return False
+    if RECORD in (policy, other):
+        return policy == RECORD
     if policy.startswith("distance ") and other.startswith("distance "):
         (km, places), (other_km, others) = (
             name.removeprefix("distance ").split(":") for name in (policy, other)

@@ -97,12 +97,35 @@ class PublicConfig(Section):
         """The mechanism that is named, or all that have what else is asked for: the planner compares them."""
         if self.release.mechanism is not None:
             return (self.release.mechanism,)
-        tables = self.release, self.plan, self.workplaces
+        tables = self.release, self.privacy, self.plan, self.workplaces
         return tuple(
             name
             for name, mechanism in sorted(synth.MECHANISMS.items())
             if not any(settings_missing(mechanism, *tables))
         )
+
+    @property
+    def protects_records(self) -> bool:
+        """Whether nothing of a record is public."""
+        return self.privacy.protects == "record"
+
+    @property
+    def record_range(self) -> synth.RecordRange | None:
+        """The range of the records of a pool, where their number is confidential."""
+        if self.workplaces is None and not self.protects_records:
+            return None
+        return (self.workplaces or WorkplaceSettings.model_construct()).record_range
+
+    @property
+    def declared_categories(self) -> dict[str, tuple[str, ...]]:
+        """The categories of attributes of the jobs that the configuration lists."""
+        listed = {table.name: table.categories for table in self.attribute}
+        return {name: values for name, values in sorted(listed.items()) if values}
+
+    @property
+    def unknown_attributes(self) -> tuple[str, ...]:
+        """Attributes of which nothing public tells how the jobs differ in them."""
+        return tuple(self.declared_categories if self.protects_records else self.privacy.secret)
 
     @property
     def implicates(self) -> Implicates:

@@ -62,7 +62,7 @@ def _categories(values: Any) -> Any:
     return values
 
 
-_Categories = Annotated[
+Categories = Annotated[
     tuple[Line, ...],
     Field(strict=False),
     AfterValidator(lambda values: tuple(sorted(values))),
@@ -74,7 +74,7 @@ class AttributePolicy(_Policy):
     """Any home, and with it any category of some attributes, which then are not public."""
 
     attribute: Annotated[
-        dict[Line, _Categories],
+        dict[Line, Categories],
         AfterValidator(lambda secret: dict(sorted(secret.items()))),
     ]
 

@@ -16,7 +16,7 @@ import synth
 from geo_data.od_files import LODES_CATEGORIES, od_name
 from geo_data.texts import spellings
 from pipelines.config.fields import listed, one_of, shown
-from pipelines.config.policies import AttributePolicy, DistancePolicy, PartitionPolicy
+from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy
 from pipelines.config.sections import (
     AcsTable,
     AttributeSettings,
@@ -148,6 +148,34 @@ def _policy_and_workplaces(
         yield f"privacy.policy: {rule}; {fix}"
 
 
+def _whole_records(
+    release: PublicReleaseSettings,
+    privacy: PrivacySettings,
+    jobs: JobsSettings,
+    attribute: tuple[AttributeSettings, ...],
+) -> Iterator[str]:
+    if privacy.protects != "record":
+        return
+    where = 'privacy.protects = "record"'
+    if isinstance(jobs, LodesJobsSettings):
+        yield (
+            f"{where}: an origin-destination file counts each attribute by itself, and a whole record needs "
+            'jobs one by one; use job-level microdata, or write protects = "home"'
+        )
+        return
+    if not isinstance(privacy.policy, FullPolicy):
+        yield f'{where}: a record is protected as a whole, without a policy of homes; leave "policy" out'
+    if release.implicates > 1:
+        yield f"{where}: there is one synthetic data set of whole records; leave release.implicates out"
+    declared = {table.name for table in attribute if table is not None and table.categories}
+    for name in jobs.attributes:
+        if name not in declared:
+            yield (
+                f"{where}: the categories of {shown(name)} may not be read from the jobs; list all that a "
+                f"job may have: [[attribute]] with name = {shown(name)} and categories = [...]"
+            )
+
+
 def _secret_attributes(privacy: PrivacySettings, jobs: JobsSettings) -> Iterator[str]:
     if isinstance(jobs, LodesJobsSettings):
         return
@@ -207,7 +235,7 @@ def _meanings(
     for where, table in _numbered("attribute", attribute):
         name = table.name
         if name in geography.columns:
-            for key in ("unit", "labels"):
+            for key in ("unit", "labels", "categories"):
                 if getattr(table, key):
                     yield f"{where}.{key}: {shown(name)} is a kind of area, with a meaning only; leave it out"
         elif isinstance(jobs, LodesJobsSettings):
@@ -238,11 +266,17 @@ def _columns_of_workplaces(jobs: JobsSettings, workplaces: WorkplaceSettings | N
 def settings_missing(
     mechanism: synth.Mechanism,
     release: PublicReleaseSettings,
+    privacy: PrivacySettings,
     plan: PlanSettings,
     workplaces: WorkplaceSettings | None,
 ) -> Iterator[str]:
     """Yield the settings of these tables that a mechanism does not have."""
     name, settings = shown(mechanism.name), mechanism.settings
+    if privacy.protects == "record" and "tables" not in settings:
+        yield (
+            f"privacy.protects: the mechanism {name} measures no workplaces; write protects = "
+            '"home", or choose another mechanism'
+        )
     if workplaces is not None and "workplaces" not in settings:
         yield (
             f"workplaces: the mechanism {name} needs the exact number of jobs; leave this table out, or "
@@ -261,10 +295,14 @@ def settings_missing(
 
 
 def _settings_of_mechanism(
-    release: PublicReleaseSettings, plan: PlanSettings, workplaces: WorkplaceSettings | None
+    release: PublicReleaseSettings,
+    privacy: PrivacySettings,
+    plan: PlanSettings,
+    workplaces: WorkplaceSettings | None,
 ) -> Iterator[str]:
     if release.mechanism is not None:
-        yield from settings_missing(synth.MECHANISMS[release.mechanism], release, plan, workplaces)
+        mechanism = synth.MECHANISMS[release.mechanism]
+        yield from settings_missing(mechanism, release, privacy, plan, workplaces)
 
 
 # --- workers who live outside, and jobs of other kinds
@@ -327,6 +365,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _levels_of_workload,
     _parts_are_of_a_level,
     _policy_and_workplaces,
+    _whole_records,
     _secret_attributes,
     _pools_are_public,
     _pools_by_attributes,

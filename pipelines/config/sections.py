@@ -42,7 +42,7 @@ from pipelines.config.fields import (
     stored,
 )
 from pipelines.config.implicates import ImplicateSource
-from pipelines.config.policies import AttributePolicy, FullPolicy, Policy
+from pipelines.config.policies import AttributePolicy, Categories, FullPolicy, Policy
 from pipelines.storage.stored_names import LONGEST_NAME
 from synth.rationals import MAX_RECORDS
 
@@ -169,6 +169,10 @@ class PrivacySettings(Section):
     guarantee: Literal["pdp", "dp"] = "pdp"
     """Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
     whole run, or record-level differential privacy. The certificate states both."""
+    protects: Literal["home", "record"] = "home"
+    """What of a job record is protected: its home, `"home"`, where the workplace and the attributes of every
+    job are public and released exactly; or all of it, `"record"`: home, workplace, attributes, and whether it
+    is there at all."""
     policy: Policy = FullPolicy()
     """Which home may stand in the place of which other one: any ("full"); or any in the same unit of a level,
     such as `{ partition = "cty" }`, and in which of these units the home of each job lies is then public, and
@@ -392,6 +396,9 @@ class AttributeSettings(Section):
     """Unit of its categories, such as "hours a week"."""
     labels: Labels = Field(default_factory=dict)
     """What its codes stand for, as far as they do not speak for themselves."""
+    categories: Categories | None = None
+    """All categories that a job may have, one of which may stand for a missing value: needed where whole
+    records are protected (`privacy.protects`), as nothing then may be read from the jobs."""
 
 
 class RunSettings(Section):

@@ -22,7 +22,7 @@ import synth
 from geo_data.geography import Geography
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan, batches, slots_of
-from pipelines.plans.workload import resolve_workload
+from pipelines.plans.workload import workload_of
 from synth.arrays import segment_indices
 from synth.block_sampling import OriginShares, draw_blocks
 from synth.geometric.measured import JobGroups, MeasuredTable
@@ -206,7 +206,7 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     alike, times = slots.counted()
     jobs = np.bincount(geography.unit_of(plan.level, alike.work), times)
     blocks = np.bincount(geography.unit_of(plan.level, np.unique(alike.work)))
-    for table in resolve_workload(plan.config.workload, geography, plan.level, slots).tables:
+    for table in workload_of(plan).tables:
         if table.home not in geography.levels or table.work not in (None, *levels):
             continue
         # Under a policy of attributes every table is by the secret ones, which rows of jobs do not have.

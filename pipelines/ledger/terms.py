@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from pipelines.ledger.chain import LedgerError
-from synth.policy import FULL, implies
+from synth.policy import FULL, RECORD, implies
 
 ANYWHERE = "anywhere"
 _TEXT = re.compile(r"(.+); homes (anywhere|inside [0-9a-f]{16}); records ([1-9][0-9]*)")
@@ -57,7 +57,8 @@ class Terms:
     def words(self) -> str:
         """The same for people."""
         policy = "" if self.policy == FULL.name else f" under the policy {self.policy}"
-        return f"homes {self.homes}{policy}, at most {self.records:,} job record(s) a person"
+        protected = "whole records" if self.policy == RECORD else f"homes {self.homes}{policy}"
+        return f"{protected}, at most {self.records:,} job record(s) a person"
 
 
 def conflict(former: Terms, latter: Terms) -> str:

@@ -18,6 +18,7 @@ from pipelines.config.toml import ConfigError
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.plans.measured import group_jobs
 from pipelines.plans.plan import Choices, ReleasePlan
+from pipelines.plans.workplaces import measured_workplaces
 from pipelines.storage.progress import Progress
 from synth.block_sampling import OriginShares
 from synth.composition import one_urn_implicates
@@ -57,6 +58,8 @@ def assemble(
     once = synth.Pools(pools.n, pools.n, coarse.domain)
     secondary = group_jobs(choices.tables, slots, geography, policy)
     measured = [(groups.table, table.share) for groups, table in zip(secondary, choices.tables, strict=True)]
+    workplaces = measured_workplaces(choices.workplaces, slots, geography)
+    of_work = [(one.table, one.choice.share) for one in workplaces]
     numeric = _calibrated(
         config,
         mechanism,
@@ -70,6 +73,7 @@ def assemble(
         {"rough": rough}
         # Only a mechanism that measures tables takes secondary ones, and one that has priors a prior.
         | ({"secondary": measured} if measured else {})
+        | ({"workplaces": of_work} if of_work else {})
         | ({"multiple": coarse.multiple, "prior": settings.prior} if "prior" in mechanism.settings else {})
         | ({"count": progress} if progress else {}),
     )
@@ -88,6 +92,7 @@ def assemble(
         choices=choices,
         notes=inputs.notes,
         secondary=secondary,
+        workplaces=workplaces,
     )
     vars(plan).update(cumulative_weights=inputs.cumulative_weights)  # the same for every candidate
     return plan
@@ -115,9 +120,11 @@ def _calibrated(
     more: dict[str, Any],
 ) -> synth.Plan:
     """Calibrate one run of the mechanism to its part of the budget."""
-    epsilon, runs, workplaces = config.privacy.epsilon, implicates.runs, config.workplaces
-    record_range = None if workplaces is None else workplaces.record_range
-    target = synth.Target(epsilon / runs, delta / runs, config.privacy.guarantee, record_range)
+    privacy, runs = config.privacy, implicates.runs
+    epsilon = privacy.epsilon
+    target = synth.Target(
+        epsilon / runs, delta / runs, privacy.guarantee, config.record_range, privacy.protects
+    )
     try:
         return mechanism.calibrate(pools, domains, retention, target, **more)
     except synth.BudgetTooSmallError as error:

@@ -41,6 +41,7 @@ from pipelines.planning.guards import (
     refuse_other_names,
     refuse_other_states,
 )
+from pipelines.planning.workplaces import expected_slots, listed_slots
 from pipelines.plans.plan import policy_of
 from pipelines.storage.progress import Progress
 from synth.block_sampling import cumulative_weights
@@ -73,6 +74,8 @@ class PublicInputs:
         Names of the units of levels, likewise (`geo_data.Geography`).
     rows : dict of str to int
         Rows that were read of each public file, by path.
+    unknown : tuple of str
+        Attributes of which nothing public tells how jobs differ in them.
     """
 
     geography: geo_data.Geography
@@ -84,12 +87,12 @@ class PublicInputs:
     polygons: dict[str, gpd.GeoDataFrame]
     names: dict[str, npt.NDArray[np.object_]]
     rows: dict[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     @cached_property
     def concentrations(self) -> dict[str, float]:
         """How much residents of units are taken to differ, by attribute (`attribute_concentrations`)."""
-        model, slots = self.model, self.slots
-        return attribute_concentrations(self.geography, model.level, slots, self.policy)
+        return attribute_concentrations(self.geography, self.model.level, self.slots, self.unknown)
 
     @cached_property
     def cumulative_weights(self) -> npt.NDArray[np.int64]:
@@ -131,11 +134,11 @@ def read_public_inputs(config: ReleaseConfig, progress: Progress | None = None) 
         geography = read_geography(config)
     refuse_other_states(config, geography)
     _check_codes(config, geography)
-    files = config.jobs.files if config.workplaces is None else expand(config.workplaces.file)
-    with count_job_files(files, progress):
-        slots = slot_source(config, geography).slots(read_policy(config, geography))
-    _check_categories(config, slots)
-    check_pool_by(config, slots)
+    slots = None
+    if config.workplaces is not None or not config.protects_records:
+        files = config.jobs.files if config.workplaces is None else expand(config.workplaces.file)
+        with count_job_files(files, progress):
+            slots = slot_source(config, geography).slots(read_policy(config, geography))
     # Not the rows of jobs: there is one for each pair of home and workplace.
     with count_rows() as more:
         inputs = public_inputs_for(config, geography, slots)
@@ -143,19 +146,27 @@ def read_public_inputs(config: ReleaseConfig, progress: Progress | None = None) 
 
 
 def public_inputs_for(
-    config: ReleaseConfig, geography: geo_data.Geography, slots: geo_data.Slots
+    config: ReleaseConfig, geography: geo_data.Geography, slots: geo_data.Slots | None
 ) -> PublicInputs:
-    """Read the public tables and fit the public model for slots from elsewhere, such as a simulation."""
+    """Read the public tables and fit the public model for slots from elsewhere, such as a simulation.
+
+    Where whole records are protected, slots are those of a public table of workplaces, or None: then as
+    many jobs are expected as public flows have.
+    """
     shapes = read_polygon_tables(config, geography)
     tables = read_auxiliary(config, geography)
     if config.weights is None:
         weights = uniform_weights(geography)
     else:
         weights = geo_data.read_weights(config.weights.file, geography, **reader_settings(config.weights))
+    level = _model_level(config, geography, tables)
+    if config.protects_records:
+        slots = _expected(config, geography, tables, weights, level, slots)
+    assert slots is not None
+    _check_categories(config, slots)
+    check_pool_by(config, slots)
     jobs = slots.jobs(geography.n_blocks)
-    model = geo_data.build_model(
-        geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
-    )
+    model = geo_data.build_model(geography, tables, weights.weights, jobs, level)
     notes = _notes(config, geography, tables, weights, model)
     notes += tuple(note for polygons in shapes.values() for note in polygons.notes)
     names = {level: polygons.names for level, polygons in shapes.items() if polygons.names is not None}
@@ -168,7 +179,28 @@ def public_inputs_for(
         notes,
         {level: polygons.shapes for level, polygons in shapes.items()},
         {**geography.names, **names},
+        unknown=config.unknown_attributes,
     )
+
+
+def _expected(
+    config: ReleaseConfig,
+    geography: geo_data.Geography,
+    tables: list[geo_data.Flows],
+    weights: BlockWeights,
+    level: str,
+    listed: geo_data.Slots | None,
+) -> geo_data.Slots:
+    """Return the slots that are expected where whole records are protected."""
+    categories = config.declared_categories
+    if listed is None:
+        return expected_slots(geography, level, categories, tables, weights.weights)
+    try:
+        return listed_slots(listed, geography, level, categories)
+    except ValueError as error:
+        rule = f"the table has categories of {error} that the configuration does not list"
+        fix = "list them in [[attribute]], or correct the table"
+        raise geo_data.InputError(_slot_file(config), rule, fix=fix) from None
 
 
 def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) -> dict[str, Polygons]:

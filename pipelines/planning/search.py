@@ -28,6 +28,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.trials import ParallelMap, Trial, draw_sample, thread_map
+from pipelines.planning.workplaces import WorkplaceShares
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices, ReleasePlan
 from pipelines.plans.workload import Workload, resolve_workload
@@ -135,8 +136,8 @@ class _Search:
     ) -> None:
         settings, level, slots = config.plan, inputs.model.level, inputs.slots
         jobs = slots.jobs(inputs.geography.n_blocks)
-        measures, secret = _measures(mechanism), inputs.policy.secret
-        workload = resolve_workload(config.workload, inputs.model.geography, level, slots, secret)
+        measures, unknown = _measures(mechanism), config.unknown_attributes
+        workload = resolve_workload(config.workload, inputs.model.geography, level, slots, unknown)
         size = _SAMPLE_JOBS if measures else _RESAMPLED_JOBS
         sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(slots.attributes))
         self._trial, self._tried = Trial.of(config, inputs, sample), tried
@@ -149,11 +150,15 @@ class _Search:
         self._sharing = _sharing(config, inputs, settings.pool_level or level, limits)
         self._limits = sorted({limit for _, limit in self._sharing})
         self._tables = _small_tables(config, inputs, workload) if measures else []
+        shares = WorkplaceShares(slots, inputs.geography, level)
+        self._workplaces = shares if config.protects_records else None
+        self._epsilon, self._weight = config.privacy.epsilon, float(sum(t.weight for t in workload.tables))
         fixed = Choices(
             settings.pool_level or level,
             settings.pool_below or 1,
             (float(settings.split_threshold or 1),),
             self._strata[0],
+            workplaces=self._workplaces.first if self._workplaces else (),
             mechanism=None if config.release.mechanism else mechanism,
         )
         self._units = [
@@ -196,7 +201,8 @@ class _Search:
     def descend(self, best: Choices) -> Choices:
         """Return where no change of one choice loses less."""
         moves: list[_Move] = [
-            self._other_tables, self._other_strata, self._other_sharing, self._other_cells, self._traded
+            self._other_tables, self._other_strata, self._other_sharing, self._other_cells, self._traded,
+            self._other_workplaces,
         ]  # fmt: skip
         stuck = 0
         for move in cycle(moves):
@@ -227,7 +233,14 @@ class _Search:
         _ = self._trial.sample.homes  # drawn once, and not wherever candidates are tried
         for choices, loss in zip(new, self._map(self._trial, new), strict=True):
             self._tried()
-            self._losses[choices] = loss
+            self._losses[choices] = self._with_workplaces(choices, loss)
+
+    def _with_workplaces(self, choices: Choices, loss: float) -> float:
+        """Return the mean loss over the workload and tables of workplaces, where these are measured."""
+        if self._workplaces is None:
+            return loss
+        lost = self._workplaces.losses(choices.workplaces, self._epsilon)
+        return (self._weight * loss + sum(lost)) / (self._weight + len(lost))
 
     def _other_cells(self, choices: Choices) -> Iterator[Choices]:
         """Yield those with T near its own, or, from units, of the areas that lost least; and with units."""
@@ -272,6 +285,11 @@ class _Search:
         number = _SHARES.index(table.share)
         for share in _SHARES[max(0, number - 1) : number + 2]:
             yield replace(choices, tables=(replace(table, share=share),))
+
+    def _other_workplaces(self, choices: Choices) -> Iterator[Choices]:
+        """Yield those with another share of a table of workplaces."""
+        if self._workplaces is not None:
+            yield from (replace(choices, workplaces=w) for w in self._workplaces.near(choices.workplaces))
 
     def _is_possible(self, choices: Choices) -> bool:
         """Say whether jobs are known by all attributes of its pools and tables together."""

@@ -39,7 +39,7 @@ from pipelines.plans.utility import (
     squared_error,
     total_variation,
 )
-from pipelines.plans.workload import CountedJobs, Table, jobs_at, resolve_workload
+from pipelines.plans.workload import CountedJobs, Table, jobs_at, workload_of
 from pipelines.storage.progress import Progress, ProgressCounter
 
 
@@ -313,7 +313,7 @@ class _Trial:
         check_type(plan, ReleasePlan, "plan", "make_plan")
         check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
         slots, policy = plan.pools.slots, plan.policy
-        workload = resolve_workload(plan.config.workload, model.geography, plan.level, slots, policy.secret)
+        workload = workload_of(plan)
         part = _TRIAL_JOBS / len(slots)
         if plan.secondary:
             part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
@@ -324,7 +324,9 @@ class _Trial:
         public = [name for name in workload.attributes if name in slots.attributes]
         self._attributes = tried_attributes = {name: slots.attributes[name][tried] for name in public}
         if homes is None:
-            concentrations = attribute_concentrations(model.geography, model.level, slots, policy)
+            concentrations = attribute_concentrations(
+                model.geography, model.level, slots, plan.config.unknown_attributes
+            )
             drawn = proxy_origins(
                 model, work, slots.home_part[tried], policy, seed, tried_attributes, concentrations
             )

@@ -230,9 +230,9 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
         for groups, choice, margin in zip(plan.secondary, plan.choices.tables, margins, strict=True):
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
-                told_apart = {*choice.by, *plan.policy.secret}
+                told_apart, home = {*choice.by, *plan.policy.secret}, str(choice.home)
                 counted = table.work is None and choice.work is None and {*table.attributes} <= told_apart
-                if counted and plan.geography.lie_within(choice.home, table.home):
+                if counted and plan.geography.lie_within(home, table.home):
                     losses[i] = _variation(plan, groups, table, lost)
     return losses
 

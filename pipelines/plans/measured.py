@@ -20,15 +20,18 @@ from geo_data.jobs import JobRecords, Slots
 from synth.policy import FULL
 
 
-def table_in_words(home: str, work: str | None, by: Sequence[str]) -> str:
+def table_in_words(home: str | None, work: str | None, by: Sequence[str]) -> str:
     """Return what reports call a table that counts jobs by home area, work area and attributes."""
-    areas = f"residents of {home}" if work is None else f"{home} to {work}"
+    if home is None:
+        areas = "all jobs" if work is None else f"jobs of {work}"
+    else:
+        areas = f"residents of {home}" if work is None else f"{home} to {work}"
     return areas + (f" by {' and '.join(by)}" if by else "")
 
 
 @dataclass(frozen=True)
 class TableChoice:
-    """A table that is measured beside the first one, that of the pools.
+    """A table that is measured: beside that of the pools or, of workplaces, before it.
 
     Attributes
     ----------
@@ -36,15 +39,16 @@ class TableChoice:
         Level whose units, or the blocks, are its work areas; None counts jobs wherever they are.
     by : tuple of str
         Attributes whose combinations of categories are counted apart.
-    home : str
-        Level whose units, external zones among them, are its cells.
+    home : str or None
+        Level whose units, external zones among them, are its cells; None in a table of workplaces, whose
+        cells are work areas and categories.
     share : Fraction
         Of epsilon, in (0, 1).
     """
 
     work: str | None
     by: tuple[str, ...]
-    home: str
+    home: str | None
     share: Fraction
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +61,7 @@ class TableChoice:
         if data.keys() != {"work", "by", "home", "share"}:
             raise ValueError("a measured table has work, by, home and share")
         work, by, home, share = data["work"], data["by"], data["home"], data["share"]
-        texts = [home, share, *by, *([] if work is None else [work])]
+        texts = [share, *by, *(level for level in (home, work) if level is not None)]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("levels, attributes and the share of a measured table are texts")
         return cls(work, tuple(by), home, synth.exact(share, "the share of a measured table"))
@@ -95,6 +99,8 @@ class MeasuredGroups:
                 f"tables cannot be measured by {', '.join(unknown)}: jobs have no such attribute"
             )
         self._choice, self._geography, self._policy = choice, geography, policy
+        if choice.home is None:
+            raise ValueError("a table of homes has a level of homes")
         self._widths = [len(slots.categories[name]) for name in choice.by]
         self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)

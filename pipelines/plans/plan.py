@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 
 import synth
 from geo_data.geography import Geography
-from geo_data.pools import PoolTable
+from geo_data.jobs import Slots
+from geo_data.pools import PoolTable, build_pools
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PublicConfig
 from pipelines.config.policies import AttributePolicy, DistancePolicy, FullPolicy, PartitionPolicy, Policy
 from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.exact import ExactNumbers, count_exact
-from pipelines.plans.measured import MeasuredGroups, TableChoice, table_in_words
+from pipelines.plans.measured import MeasuredGroups, TableChoice, group_jobs, table_in_words
+from pipelines.plans.workplaces import MeasuredWorkplaces
 from synth.block_sampling import OriginShares, cumulative_weights
 from synth.policy import FULL, parts_of_reach
 
@@ -52,6 +54,9 @@ class Choices:
         Level whose units are the cells, where the rule is "units".
     tables : tuple of TableChoice
         Secondary tables that are measured, for a mechanism that measures tables.
+    workplaces : tuple of TableChoice
+        Tables of workplaces that are measured first, where whole records are protected: all jobs by all
+        attributes, and others.
     mechanism : str or None
         The mechanism, where the configuration leaves it open.
     """
@@ -62,6 +67,7 @@ class Choices:
     pool_by: tuple[str, ...] = ()
     cell_level: str | None = None
     tables: tuple[TableChoice, ...] = ()
+    workplaces: tuple[TableChoice, ...] = ()
     mechanism: str | None = None
 
     def threshold(self, size: float) -> float:
@@ -175,6 +181,9 @@ class ReleasePlan:
         What reading and planning had to report: repairs, rows left out, fall-backs.
     secondary : tuple of MeasuredGroups
         Groups of the jobs in each secondary measured table.
+    workplaces : tuple of MeasuredWorkplaces
+        Tables of workplaces. With any, slots are those that are expected, and a release has those that
+        are estimated (`with_slots`).
     """
 
     config: PublicConfig
@@ -189,6 +198,7 @@ class ReleasePlan:
     choices: Choices
     notes: tuple[str, ...]
     secondary: tuple[MeasuredGroups, ...] = ()
+    workplaces: tuple[MeasuredWorkplaces, ...] = ()
 
     def __repr__(self) -> str:
         epsilon, delta = (synth.decimal_up(number, 6) for number in self.requested)
@@ -260,7 +270,8 @@ class ReleasePlan:
     @property
     def attributes(self) -> tuple[str, ...]:
         """Attributes of the confidential records that are looked at."""
-        secondary = (name for table in self.choices.tables for name in table.by)
+        tables = (*self.choices.tables, *self.choices.workplaces)
+        secondary = (name for table in tables for name in table.by)
         return tuple(dict.fromkeys((*self.pools.pooling.by, *secondary)))
 
     @property
@@ -283,7 +294,9 @@ class ReleasePlan:
         cells = self.choices.cell_level or "groups of blocks"
         first = table_in_words(cells, work, (*pooling.by, *secret))
         secondary = [(table_in_words(t.home, t.work, (*t.by, *secret)), t.share) for t in self.choices.tables]
-        return ((first, 1 - sum((share for _, share in secondary), Fraction(0))), *secondary)
+        workplaces = [(table_in_words(None, t.work, t.by), t.share) for t in self.choices.workplaces]
+        left = 1 - sum((share for _, share in (*workplaces, *secondary)), Fraction(0))
+        return (*workplaces, (first, left), *secondary)
 
     @property
     def policy(self) -> synth.Policy:
@@ -328,6 +341,40 @@ class ReleasePlan:
         return synth.compose(
             [(self.numeric.target.epsilon, self.numeric.target.delta)] * self.implicates.runs
         )
+
+    def with_slots(self, slots: Slots) -> ReleasePlan:
+        """Return the plan of other slots, with the same cells and numbers: how a release is drawn.
+
+        A pool has the cells that the pool of its work block and categories has here; one that is none here
+        has those of the smallest pool of its destination unit.
+        """
+        numeric, pools = self.numeric, build_pools(slots, self.geography, self.pools.pooling, self.policy)
+        tables = group_jobs(self.choices.tables, slots, self.geography, self.policy)
+        plan = replace(
+            self,
+            pools=pools,
+            secondary=tables,
+            numeric=replace(
+                numeric,
+                pools=synth.Pools(pools.n, pools.n, self._domains_of(pools)),
+                pool_class=np.zeros(pools.n.size, np.int32),
+                secondary=tuple(groups.table for groups in tables),
+            ),
+        )
+        vars(plan).update(destinations=self.destinations)
+        return plan
+
+    def _domains_of(self, pools: PoolTable) -> NDArray[np.int32]:
+        """Return the domain of each of other pools."""
+        keys, domain = self.pools.keys, self.numeric.pools.domain
+        known = np.minimum(np.searchsorted(keys, pools.keys), keys.size - 1)
+        unit, other = (self.geography.unit_of(self.level, table.block) for table in (self.pools, pools))
+        if not np.isin(other, self.destinations).all():
+            raise ValueError("there are jobs in a unit in which the plan expects none")
+        smallest = np.lexsort((self.pools.n, unit))
+        first = smallest[np.flatnonzero(np.diff(unit[smallest], prepend=-1))]
+        of_unit = domain[first][np.searchsorted(self.destinations, other)]
+        return np.where(keys[known] == pools.keys, domain[known], of_unit)
 
     def certify(self) -> synth.Guarantee:
         """Compute the guarantee of the release, all implicates together, from the plan alone."""

@@ -35,10 +35,13 @@ from pipelines.plans.form import (
 )
 from pipelines.plans.measured import TableChoice, group_jobs
 from pipelines.plans.plan import Choices, ReleasePlan, policy_of
+from pipelines.plans.workplaces import measured_workplaces
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import read_rows
 from synth.block_sampling import OriginShares
+from synth.geometric.measured import MeasuredTable
+from synth.geometric.parameters import GeometricParameters
 
 
 def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
@@ -114,6 +117,10 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
             "thresholds": [repr(threshold) for threshold in plan.choices.thresholds],
             "cell_level": plan.choices.cell_level,
             "tables": [table.to_json() for table in plan.choices.tables],
+            "workplaces": [
+                {**table.to_json(), **measured.parameters.to_json()}
+                for table, measured in zip(plan.choices.workplaces, numeric.workplaces, strict=True)
+            ],
         },
         "attributes": {name: list(values) for name, values in plan.categories.items()},
         "parameters": numeric.parameters.to_json(),
@@ -171,19 +178,26 @@ def load_plan(
     mechanism = synth.MECHANISMS[document["mechanism"]]
     tables = tuple(map(TableChoice.from_json, document["choices"]["tables"]))
     secondary = group_jobs(tables, pools.slots, geography, policy)
+    of_work, numbers = _load_workplaces(document["choices"]["workplaces"])
+    workplaces = measured_workplaces(of_work, pools.slots, geography)
     numeric = synth.Plan(
         document["mechanism"],
         synth.Target(
             document["epsilon"],
             document["delta"],
             document["guarantee"],
-            None if config.workplaces is None else config.workplaces.record_range,
+            config.record_range,
+            config.privacy.protects,
         ),
         synth.Pools(pools.n, rest["m"], rest["domain"]),
         domains,
         rest["class"],
         mechanism.parameters_from_json(document["parameters"]),
         tuple(groups.table for groups in secondary),
+        tuple(
+            MeasuredTable(one.table.n, one.table.domain, one.table.domains, parameters)
+            for one, parameters in zip(workplaces, numbers, strict=True)
+        ),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     cell_level = document["choices"]["cell_level"]
@@ -205,10 +219,12 @@ def load_plan(
             pools.pooling.by,
             cell_level,
             tables,
+            of_work,
             None if config.release.mechanism else document["mechanism"],
         ),
         notes=tuple(document["notes"]),
         secondary=secondary,
+        workplaces=workplaces,
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.
     files = {name: document["files"][name] for name in PLAN_TABLES}
@@ -217,6 +233,18 @@ def load_plan(
     ):
         raise ValueError("plan.json: it does not say what a plan says, or says more")
     return plan
+
+
+def _load_workplaces(
+    entries: list[dict[str, Any]],
+) -> tuple[tuple[TableChoice, ...], tuple[GeometricParameters, ...]]:
+    """Return the tables of workplaces and the numbers of their noise."""
+    numbers = [
+        {name: entry.pop(name) for name in ("numerator", "denominator")} for entry in map(dict, entries)
+    ]
+    keys = ("work", "by", "home", "share")
+    choices = tuple(TableChoice.from_json({name: entry[name] for name in keys}) for entry in entries)
+    return choices, tuple(map(GeometricParameters.from_json, numbers))
 
 
 def load_geography(folder: Path, document: dict[str, Any]) -> Geography:

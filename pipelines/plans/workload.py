@@ -8,8 +8,8 @@ Without a workload in the configuration the release is for these tables, in equa
 - flows between units of the next finer level, which may be the block;
 - from units to single work blocks;
 - residents of units by each attribute, wherever they work, the attributes sharing one weight;
-- flows between units by the most telling attribute (`most_telling`), or, where a policy makes attributes
-  secret, by the first of these: what is secret nobody can compare.
+- flows between units by the most telling attribute (`most_telling`), or, where attributes are not public,
+  by the first of these: what is not public nobody can compare.
 
 The last two are there if jobs have attributes.
 """
@@ -30,6 +30,7 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots, count_categories, inside_share
 from pipelines.config.sections import WorkloadTable
 from pipelines.plans.measured import table_in_words
+from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.utility import cell_variation, count_variation
 
 _MOST_CELLS = 2**62
@@ -229,24 +230,33 @@ def resolve_workload(
     geography: Geography,
     level: str,
     slots: Slots,
-    secret: Iterable[str] = (),
+    unknown: Iterable[str] = (),
 ) -> Workload:
-    """Return the workload of a configuration, or the default of what is there."""
+    """Return the workload of a configuration, or the default of what is there.
+
+    Of `unknown` attributes nothing public tells how jobs differ in them.
+    """
     stated = tuple(Table(table.home, table.work, table.attributes, table.weight) for table in tables)
-    return Workload(stated or _default(geography, level, slots, tuple(secret)), geography, level)
+    return Workload(stated or _default(geography, level, slots, tuple(unknown)), geography, level)
 
 
-def _default(geography: Geography, level: str, slots: Slots, secret: tuple[str, ...]) -> tuple[Table, ...]:
+def workload_of(plan: ReleasePlan) -> Workload:
+    """Return the tables that a plan is for."""
+    config, slots = plan.config, plan.pools.slots
+    return resolve_workload(config.workload, plan.geography, plan.level, slots, config.unknown_attributes)
+
+
+def _default(geography: Geography, level: str, slots: Slots, unknown: tuple[str, ...]) -> tuple[Table, ...]:
     weight, block = Fraction(1), geography.block_level
     tables = [Table(level, level, (), weight)]
     if level != block:
         finer = [*geography.levels, block][[*geography.levels, block].index(level) + 1]
         tables.append(Table(finer, finer, (), weight))
         tables.append(Table(level, block, (), weight))
-    names = sorted({*slots.attributes, *secret})
+    names = sorted({*slots.attributes, *unknown})
     attribute_weight = Fraction(1, max(1, len(names)))
     tables += [Table(level, None, (name,), attribute_weight) for name in names]
-    if telling := next(iter(secret), None) or most_telling(geography, level, slots):
+    if telling := next(iter(unknown), None) or most_telling(geography, level, slots):
         tables.append(Table(level, level, (telling,), weight))
     return tuple(tables)
 

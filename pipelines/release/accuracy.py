@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipelines.plans.accuracy import ExpectedAccuracy, reported_tables
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workload import resolve_workload
+from pipelines.plans.workload import workload_of
 from pipelines.release.certificate import Certificate
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import write_whole
@@ -58,9 +58,7 @@ def parse_expected(document: Any, name: str) -> ExpectedAccuracy:
 
 def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     """Check that a sheet is about the tables and the jobs of a plan, and say what was found."""
-    slots, secret = plan.pools.slots, plan.policy.secret
-    workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, secret)
-    reported = [(table.name, of_workload) for table, of_workload in reported_tables(workload)]
+    reported = [(table.name, of_workload) for table, of_workload in reported_tables(workload_of(plan))]
     if [(table.table, table.workload) for table in expected.tables] != reported:
         raise ValueError(
             f"{ACCURACY_FILE}: its tables are not those that the release is for, then flows at each level"

@@ -142,7 +142,7 @@ class Losses(_Part):
 
 
 class Totals(_Part):
-    """Public counts of the plan; synthetic workers of each implicate."""
+    """Public counts: pools, domains and cells of the plan; jobs of the release, and of each implicate."""
 
     pools: int
     records: int
@@ -322,6 +322,7 @@ class Certificate(_Part):
     run: EpsilonDelta
     record_level: RecordLevel
     user_level: UserLevel
+    protects: Literal["home", "record"]
     presence: PresenceLevel | None
     population: Literal["residents"] | None
     policy: PolicyField | None
@@ -427,6 +428,13 @@ def make_certificate(
     )
 
 
+def certificate_of_draw(certificate: Certificate, drawn: ReleasePlan) -> Certificate:
+    """Return the certificate of a release with its numbers of jobs, which a plan may only expect."""
+    pools, of_run = drawn.numeric.pools, drawn.implicates.of_run
+    jobs = {"records": pools.n_records, "synthetic_workers": int(pools.m.sum()) // of_run}
+    return certificate.model_copy(update={"totals": certificate.totals.model_copy(update=jobs)})
+
+
 def subject_of(plan: ReleasePlan) -> Subject:
     """Return what a plan releases."""
     return Subject(**{name: getattr(plan.config.release, name) for name in Subject.model_fields})
@@ -480,7 +488,13 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     presence = guarantee.presence
     population, policy = plan.population, _policy_field(plan)
     return {
-        "definition": define(plan.mechanism, population, policy, protected=presence is not None),
+        "definition": define(
+            plan.mechanism,
+            population,
+            policy,
+            protected=presence is not None,
+            record=numeric.target.protects == "record",
+        ),
         "requested": Requested(
             guarantee=numeric.target.guarantee,
             words=_REQUESTED[numeric.target.guarantee],
@@ -499,6 +513,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             records=records,
             statement=_USER_STATEMENT.format(records=records),
         ),
+        "protects": numeric.target.protects,
         "presence": None if presence is None else _presence_level(presence, records),
         "population": population,
         "policy": policy,
@@ -522,12 +537,21 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
 
 
 def define(
-    mechanism: synth.Mechanism, population: str | None, policy: PolicyField | None, *, protected: bool
+    mechanism: synth.Mechanism,
+    population: str | None,
+    policy: PolicyField | None,
+    *,
+    protected: bool,
+    record: bool = False,
 ) -> Definition:
-    """Return the guarantee in words and symbols; `protected`: also that a record is there at all."""
+    """Return the guarantee in words and symbols; `protected`: also that a record is there at all.
+
+    `record`: and all of it, not its home alone.
+    """
     definition = render(
         "definition.json.j2",
         protected=protected,
+        record=record,
         by_lot="record_range" in mechanism.settings,
         residents=population_in_words(population, protected=protected),
         policy=policy,

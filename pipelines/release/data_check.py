@@ -167,7 +167,7 @@ def _check(
     for rows in files:
         rows.must_end()
     width = len(public_counts)
-    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {width} counts are the public ones"
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {width} counts are those of the slots"
 
 
 def _ahead(function: Callable[[_S], _T], items: Sequence[_S]) -> Iterator[_T]:

@@ -427,8 +427,12 @@ def _of_measurements(
     if measured is None:
         return
     runs = config.implicates.runs
-    first = Column("pool", "row of plan/pools.parquet, from 0", "integer")
-    for k, table in enumerate([None, *measured], start=1):
+    homes = [table for table in measured if table["home"] is not None]
+    workplaces = [table for table in measured if table["home"] is None]
+    yield from _of_workplaces(attributes, workplaces)
+    pools = "pool of the jobs in measurements/slots.parquet" if workplaces else "row of plan/pools.parquet"
+    first = Column("pool", f"{pools}, from 0", "integer")
+    for k, table in enumerate([None, *homes], start=1):
         if table is None:
             group, columns, cells = "a pool", [first], "cells of its domain (plan/domains.parquet)"
         else:
@@ -453,6 +457,26 @@ def _of_measurements(
             yield Table(
                 f"noisy-{k}{suffix}", f"{group}, with noisy counts of homes", (file,), (*columns, noisy)
             )
+
+
+def _of_workplaces(
+    attributes: tuple[Attribute, ...], measured: Sequence[Mapping[str, Any]]
+) -> Iterator[Table]:
+    """Yield the tables of noisy counts of workplaces, and of the slots that were estimated from them."""
+    for k, table in enumerate(measured, start=1):
+        area = f"code of the {table['work']}" if table["work"] else "empty: all work blocks"
+        noisy = Column("noisy", "jobs of this kind, with random noise", "integer", JOBS)
+        columns = (Column("work", area), *_coded(attributes, table["by"]), noisy)
+        file = f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet"
+        yield Table(f"workplaces-{k}", "a noisy count of jobs by workplace", (file,), columns)
+    if measured:
+        columns = (
+            Column("work", "code of the work block"),
+            *_coded(attributes),
+            Column("count", "number of these jobs", "integer", JOBS),
+        )
+        file = f"{MEASUREMENT_FOLDER}/slots.parquet"
+        yield Table("estimated-slots", "jobs that are alike, estimated from noisy counts", (file,), columns)
 
 
 def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]:

@@ -1,4 +1,4 @@
-"""What a certificate promises about one home, in odds; the sentences are in `templates`."""
+"""What a certificate promises about one home or record, in odds; the sentences are in `templates`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def promised(certificate: Certificate) -> dict[str, Any]:
         "odds": Odds(*_odds(epsilon, delta), *_odds(*together)),
         "records": records,
         "presence": certificate.presence,
+        "record": certificate.protects == "record",
         "policy": policy,
         "exact": certificate.released_exactly,
         "secret": policy.listed if isinstance(policy, AttributeField) else "",

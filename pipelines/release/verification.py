@@ -28,6 +28,7 @@ from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accur
 from pipelines.release.byte_check import check_bytes, version_here
 from pipelines.release.certificate import (
     Certificate,
+    certificate_of_draw,
     certificate_text,
     guarantee_fields,
     parse_certificate,
@@ -56,6 +57,7 @@ from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import describe_plan
 from pipelines.release.records import record_texts
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
+from pipelines.release.workplaces import check_workplaces, drawn_plan, workplace_files
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 from pipelines.storage.durable import private_folder
@@ -183,7 +185,8 @@ class _PublicFolder:
 
     hashes: dict[str, str]
     certificate: Certificate
-    plan: ReleasePlan
+    planned: ReleasePlan
+    plan: ReleasePlan  # by which it was drawn: with the slots that were estimated, where workplaces were
     guarantee: synth.Guarantee
     measured: Measurements | None = None
     accuracy: ExpectedAccuracy | None = None
@@ -224,17 +227,18 @@ class _PublicFolder:
 
     def plan_of_certificate(self) -> str:
         """Load the plan that the certificate names, and compare the two."""
-        self.plan = _load_plan(self.folder, self.certificate, self.hashes, self.written and self.written.plan)
+        plan = _load_plan(self.folder, self.certificate, self.hashes, self.written and self.written.plan)
+        self.planned, self.plan = plan, drawn_plan(self.folder, plan)
         return f"sha256 {self.certificate.plan_sha256}; {self.plan.numeric!r}"
 
     def promised(self) -> str:
         """Compute the guarantee again, and compare it with the certificate."""
-        self.guarantee = self.written.guarantee if self.written else self.plan.certify()
-        return _check_guarantee(self.plan, self.guarantee, self.certificate)
+        self.guarantee = self.written.guarantee if self.written else self.planned.certify()
+        return _check_guarantee(self.planned, self.plan, self.guarantee, self.certificate)
 
     def budget(self) -> str:
         """Compare what the plan costs with what was requested."""
-        if not self.plan.met_by(self.guarantee):
+        if not self.planned.met_by(self.guarantee):
             raise RefusedError("the plan costs more than was requested")
         epsilon, delta = (synth.decimal_up(x) for x in self.plan.requested)
         return (
@@ -245,11 +249,15 @@ class _PublicFolder:
         """Check noisy counts, where there are some, against the noise of the plan."""
         if not self.plan.measures:
             return None
+        words = ""
+        if self.planned.workplaces:
+            words, self.other_writers = check_workplaces(self.folder, self.planned, self.plan.pools.slots)
         layout = JobLayout(self.plan)
-        noisy, self.other_writers = check_measurements(self.folder, self.plan, layout)
+        noisy, others = check_measurements(self.folder, self.plan, layout)
+        self.other_writers += others
         factors = self.written.factors if self.written else None
         self.measured = Measurements(self.plan, layout, noisy, factors, self.scratch)
-        return self.measured.words
+        return "; ".join(filter(None, (words, self.measured.words)))
 
     def data(self) -> str:
         """Compare the data with the plan, and with the noisy counts that homes were estimated from."""
@@ -259,12 +267,13 @@ class _PublicFolder:
     def forecast(self) -> str | None:
         """Check the form of the accuracy sheet, where there is one."""
         self.accuracy = read_accuracy(self.folder, self.certificate.plan_sha256)
-        return None if self.accuracy is None else check_accuracy(self.accuracy, self.plan)
+        return None if self.accuracy is None else check_accuracy(self.accuracy, self.planned)
 
     def texts(self) -> str:
         """Compare the list of files, and what is said in words, with what the certificate gives."""
         plan, certificate, present = self.plan, self.certificate, self.hashes.keys()
         expected = {*expected_files(plan.config), *itertools.chain(*measurement_files(plan))}
+        expected |= {*workplace_files(plan)}
         expected |= {ACCURACY_FILE} if self.accuracy else set()
         if more := sorted({*without_parts(present - {MANIFEST, NAME_FILE, PUBLIC_KEY})} ^ expected):
             raise RefusedError(f"a release of this kind has other files: {', '.join(more)}")
@@ -301,7 +310,7 @@ class _PublicFolder:
     def encoding(self) -> str:
         """Compare the bytes of tables with what this program writes of their rows."""
         others = check_bytes(
-            self.folder, self.plan, self.certificate, self.hashes, just_written=self.written is not None
+            self.folder, self.planned, self.certificate, self.hashes, just_written=self.written is not None
         )
         if others := [*self.other_writers, *others]:
             return Incomplete(
@@ -455,6 +464,8 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         () if cells else (float(settings.split_threshold),) if settings.split_threshold else thresholds
     )
     mechanism = plan.numeric.mechanism
+    all_jobs = (None, None, tuple(plan.pools.slots.categories)) if config.protects_records else None
+    of_work = [(table.work, table.home, table.by) for table in plan.choices.workplaces]
     zones = config.geography.external_zones
     if zones:  # the blocks of a nation are many, and say nothing where no zone is asked for
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
@@ -471,11 +482,14 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         "pooling below": (pooling.below, settings.pool_below or pooling.below),
         "level of cells": (cells, asked_level),
         "thresholds": (thresholds, asked_thresholds),
+        "tables of workplaces": (next(iter(of_work), None), all_jobs),
     }
     return [name for name, (planned, configured) in pairs.items() if planned != configured]
 
 
-def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
+def _check_guarantee(
+    plan: ReleasePlan, drawn: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate
+) -> str:
     """Compare every field of a certificate with what is due, but those of the software and the time."""
     stated = certificate.model_dump(mode="json")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
@@ -487,7 +501,7 @@ def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate:
         "for_release": not reasons,
         "not_for_release_because": reasons,
     }
-    expected = certificate.model_copy(update=due).model_dump(mode="json")
+    expected = certificate_of_draw(certificate.model_copy(update=due), drawn).model_dump(mode="json")
     for name, value in expected.items():
         if stated[name] != value:
             raise RefusedError(

@@ -478,16 +478,17 @@ WORDS = """
     077900eaba98ba8a3032164f60530fb8 1ab90362bf141506474c1bec73e9e4ab 1cbf4b7b4d6111f9f6ecd17c9850f98e
     1d96aba0acaf3529efc3192655eb2259 2bf78ae5abf192d60365131f13486fd3 334b73256f0940c481a3296d7593ee57
     34f12e0d34362b11fd6a1227e142c0ea 3c3495e89ca30f679f0bf06b69dd7c0a 471f715fb5b58f0dda9c089b5762ef0d
-    4ac827aa58bc0f932a61d1a2fcdea7e4 4eb583a93017378e44cf1ac84586fc3e 53dc44cad1e7b5db54e667df7944300f
-    5b5ba69e844944faa3abed52210514d2 5c00af8c94174ef7b0810db7faa0dbff 60ec865a82cd1129edebae9870416e5a
-    63903b4bcb8111476fcdfce3a253ba0a 64b2b6983313f388c2ed8845233a5e1e 6d6d1595955cd6b4b77d5f8ef47676d4
-    713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371 86f5a9d32bff4a9be338217528de56f1
-    8a510bc3ef75f7c8de1a4b8b340eda3f 91d5e13caa0d62262604c6d77d32c2fc 97d6b6acc1f46e2116b2ae767c752135
-    99445f30b65af8f6a58d71befbe9d30f a0ace2e79f5fc778ff7f4ced644af778 ab1de9daf7dfb1c56f8adaa225c653f9
-    b102ff9603ff15d0f378292929535ad3 b824f48329c6df46169996be2d8fdc83 c98adcd0fb2782d9cf2013be4be7be98
-    d492b89c66b7d6d91b9e690ec72746ce e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2
-    e67b6d19e0f3206fd959f0148a20b757 e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728
-    f3e199d471148a9b0b910c8fc53f9ded fbcf94056a9080d7e307bc7281cb1ad5 fed7723a9a2b56932925b47697a0896c
+    4ac827aa58bc0f932a61d1a2fcdea7e4 4c9366c49f699e66ab966fbddf0cc930 4eb583a93017378e44cf1ac84586fc3e
+    53dc44cad1e7b5db54e667df7944300f 5b5ba69e844944faa3abed52210514d2 5c00af8c94174ef7b0810db7faa0dbff
+    60ec865a82cd1129edebae9870416e5a 63903b4bcb8111476fcdfce3a253ba0a 64b2b6983313f388c2ed8845233a5e1e
+    6d6d1595955cd6b4b77d5f8ef47676d4 713e6831f9da839e4fef35b2e4acd100 7785d90c015c6de95eaefb6f76fc8371
+    86f5a9d32bff4a9be338217528de56f1 8a510bc3ef75f7c8de1a4b8b340eda3f 91d5e13caa0d62262604c6d77d32c2fc
+    97d6b6acc1f46e2116b2ae767c752135 99445f30b65af8f6a58d71befbe9d30f a0ace2e79f5fc778ff7f4ced644af778
+    ab1de9daf7dfb1c56f8adaa225c653f9 b102ff9603ff15d0f378292929535ad3 b824f48329c6df46169996be2d8fdc83
+    c98adcd0fb2782d9cf2013be4be7be98 cce27f9e5826e7af7e2eec4c1a03bcef d492b89c66b7d6d91b9e690ec72746ce
+    e10dff8b718047c3b8897365c4b1c098 e5cc1183b9fb778bce216128940f63f2 e67b6d19e0f3206fd959f0148a20b757
+    e8960891d9a936c1e695a8f1e1eed1fd eb4e920ad175c30a5607cbbabb5a4728 f3e199d471148a9b0b910c8fc53f9ded
+    fbcf94056a9080d7e307bc7281cb1ad5 fed7723a9a2b56932925b47697a0896c
 """
 
 
@@ -552,7 +553,7 @@ TABLES = ("blocks", "domains", "pools", "shares", "slots")
 PLAN, CERTIFICATE = "odsynth plan 1.0", "odsynth certificate 1.0"
 POLICIES = ("partition", "distance_km", "attribute")
 """Kinds of policies other than "full"."""
-SCHEMA = "b39f4117fc9f78ab9940f2bfbf5a15aa1cf2a2d43ae0d59d5661beb51e20a7a0"
+SCHEMA = "f67a66f2ef6db57577b0d651396f4dbb13a802a42999468ab5529b3fecbdcf9e"
 """SHA-256 of the schema of certificates of this format."""
 KEYS = {
     "configuration": "attribute auxiliary geography jobs plan privacy release weights workload workplaces",
@@ -561,7 +562,7 @@ KEYS = {
     "microdata": "attributes count decimal_point file format home population records_per_worker work worker",
     "plan": "cell_level coarsening distance_miles pool_below pool_by pool_level preset prior retention_min"
     " share split_threshold",
-    "privacy": "delta epsilon guarantee policy",
+    "privacy": "delta epsilon guarantee policy protects",
     "release": "citation contact csv implicate_source implicates job_type licence mechanism name publisher"
     " state year",
     "workplaces": "count fewest file most",
@@ -622,7 +623,12 @@ def starts(units: list[Any]) -> list[int]:
 class Plan:
     """A plan and its tables, and what follows from both."""
 
-    def __init__(self, document: Document, tables: dict[str, dict[str, list[Any]]]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        tables: dict[str, dict[str, list[Any]]],
+        slots: dict[str, list[Any]] | None = None,
+    ) -> None:
         self.document, self.tables, self.config = document, tables, document["configuration"]
         release, geography, blocks = self.config["release"], document["geography"], tables["blocks"]
         policy = self.config["privacy"]["policy"]
@@ -630,7 +636,11 @@ class Plan:
         named = policy == {} or [*policy] in [[kind] for kind in POLICIES]
         need(named, f"plan.json: {json.dumps(policy)[:80]} is no policy known here")
         self.dirichlet, self.cuts = document["mechanism"] == "dirichlet", tables["domains"]["cuts"]
-        self.protected = self.config["workplaces"] is not None  # the numbers of records
+        self.record = self.config["privacy"]["protects"] == "record"  # all of it, not its home alone
+        self.protected = self.record or self.config["workplaces"] is not None  # the numbers of records
+        self.workplaces = document["choices"]["workplaces"]  # tables of them that are measured first
+        # Jobs of the release: where workplaces were measured, those of the plan are only expected.
+        self.slots = slots or tables["slots"]
         self.records = records_of(self.config["jobs"])
         # Implicates, and the independent runs that they come from.
         self.number = release["implicates"]
@@ -708,7 +718,8 @@ def choices_of(plan: Plan) -> Document:
         level = None
     if level or threshold:
         thresholds = [] if level else [repr(float(configured(threshold)))]
-    return {"cell_level": level, "tables": like(".*"), "thresholds": thresholds}
+    form = {"cell_level": level, "tables": like(".*"), "thresholds": thresholds}
+    return {**form, "workplaces": like(".*" if plan.record else r"\[\]")}
 
 
 def check_plan(folder: Path, plan: Plan) -> str:
@@ -750,7 +761,8 @@ def check_plan(folder: Path, plan: Plan) -> str:
     limits = [[*begins, after.get(begins[0], 0)] for begins in cells]
     strata = range(len(document["parameters"]["retention"] if plan.dirichlet else []))
     pools = [*zip(*(tables["pools"][name] for name in columns["pools"]))]
-    shares = [ratio(table["share"]) for table in document["choices"]["tables"]]
+    of_work = [(table["work"], table["home"], *table["by"]) for table in plan.workplaces]
+    shares = [ratio(table["share"]) for table in (*document["choices"]["tables"], *plan.workplaces)]
     people, zones = config["jobs"]["population"], {*geography["external_zones"]}
     places_of = [*zip(plan.codes, *(blocks[name] for name in DEGREES))]
     checks = {
@@ -766,6 +778,13 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "jobs are of residents if, and only if, there are no external zones": (plan.population or "all")
         == people,
         "shares of epsilon leave nothing": sum(shares) < 1,
+        "tables of workplaces are not of whole records": all(
+            work in (None, *order) and home is None and {*by} <= {*plan.attributes}
+            for work, home, *by in of_work
+        )
+        and (not plan.record or of_work[:1] == [(None, None, *plan.attributes)]),
+        "whole records are protected under a policy, or drawn more than once": not plan.record
+        or (privacy["policy"] == "full" and plan.number == 1 and not plan.dirichlet),
         "the policy is of a level that there is not": plan.level is None or plan.level in order[:-1],
         "cells are of a level that there is not": document["choices"]["cell_level"] in (None, *order),
         "secret attributes have more combinations than there is room for": plan.copies * len(places) < 2**31,
@@ -858,7 +877,8 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
     # Classes or tables, and the run as a whole (Lemmas 8, 11, 13, 26, 33 and 40).
     classes = pool_classes(plan) if dirichlet else []
     noise = [] if dirichlet else ratios_of(plan)
-    noises, sets = [2 * log(up(1 / p)) for p in noise], changed(plan)
+    noises = [2 * log(up(1 / p)) for p in noise]
+    sets = [(True,) * len(noises)] if plan.record else changed(plan)  # Lemma 43
     rows = [*(dirichlet_rows(plan, classes) if dirichlet else table_rows(plan, noise, noises, sets))]
     reached = follow("certificate.json: classes", stated["classes"], rows, ratios)
     together: Callable[..., Decimal] = max if dirichlet else sum
@@ -903,9 +923,17 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         }
     level = dict(zip(epsilons, curve)).get(epsilon_asked, of_records(*record_cost))
     policy, letters = policy_of(plan)
-    case = policy and policy["kind"], document["mechanism"], plan.protected, plan.population
+    protects = "record" if plan.record else plan.protected
+    case = policy and policy["kind"], document["mechanism"], protects, plan.population
     n, m, cuts = plan.tables["pools"]["n"], plan.tables["pools"]["m"], plan.cuts
-    totals = len(n), sum(n), sum(m) * runs // plan.number, len(cuts), sum(map(len, cuts))
+    jobs = sum(plan.slots["count"])
+    totals = (
+        len(n),
+        jobs,
+        jobs if plan.record else sum(m) * runs // plan.number,
+        len(cuts),
+        sum(map(len, cuts)),
+    )
     requested = {"epsilon": rounded_up(runs * epsilon_asked), "delta": rounded_up(runs * allowed)}
     return {
         "mechanism": document["mechanism"],
@@ -914,6 +942,7 @@ def guarantee(plan: Plan, stated: Document, ratios: list[Decimal]) -> Document:
         "run": of_records(epsilon, delta),
         "record_level": {**level, "curve": points},
         "user_level": person,
+        "protects": "record" if plan.record else "home",
         "presence": presence,
         "population": plan.population,
         "policy": policy,
@@ -1007,14 +1036,14 @@ def dirichlet_rows(plan: Plan, classes: list[PoolClass]) -> Iterator[Document]:
 def ratios_of(plan: Plan) -> list[Fraction]:
     """Return the ratio of the noise of each measured table."""
     parameters, tables = plan.document["parameters"], plan.document["choices"]["tables"]
-    numbers = [
-        (table["numerator"], table["denominator"]) for table in (parameters, *parameters.get("secondary", []))
-    ]
+    every = parameters, *parameters.get("secondary", []), *plan.workplaces
+    numbers = [(table["numerator"], table["denominator"]) for table in every]
     # The sampler is made for sums of at most 2^62, and for steps of noise that end.
     fits = all(type(p) is int and p > 0 and type(q) is int and p + q <= 2**62 for p, q in numbers)
     fits = fits and all(4000 * (q - p) >= q for p, q in numbers)
     need(fits, "plan.json: a ratio is none that noise is drawn with")
-    need(len(numbers) == 1 + len(tables), "plan.json: parameters.secondary are not those of choices.tables")
+    of_homes = len(numbers) - len(plan.workplaces)
+    need(of_homes == 1 + len(tables), "plan.json: parameters.secondary are not those of choices.tables")
     return [Fraction(p, q) for p, q in numbers]
 
 
@@ -1039,6 +1068,10 @@ def measured(plan: Plan) -> list[dict[tuple[Any, ...], tuple[int, int]]]:
         for (*label, part), n in jobs.items():
             home = [plan.codes[part]] if len(cells) > 1 else []
             tables[-1][(*label, *home)] = n, plan.copies * cells[part]
+    for table in plan.workplaces:
+        areas = {*blocks[table["work"]]} if table["work"] else {""}
+        kinds_of = math.prod(len(plan.attributes[name]) for name in table["by"])
+        tables.append({(): (sum(slots["count"]), len(areas) * kinds_of)})
     return tables
 
 
@@ -1228,7 +1261,16 @@ def read_release(folder: Path) -> tuple[Document, Plan]:
     for most, number in numbers.items():
         need(type(number) is int and 1 <= number <= most, f"plan.json: {number} is not from 1 to {most:,}")
     tables = {name: parquet(folder / "plan" / f"{name}.parquet").read().to_pydict() for name in TABLES}
-    return stated, Plan(document, tables)
+    if not document["choices"]["workplaces"]:
+        return stated, Plan(document, tables)
+    columns = ["work", *document["attributes"], "count"]
+    slots = parquet(folder / "measurements" / "slots.parquet", columns).read().to_pydict()
+    counts, kinds = slots["count"], [*zip(*(slots[name] for name in columns[:-1]))]
+    need(
+        min(counts, default=0) > 0 and len({*kinds}) == len(kinds),
+        "slots.parquet: a row is of no job, or twice",
+    )
+    return stated, Plan(document, tables, slots)
 
 
 # --- data (docs/formats.md, Data)
@@ -1245,6 +1287,9 @@ def check_names(folder: Path, plan: Plan) -> str:
     for kind, name in itertools.chain(*(files.items() for files in plan.files)):
         with_csv = plan.config["release"]["csv"] and kind != "jobs_main"
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
+    if plan.record:
+        numbers = range(1, len(plan.workplaces) + 1)
+        due |= {"measurements/slots.parquet", *(f"measurements/workplaces-{k}.parquet" for k in numbers)}
     if not plan.dirichlet:
         tables = range(len(plan.document["choices"]["tables"]) + 1)
         below = [f"run-{i + 1}/" for i in range(plan.runs)] if plan.runs > 1 else [""]
@@ -1282,7 +1327,7 @@ def rows_of(path: Path, columns: list[str], csv: bool = False) -> Iterator[tuple
 
 def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     """Compare the data files with the plan's slots: totals of every work block by every attribute."""
-    attributes, slots, parts, pairs = plan.document["attributes"], plan.tables["slots"], plan.parts, 0
+    attributes, slots, parts, pairs = plan.document["attributes"], plan.slots, plan.parts, 0
     order, day = {code: i for i, code in enumerate(plan.codes)}, stated["created"][:10].replace("-", "")
     # Columns of counts: of all jobs, and of each category of each attribute.
     lodes = {f"S{kind}": [f"S{kind}0{k}" for k in (1, 2, 3)] for kind in "AEI"}
@@ -1294,7 +1339,8 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
     need(len({*columns}) == len(kinds) + 4, "plan: two columns of counts would have one name")
     drawn = {column[kind] for kind in kinds if kind[0] in plan.secret}  # no slot has these
     ends = [*itertools.accumulate(map(len, attributes.values()), initial=1)]
-    jobs = [*zip(plan.slot_parts, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
+    part = plan.parts[:1] * len(slots["work"]) if plan.record else plan.slot_parts
+    jobs = [*zip(part, slots["work"], *(slots[name] for name in plan.attributes), slots["count"])]
     public: Counter[tuple[str, int, str]] = Counter()
     for part, work, *public_codes, count in jobs:
         for counted in ("S000", *(column[kind] for kind in zip(plan.attributes, public_codes))):
@@ -1326,6 +1372,7 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
         if "jobs_main" in files:
             name = f"{files['jobs_main']}.parquet"
             due = (slot for *slot, count in jobs for _ in range(count))
+            found = Counter[tuple[Any, ...]]()  # their order is that of pools, which the plan has not
             for row, slot in itertools.zip_longest(rows_of(folder / name, [*columns[:2], *attributes]), due):
                 work, home, *of_job = row or ("", "")
                 public_codes = [
@@ -1333,10 +1380,14 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
                     for category, attribute in zip(of_job, attributes)
                     if attribute in plan.attributes
                 ]
-                alike = row is not None and [parts[order.get(home, 0)], work, *public_codes] == slot
+                place = [parts[order.get(home, 0)], work, *public_codes]
+                found.update([(*place,)] if plan.record else [])
+                alike = row is not None and slot is not None and (plan.record or place == slot)
                 need(alike, f"{name}: the jobs are not the plan's slots")
                 for counted in ("S000", *(column[kind] for kind in zip(attributes, of_job))):
                     commutes[work, home, counted] -= 1
+            same = not plan.record or found == Counter({(*slot,): count for *slot, count in jobs})
+            need(same, f"{name}: the jobs are not those of measurements/slots.parquet")
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
     blocks, counts = len({work for work, _, _ in public}), len(column) + 1 - len(drawn)
     return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are the plan's"
@@ -1365,7 +1416,7 @@ def check_texts(folder: Path, stated: Document) -> str:
 
 NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
-    "that homes were estimated from the noisy counts in measurements/, where there are some",
+    "that homes and workplaces were estimated from the noisy counts in measurements/, where there are some",
     "the other words of README.md, attackers.md, the numbers of accuracy.json, the shapes and names for maps,"
     " and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
     "values that plan.json quotes beyond epsilon, delta, geography, cells, pooling and the jobs' attributes",

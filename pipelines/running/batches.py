@@ -30,7 +30,7 @@ from pipelines.drawing.risk import estimate_risks
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.accuracy import after_draw, reported_tables
 from pipelines.plans.plan import ReleasePlan, batches
-from pipelines.plans.workload import resolve_workload
+from pipelines.plans.workload import workload_of
 from pipelines.release.accuracy import read_accuracy, write_accuracy
 from pipelines.release.description import file_names
 from pipelines.release.layout import Part
@@ -405,8 +405,7 @@ class MeasuredBatches(RunBatches):
         forecast = read_accuracy(self.staging.public, plan_sha256)
         if forecast is None or forecast.after_draw:
             return
-        slots, secret, config = self.plan.pools.slots, self.plan.policy.secret, self.plan.config
-        workload = resolve_workload(config.workload, self.plan.geography, self.plan.level, slots, secret)
+        workload = workload_of(self.plan)
         reported = replace(workload, tables=tuple(table for table, _ in reported_tables(workload)))
         noisy = self._noisy_counts(0, self.estimated)
         risks = estimate_risks(self.plan, self.work.layout, noisy, reported)

@@ -8,7 +8,8 @@
         confidential/run.json       the summary, written when the release has passed its checks
         confidential/totals.json    with a public table of workplaces: how the jobs differ from it
         homes/                      the confidential homes of each batch of pools, and counts of further
-                                    measured tables, complete before state.json
+                                    measured tables, complete before state.json; where workplaces are
+                                    measured, whole records, which are sorted into batches then
         parts/                      what each finished batch measured and wrote, and the estimate
 
 Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
@@ -26,7 +27,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import geo_data
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.toml import ConfigError
@@ -302,6 +304,24 @@ class RunFolder:
         """
         with self.homes_of(batch).open("ab") as file:
             np.save(file, homes)
+
+    def add_records(self, records: geo_data.JobRecords) -> None:
+        """Keep whole records until workplaces are measured, after those of other parts of the input.
+
+        **Confidential.**
+        """
+        with (self.homes / "records.npy").open("ab") as file:
+            np.save(
+                file, np.stack([records.work, records.home, *records.attributes.values()]).astype(np.int32)
+            )
+
+    def read_records(self, names: Sequence[str]) -> Iterator[geo_data.JobRecords]:
+        """Yield what `add_records` kept, with attributes of these names, part after part."""
+        path = self.homes / "records.npy"
+        with path.open("rb") as file:
+            while file.tell() < path.stat().st_size:
+                work, home, *codes = np.load(file)
+                yield geo_data.JobRecords(work, home, dict(zip(names, codes, strict=True)))
 
     def keep_counts(self, table: int, counts: NDArray[np.int64]) -> None:
         """Keep the counts of a further measured table until they get their noise.

@@ -30,6 +30,7 @@ from pipelines.plans.plan import ReleasePlan
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
+from synth.policy import RECORD
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ def terms_with(entries: list[Entry], settings: LedgerSettings, terms: Terms) -> 
 
 def terms_of(plan: ReleasePlan) -> Terms:
     """Return what the debit of a release with such a plan is a guarantee of."""
-    return Terms(plan.policy.name, plan.homes, plan.config.jobs.records_per_worker)
+    policy = RECORD if plan.config.protects_records else plan.policy.name
+    return Terms(policy, plan.homes, plan.config.jobs.records_per_worker)
 
 
 def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entry]:

@@ -208,8 +208,8 @@ def plan(
     check_type(config, ReleaseConfig, "config", "load_config")
     out = None if out is None else path_of(out, "out")
     folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
-    # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.
-    check_ready(config, confidential=config.workplaces is None)
+    # Where numbers of records are protected a plan needs none of the jobs: their file may be elsewhere.
+    check_ready(config, confidential=config.record_range is None)
     _refuse_other(folder)
     steps = StepLog(progress, PLAN_STEPS)
     with trying_on(scheduler) as parallel_map:
@@ -350,6 +350,8 @@ def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
 
 def _totals_line(plan: ReleasePlan) -> str:
     """Say whose totals these are; nothing here is of the confidential jobs."""
+    if plan.workplaces:
+        return "  totals    expected; those of the release are estimated from noisy counts"
     line = "  totals    of a public table of workplaces; those of the confidential jobs are protected"
     record_range = plan.numeric.target.record_range
     if record_range is None or "record_range" not in plan.mechanism.settings:

@@ -34,7 +34,7 @@ from pipelines.plans.form import plan_hash
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.storage import load_plan, save_plan
 from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
-from pipelines.release.certificate import make_certificate
+from pipelines.release.certificate import certificate_of_draw, make_certificate
 from pipelines.release.layout import write_public
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
@@ -60,6 +60,7 @@ from pipelines.running.preflight import (
     take_plan,
 )
 from pipelines.running.steps import OPERATOR_LOG, Step, StepLog, resumed_steps, run_steps
+from pipelines.running.workplaces import keep_records, measure_workplaces, publish_workplaces
 from pipelines.storage.durable import set_times, sync, sync_tree, write_whole
 from pipelines.storage.errors import what_is_at
 from pipelines.storage.event_log import EventLog
@@ -155,12 +156,12 @@ def run(
             release_plan, guarantee, plan_sha256 = _write_plan(
                 config, reviewed, staging.public, steps, scheduler
             )
-            steps.order = run_steps(reviewed=reviewed is not None, measures=bool(release_plan.measures))
+            steps.order = run_steps(release_plan, reviewed=reviewed is not None)
             certificate = make_certificate(release_plan, guarantee, plan_sha256, secure=key.secure)
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
             check_payable(state, release_plan)
             check_space(config, release_plan)
-            if config.workplaces is not None:
+            if config.workplaces is not None and not config.protects_records:
                 _log.info(_PROTECTED_TOTALS)
             with steps.step(Step.READ_ORIGINS):
                 jobs_sha256, rows = _keep_homes(
@@ -178,11 +179,11 @@ def run(
             steps.events = EventLog(staging.events)
             steps.events.write("began", version=certificate.software.version, debit=state.debit or "")
             with record_outcome(state, steps.events):
-                _draw_and_write(staging, release_plan, state, key, signing_key, steps, scheduler)
+                drawn = _draw_and_write(staging, release_plan, state, key, signing_key, steps, scheduler)
                 _finish(staging, release_plan, state, guarantee, steps, out)
     finally:
         key.destroy()
-    return Release.just_made(out / "public", release_plan)
+    return Release.just_made(out / "public", drawn)
 
 
 def resume(
@@ -242,7 +243,7 @@ def resume(
         check_ready(state.config.with_out(out), public=False, confidential=False)
         with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
-        steps.order = resumed_steps(measures=bool(plan.measures))
+        steps.order = resumed_steps(plan)
         certificate, guarantee = state.certificate, certify(plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
@@ -265,11 +266,11 @@ def resume(
                 return Release(out / "public")
             key = staging.key(state)
             try:
-                _draw_and_write(staging, plan, state, key, signing_key, steps, scheduler)
+                drawn = _draw_and_write(staging, plan, state, key, signing_key, steps, scheduler)
             finally:
                 key.destroy()
             _finish(staging, plan, state, guarantee, steps, out)
-    return Release.just_made(out / "public", plan)
+    return Release.just_made(out / "public", drawn)
 
 
 def make_release(
@@ -331,8 +332,11 @@ def _draw_and_write(
     signing_key: Ed25519PrivateKey | None,
     steps: StepLog,
     scheduler: str | None,
-) -> None:
-    """Draw what is not drawn yet, and write the public folder."""
+) -> ReleasePlan:
+    """Draw what is not drawn yet, and write the public folder; return the plan by which it was drawn."""
+    if plan.workplaces:
+        with steps.step(Step.WORKPLACES):
+            plan = measure_workplaces(staging, plan, key, state.config.run.batch_jobs)
     batches = RunBatches.of(staging, plan, state, key)
     parts = sample_release(batches, steps=steps, scheduler=scheduler)
     if plan.measures:
@@ -345,7 +349,10 @@ def _draw_and_write(
             elif path.is_file() and path.name not in (NAME_FILE, ACCURACY_FILE):
                 path.unlink()
         batches.publish_counts()
-        write_public(plan, state.certificate, parts, staging.public, signing_key)
+        publish_workplaces(staging, plan)
+        certificate = certificate_of_draw(state.certificate, plan)
+        write_public(plan, certificate, parts, staging.public, signing_key)
+    return plan
 
 
 def _finish(
@@ -395,16 +402,19 @@ def _keep_homes(
     Return the SHA-256 of each file, by path, of the bytes that the homes were read from, and its rows.
     """
     when = "since" if reviewed else "during the run"
-    if reviewed:
+    if reviewed and not plan.workplaces:
         refuse_other_slots(config, plan)
     protected_totals = plan.numeric.target.record_range is not None
     reading = Reading()
     # Slots have been read of the same files, unless they are those of a public table.
-    source = job_source(config, plan.geography, reading, checked=config.workplaces is None)
+    source = job_source(config, plan.geography, reading, checked=config.record_range is None)
     try:
         with count_job_files(config.jobs.files, progress) as rows:
             parts = source.parts(plan.attributes, plan.pools.slots.categories, unmatched=protected_totals)
-            pool_sizes = keep_homes(staging, plan, parts, config.run.batch_jobs)
+            if plan.workplaces:
+                keep_records(staging, plan, parts)
+            else:
+                pool_sizes = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except ChangedFileError:
         raise geo_data.InputError(
             config.jobs.files[0],
@@ -414,7 +424,7 @@ def _keep_homes(
     # For the operator: nothing is refused because of these, as they depend on homes.
     for remark in reading.remarks:
         OPERATOR_LOG.warning(remark)
-    if protected_totals:
+    if protected_totals and not plan.workplaces:
         tables = [pool_sizes[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]
         if not all(jobs.any() for jobs in tables):
             raise geo_data.InputError(

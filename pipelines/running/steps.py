@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import NamedTuple
 
+from pipelines.plans.plan import ReleasePlan
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.progress import Progress
 
@@ -33,6 +34,7 @@ class Step(Enum):
     READ_PLAN = "Reading the plan"
     CERTIFY = "Certifying the plan"
     READ_ORIGINS = "Reading the confidential origins"
+    WORKPLACES = "Measuring workplaces, with noise, and sorting homes by what follows"
     MEASURE = "Measuring tables, with noise"
     ESTIMATE = "Estimating homes from what was measured"
     DRAW = "Drawing synthetic workers"
@@ -47,18 +49,19 @@ RUN_STEPS = (Step.MAKE_PLAN, Step.SIMULATE, *_AFTER_PLANNING)
 REVIEWED_RUN_STEPS = (Step.READ_PLAN, *_AFTER_PLANNING)
 
 
-def run_steps(*, reviewed: bool, measures: bool) -> tuple[Step, ...]:
-    """Return the steps of a run: with a reviewed plan or its own, which measures tables or not."""
+def run_steps(plan: ReleasePlan, *, reviewed: bool) -> tuple[Step, ...]:
+    """Return the steps of a run of a plan, reviewed or its own."""
     steps = REVIEWED_RUN_STEPS if reviewed else RUN_STEPS
     start = steps.index(Step.DRAW)
-    return (*steps[:start], *resumed_steps(measures=measures))
+    return (*steps[:start], *resumed_steps(plan))
 
 
-def resumed_steps(*, measures: bool) -> tuple[Step, ...]:
+def resumed_steps(plan: ReleasePlan) -> tuple[Step, ...]:
     """Return the steps of a run from where it draws."""
-    if not measures:
+    if not plan.measures:
         return Step.DRAW, Step.WRITE, Step.CHECK
-    return Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, Step.WRITE, Step.CHECK
+    first = [Step.WORKPLACES] if plan.workplaces else []
+    return *first, Step.MEASURE, Step.ESTIMATE, Step.DRAW, Step.CORRECT, Step.WRITE, Step.CHECK
 
 
 class StepBegins(NamedTuple):

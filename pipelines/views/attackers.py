@@ -19,8 +19,9 @@ from pipelines.release.attackers import (
     describe_attackers,
     surety_in_words,
 )
-from pipelines.release.certificate import promise
+from pipelines.release.certificate import certificate_of_draw, promise
 from pipelines.release.layout import not_public
+from pipelines.release.workplaces import drawn_plan
 from pipelines.storage.durable import whole_folder
 from pipelines.views.folder import PublicReleaseError, check_target
 
@@ -67,9 +68,11 @@ def attackers(
         raise PublicReleaseError(f"{not_public(folder, 'plan.json')}, or what odsynth plan wrote")
     try:
         plan = load_plan(place)
-    except ValueError as error:  # a plan is public: nothing is withheld
+        drawn = plan if place == folder else drawn_plan(folder, plan)
+    except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
         raise PublicReleaseError(f"{folder}: no plan can be read there: {error}") from error
-    report = describe_attackers(plan, promise(plan, plan.certify()), classes)
+    certificate = certificate_of_draw(promise(plan, plan.certify()), drawn)
+    report = describe_attackers(drawn, certificate, classes)
     if to is not None:
         to.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(to, mode=None) as new_folder:

@@ -39,6 +39,7 @@ from pipelines.release.layout import not_public, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.verification import VerificationReport, verify
+from pipelines.release.workplaces import drawn_plan
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.progress import Progress
 from pipelines.views.choices import DRAWS
@@ -131,9 +132,9 @@ class Release:
 
     @cached_property
     def plan(self) -> ReleasePlan:
-        """The whole plan, which may be large."""
+        """The whole plan, which may be large, with the slots that the release has."""
         try:
-            return load_plan(self.public / "plan", self.plan_document)
+            return drawn_plan(self.public, load_plan(self.public / "plan", self.plan_document))
         except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
             raise PublicReleaseError(f"{self.public / 'plan'}: {error}") from error
 
@@ -206,6 +207,7 @@ class Release:
     def description(self) -> ReleaseDescription:
         """What the release says about itself: title, licence, contact, citation, its tables and columns."""
         noisy = (self.public / MEASUREMENT_FOLDER).is_dir()
+        choices = self.plan_document["choices"]
         return describe_release(
             self.certificate,
             self.config,
@@ -213,7 +215,7 @@ class Release:
             self.geography,
             named=(self.public / NAME_FILE).is_file(),
             pooled_by=self.plan_document["pooling"]["by"],
-            measured=self.plan_document["choices"].get("tables", []) if noisy else None,
+            measured=[*choices["workplaces"], *choices["tables"]] if noisy else None,
         )
 
     @cached_property

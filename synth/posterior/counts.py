@@ -24,7 +24,8 @@ from synth._words import compiled as _compiled
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-_GRID: list[float] = (2.0 ** np.arange(-1, 15)).tolist()  # concentrations, and
+_GRID: list[float] = (2.0 ** np.arange(-1, 25)).tolist()  # concentrations, no larger than
+_LARGEST = 2.0**14  # this but of groups of more jobs, which show more, and
 _BEGIN = 4, 10  # the positions of those, far and near, that are tried first
 _RARE = 1e-6  # chance, of either sign, with which noise is farther than a count may be from its noisy one
 _ANYWHERE = 0.001  # the part of a group's jobs that is expected in all of its cells alike
@@ -199,11 +200,12 @@ def likeliest_deviations(
             looked_at[pair] = float(near.sum() + np.log1p(share * gain).sum()), share
         return looked_at[pair][0]
 
+    most = len(_GRID) if n.max() > _LARGEST else _GRID.index(_LARGEST) + 1
     best, last = _BEGIN, (-1, -1)
     while best != last:
         last = far, near = best
         around = [last, (far - 1, near), (far + 1, near), (far, near - 1), (far, near + 1)]
-        best = max((pair for pair in around if 0 <= pair[0] < pair[1] < len(_GRID)), key=look)
+        best = max((pair for pair in around if 0 <= pair[0] < pair[1] < most), key=look)
     return Deviations(_GRID[best[1]], _GRID[best[0]], looked_at[best][1])
 
 

@@ -66,6 +66,7 @@ def _facts(certificate: Certificate) -> dict[str, str]:
         "\u03b5 of the run": str(certificate.run.epsilon),
         "\u03b4 of the run": str(certificate.run.delta),
         "Most jobs of a person": str(certificate.user_level.records),
+        "Protected of a job": "all of it" if certificate.protects == "record" else "its home",
         "Presence of a job": "not protected" if certificate.presence is None else "protected",
         "Synthetic workers": f"{certificate.totals.synthetic_workers:,}",
         "Version of odsynth": certificate.software.version,

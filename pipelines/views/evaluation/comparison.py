@@ -69,9 +69,11 @@ def compare_with_truth(release: Release, truth: Path) -> Comparison:
         )
     comparison = _compare(release, "the confidential truth", jobs, (block, block))
     if protected:
+        estimated = release.certificate.protects == "record"
+        totals = "estimates from noisy counts" if estimated else "those of a public table"
         note = (
-            "Totals at workplaces are those of a public table and not of these jobs; shares are compared. "
-            "Jobs at workplaces outside the geography are left out."
+            f"Totals at workplaces are {totals} and not of these jobs; shares are compared. Jobs at "
+            "workplaces outside the geography are left out."
         )
         return replace(comparison, notes=(*comparison.notes, note))
     equal_total = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())

@@ -15,7 +15,7 @@ from geo_data.od_files import LODES_CATEGORIES, count_columns
 from geo_data.pools import order_records
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workload import CountedJobs, Table, Workload, jobs_at, resolve_workload
+from pipelines.plans.workload import CountedJobs, Table, Workload, jobs_at, workload_of
 from pipelines.views.release import Release
 
 Row = tuple[str, str, str, float]
@@ -31,7 +31,7 @@ def workload_losses(release: Release, source: JobSource) -> list[Row]:
     """
     plan = release.plan
     slots = plan.pools.slots
-    workload = resolve_workload(plan.config.workload, plan.geography, plan.level, slots, plan.policy.secret)
+    workload = workload_of(plan)
     read_truth, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes

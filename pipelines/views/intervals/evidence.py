@@ -24,7 +24,7 @@ from geo_data.proxy_truth import Assumptions, attribute_concentrations
 from pipelines.drawing.estimating import JobLayout, PublicModel, teaching_places
 from pipelines.plans.measured import MeasuredGroups, TableChoice
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workload import resolve_workload
+from pipelines.plans.workload import workload_of
 from pipelines.release.description import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
@@ -61,15 +61,14 @@ class JobDraws:
     ) -> None:
         plan = release.plan
         if plan.numeric.target.record_range is not None:
+            reason = "protects whole records" if plan.workplaces else "has a public table of workplaces"
             raise PublicReleaseError(
-                f"{release.public}: it has a public table of workplaces, so how many jobs were counted is "
-                "confidential, and there are no intervals of them"
+                f"{release.public}: it {reason}, so how many jobs were counted is confidential, and there "
+                "are no intervals of them"
             )
         self.plan, geography, policy = plan, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        self.tables = resolve_workload(
-            plan.config.workload, geography, plan.level, slots, policy.secret
-        ).tables
+        self.tables = workload_of(plan).tables
         homes = [_level_of(geography, table.home) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pandas as pd
 import pytest
 from moto.server import ThreadedMotoServer
@@ -63,8 +64,19 @@ def blurred(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
+def last_year(microdata: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A public table for the jobs one by one: other numbers, and a category less."""
+    jobs = pd.read_csv(microdata["csv"], dtype="str")
+    jobs = jobs[jobs["age"] != "old"]
+    table = jobs.groupby(["toil", "age", "sector"], as_index=False).size().rename(columns={"size": "jobs"})
+    path = tmp_path_factory.mktemp("workplaces") / "last_year.csv"
+    table.assign(jobs=table["jobs"] + np.arange(len(table)) % 3).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
 def inputs(
-    microdata_jobs: Callable[..., Table], zones: Table, strips: Table, blurred: Path
+    microdata_jobs: Callable[..., Table], zones: Table, strips: Table, blurred: Path, last_year: Path
 ) -> dict[str, Table]:
     """The changes of a configuration by which kinds of releases read other files."""
     return {
@@ -73,6 +85,7 @@ def inputs(
         "zones": zones,
         "strips": strips,
         "workplaces": {"workplaces": {"file": str(blurred)}},
+        "last year": {**microdata_jobs("parquet"), "workplaces": {"file": str(last_year), "count": "jobs"}},
     }
 
 

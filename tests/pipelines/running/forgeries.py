@@ -194,6 +194,48 @@ def turned(counts: Counts, layout: JobLayout) -> Counts:
     return np.concatenate([group[::-1] for group in np.split(counts, layout.tables[0].offsets[1:-1])])
 
 
+def measured_file(check: str, name: str, change: Callable[[pa.Table], pa.Table]) -> Forgery:
+    """Other rows in a file of what was measured."""
+
+    def changed(public: Path) -> None:
+        path = public / "measurements" / name
+        pq.write_table(change(pq.read_table(path)), path, compression="zstd")
+        forge(public, read_certificate(public))
+
+    return changed, check
+
+
+def with_counts(table: pa.Table, change: Counts) -> pa.Table:
+    return table.set_column(table.num_columns - 1, "count", pc.add(table["count"], pa.array(change)))
+
+
+def fewer_jobs(table: pa.Table) -> pa.Table:
+    """One job less where there are several."""
+    more = table["count"].to_numpy() > 1
+    return with_counts(table, -((np.cumsum(more) == 1) & more).astype(int))
+
+
+def job_of_another_kind(table: pa.Table) -> pa.Table:
+    """One job less where there are several, and one more in the row before."""
+    change = fewer_jobs(table)["count"].to_numpy() - table["count"].to_numpy()
+    return with_counts(table, change - np.roll(change, -1))
+
+
+def many_more(table: pa.Table) -> pa.Table:
+    """Noisy counts of other workplaces."""
+    return table.set_column(table.num_columns - 1, "noisy", pc.add(table["noisy"], 50))
+
+
+def without_file(name: str) -> Callable[[Path], object]:
+    """Return what takes a file out of a folder."""
+
+    def removed(public: Path) -> None:
+        (public / name).unlink()
+        seal_again(public)
+
+    return removed
+
+
 def raised(by: int, *cells: int) -> Callable[[Counts, JobLayout], Counts]:
     """Return what adds a number to some of the first cells."""
     return lambda counts, _: counts + np.isin(np.arange(counts.size), cells) * by

@@ -26,12 +26,16 @@ from .forgeries import (
     changed_part,
     copied,
     cut_elsewhere,
+    fewer_jobs,
     fewer_lines,
     in_a_block,
     in_another_order,
     in_one_file,
     in_order,
+    job_of_another_kind,
     less_noise_at_its_price,
+    many_more,
+    measured_file,
     missing,
     more_folders,
     moved_homes,
@@ -49,6 +53,7 @@ from .forgeries import (
     turned,
     twice,
     without_counts,
+    without_file,
     without_measurements,
     without_noise,
     without_population,
@@ -64,6 +69,10 @@ NOISE: Table = TABLES | {
     "plan.coarsening": "units",
     "plan.cell_level": "trct",
     "plan.pool_by": [],
+}
+RECORDS: Table = NOISE | {
+    "privacy.protects": "record",
+    "attribute": [{"name": "age", "categories": AGES}, {"name": "sector", "categories": SECTORS}],
 }
 BLOCKS: Table = NOISE | {"plan.cell_level": "tabblk2010"}
 
@@ -82,6 +91,13 @@ def secret(**attributes: object) -> Table:
 
 def measured(home: str, *by: str) -> TableChoice:
     return TableChoice(None, by, home, Fraction(1, 5))
+
+
+OF_WORKPLACES = (
+    TableChoice(None, ("age", "sector"), None, Fraction(1, 20)),
+    TableChoice("tabblk2010", (), None, Fraction(1, 10)),
+    TableChoice("trct", ("age", "sector"), None, Fraction(1, 10)),
+)
 
 
 def config_of(release: Release) -> ReleaseConfig:
@@ -137,7 +153,14 @@ class Kind:
 
 # Microdata, secret attributes and noise in two tables; homes beyond the region; implicates of each source.
 _OTHER_FILES = {"residents", "zones", "workplaces", "workplaces by noise", "independent-runs", "one-urn"}
-_OTHER_FILES |= {"implicates by noise", "counties by noise", "secret by noise", "parquet alone"}
+_OTHER_FILES |= {
+    "records",
+    "records with a table",
+    "implicates by noise",
+    "counties by noise",
+    "secret by noise",
+    "parquet alone",
+}
 
 TRACT_AGES = measured("trct", "age")
 BY_TRACT = {"kind": "partition", "name": "parts st:0", "partition": "trct", "parts": 6}
@@ -374,6 +397,47 @@ KINDS = [
         certificate={"policy.attributes": {"sector": SECTORS, "age": AGES}},
     ),
     Kind(
+        "records",
+        "microdata",
+        RECORDS,
+        Choices("trct", 8, (), cell_level="trct", tables=(TRACT_AGES,), workplaces=OF_WORKPLACES),
+        certificate={
+            "protects": "record",
+            "released_exactly": None,
+            "run": {"epsilon": "8.6", "delta": "0"},
+            "presence.run": {"epsilon": "4.3", "delta": "0"},
+        },
+        forgeries=(
+            stated("guarantee", protects="home"),
+            stated("guarantee", run__epsilon="4.3"),
+            stated("guarantee", presence__run__epsilon="1"),
+            stated("guarantee", presence=None),
+            stated("guarantee", totals__records=lambda number: number + 1),
+            stated("guarantee", definition__words=lambda words: words.replace("another workplace", "one")),
+            stated("guarantee", classes__2__ratio=["1/2"]),
+            planned("plan", "configuration.privacy.protects", "home"),
+            planned("guarantee", "choices.workplaces.1.numerator", lambda number: number - 10**15),
+            planned("plan", "choices.workplaces.0.by", ["age"]),
+            planned("plan", "choices.workplaces", []),
+            measured_file("guarantee", "slots.parquet", lambda table: table[1:]),
+            measured_file("guarantee", "slots.parquet", fewer_jobs),
+            measured_file("measurements", "slots.parquet", job_of_another_kind),
+            (without_file("measurements/slots.parquet"), "plan"),
+        ),
+        not_for_verify_py=(
+            measured_file("measurements", "workplaces-2.parquet", lambda table: table[1:]),
+            measured_file("measurements", "workplaces-2.parquet", many_more),
+            measured_file("measurements", "workplaces-1.parquet", many_more),
+        ),
+    ),
+    Kind(
+        "records with a table",
+        "last year",
+        RECORDS,
+        Choices("trct", 8, (), cell_level="trct", workplaces=OF_WORKPLACES),
+        certificate={"protects": "record", "released_exactly": None},
+    ),
+    Kind(
         "parquet alone",
         "microdata",
         {"release.csv": False},
@@ -421,6 +485,17 @@ REFUSED: list[tuple[str, Table, str]] = [
     ("workplaces", TABLES | {"workplaces.most": "1.1"}, "takes any number of jobs"),
     ("microdata", A_TABLE, "workplaces.count"),
     ("microdata", {"workplaces": {"file": "w.csv", "count": "toil"}}, "workplaces.count"),
+    # whole records
+    ("lodes", GEOMETRIC | {"privacy.protects": "record"}, "a whole record needs jobs one by one"),
+    ("microdata", {"privacy.protects": "worker"}, "should be 'home' or 'record'"),
+    (
+        "microdata",
+        RECORDS | {"attribute": RECORDS["attribute"][:1]},
+        'the categories of "sector" may not be read',
+    ),
+    ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
+    ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set of whole records"),
+    ("microdata", RECORDS | {"release.mechanism": "dirichlet"}, '"dirichlet" measures no workplaces'),
     # how many implicates, by which mechanism
     *(("lodes", {"release.implicates": number}, "release.implicates") for number in (0, 100, "3", 2.5, True)),
     (

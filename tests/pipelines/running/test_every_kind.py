@@ -81,7 +81,7 @@ def test_certificate_and_readme_say_what_is_so(kind: Kind, release: Release) -> 
     definition, policy, presence = certificate.definition, certificate.policy, certificate.presence
     assert certificate.mechanism == made.config.release.mechanism
     assert certificate.implicates.number == made.config.release.implicates
-    assert (presence is None) == (made.config.workplaces is None)
+    assert (presence is None) == (made.config.record_range is None)
     assert (policy is None) == (made.policy.name == "full")
     readme = one_line((release.public / "README.md").read_text(encoding="utf-8"))
     page = one_line(certificate_words(certificate, signed=False))

@@ -1,0 +1,209 @@
+"""Workplaces that a plan expects where those of the jobs are protected, from public tables alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import geo_data
+from geo_data.geography import Geography
+from geo_data.jobs import Slots, narrow
+from pipelines.config.fields import MOST
+from pipelines.plans.measured import TableChoice
+from pipelines.plans.workplaces import codes_of
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+_LEAST = 0.5  # jobs that a table is taken to have where it has none: it need not be of the same year
+# The r-th block of a unit has jobs in proportion to e^(-r/20)/r: the first a third of all, ten four fifths,
+# as in tracts of Rhode Island.
+_BLOCKS_WITH_JOBS = 20.0
+_STRIDE, _STRIDES = 2_654_435_761, 2**32  # multiples of the first, less multiples of the second, look random
+_TOGETHER = 64  # combinations of categories, of more attributes are measured one by one
+SHARES = tuple(map(Fraction, ("0.02", "0.03", "0.05", "0.08", "0.12", "0.18", "0.25")))  # that are tried
+_OF_ALL = Fraction("0.01")  # share of epsilon of the table of all jobs by all attributes
+
+
+def expected_slots(
+    geography: Geography,
+    level: str,
+    categories: Mapping[str, tuple[str, ...]],
+    tables: Sequence[geo_data.Flows],
+    weights: Int64,
+) -> Slots:
+    """Return jobs as public tables of flows expect them, in whole numbers, all categories alike.
+
+    The finest table divides the jobs of a coarser one among its areas; without a table there are as many
+    jobs as weights. Which blocks of a unit of the level have many jobs nobody knows, but few have most: in a
+    public order they have as many as in Rhode Island. Every unit has at least one.
+    """
+    blocks = np.arange(geography.n_blocks, dtype=np.int32)
+    jobs = (~geography.is_external(blocks)).astype(np.float64)
+    flows: dict[str, Float64] = {}
+    for table in tables:
+        name = table.destination_level
+        flow = np.bincount(table.destination, table.flow, geography.n_units(name)).astype(np.float64)
+        flows[name] = max(flows.get(name, flow), flow, key=np.sum)
+    for name in sorted(flows, key=geography.n_units, reverse=True):
+        jobs = _brought_to(jobs, geography.units_of_blocks(name), flows[name] + _LEAST)
+    total = max((float(flow.sum()) for flow in flows.values()), default=float(weights[jobs > 0].sum()))
+    unit = geography.unit_of(level, blocks)
+    of_unit = np.bincount(unit, jobs).astype(np.float64)
+    rank = _rank(unit, jobs > 0)
+    jobs = _brought_to((jobs > 0) / rank * np.exp(-rank / _BLOCKS_WITH_JOBS), unit, of_unit)
+    jobs *= min(total, MOST) / jobs.sum()
+    kinds = prod(map(len, categories.values()))
+    counts = _whole(np.repeat(jobs / kinds, kinds)).reshape(-1, kinds)
+    nobody = np.flatnonzero(np.bincount(unit, counts.sum(axis=1)) == 0)
+    inside = np.flatnonzero(jobs > 0)
+    first = inside[np.unique(unit[inside], return_index=True)[1]]
+    counts[first[np.isin(unit[first], nobody)], 0] = 1
+    block, kind = np.nonzero(counts)
+    return _slots(blocks[block], kind, categories).repeat(counts[block, kind])
+
+
+def listed_slots(
+    slots: Slots, geography: Geography, level: str, categories: Mapping[str, tuple[str, ...]]
+) -> Slots:
+    """Return the jobs of a public table with all categories that are declared, and a job in every unit.
+
+    A ValueError that names an attribute if the table has a category that is not declared.
+    """
+    alike, times = slots.counted()
+    codes = {}
+    for name, values in categories.items():
+        position = pd.Index(values).get_indexer(pd.Index(slots.categories[name]))
+        if (position < 0).any():
+            raise ValueError(name)
+        codes[name] = narrow(position[alike.attributes[name]], len(values))
+    blocks = np.arange(geography.n_blocks, dtype=np.int32)
+    inside = blocks[~geography.is_external(blocks)]
+    unit = geography.unit_of(level, inside)
+    first = inside[np.unique(unit, return_index=True)[1]]
+    none = first[~np.isin(geography.unit_of(level, first), geography.unit_of(level, alike.work))]
+    listed = Slots(
+        np.concatenate([alike.work, none]),
+        {name: np.append(values, np.zeros(none.size, values.dtype)) for name, values in codes.items()},
+        dict(categories),
+    )
+    order = listed.order()
+    return listed.take(order).repeat(np.append(times, np.ones(none.size, np.int64))[order])
+
+
+@dataclass(frozen=True, eq=False)
+class WorkplaceShares:
+    """Tables of workplaces with shares of epsilon, and what is lost in what they say.
+
+    Parameters
+    ----------
+    slots : Slots
+        That are expected.
+    geography : Geography
+    level : str
+        In whose units jobs are counted by attributes.
+    """
+
+    slots: Slots
+    geography: Geography
+    level: str
+
+    @property
+    def first(self) -> tuple[TableChoice, ...]:
+        """The tables with shares from which others are looked for."""
+        return self._tables(SHARES[len(SHARES) // 2], SHARES[len(SHARES) // 2])
+
+    def near(self, tables: Sequence[TableChoice]) -> Iterator[tuple[TableChoice, ...]]:
+        """Yield tables of which one share is the next one below or above."""
+        of_blocks, of_units = self._shares(tables)
+        for share in _neighbours(of_blocks):
+            yield self._tables(share, of_units)
+        for share in _neighbours(of_units) if self._by else ():
+            yield self._tables(of_blocks, share)
+
+    def losses(self, tables: Sequence[TableChoice], epsilon: Fraction) -> list[float]:
+        """Return what noise loses of the jobs of blocks; and, where there are attributes, of units by each.
+
+        That is the mean total variation distance if every cell in which jobs are expected is as far off as
+        its noise: a prior, and blocks without jobs, are left aside, which about even out in Rhode Island.
+        """
+        of_blocks, of_units = (epsilon * share for share in self._shares(tables))
+        jobs = len(self.slots)
+        lost = [np.unique(self.slots.work).size * _mean_noise(of_blocks, 1) / 2 / jobs]
+        if self._by:
+            of_each = of_units / len(self._by)
+            units = np.unique(self.geography.unit_of(self.level, self.slots.work)).size
+            sizes = {name: len(values) for name, values in self.slots.categories.items()}
+            every = [
+                units * sizes[name] * _mean_noise(of_each, prod(sizes[other] for other in by) // sizes[name])
+                for by in self._by
+                for name in by
+            ]
+            lost.append(float(np.mean(every)) / 2 / jobs)
+        return lost
+
+    @property
+    def _by(self) -> list[tuple[str, ...]]:
+        names = tuple(self.slots.categories)
+        kinds = prod(map(len, self.slots.categories.values()))
+        return [by for by in ([names] if kinds <= _TOGETHER else [(name,) for name in names]) if by]
+
+    def _tables(self, of_blocks: Fraction, of_units: Fraction) -> tuple[TableChoice, ...]:
+        """Return tables of all jobs by all attributes, of those of blocks, and of units by attributes."""
+        by = self._by
+        return (
+            TableChoice(None, tuple(self.slots.categories), None, _OF_ALL),
+            TableChoice(self.geography.block_level, (), None, of_blocks),
+            *(TableChoice(self.level, names, None, of_units / len(by)) for names in by),
+        )
+
+    @staticmethod
+    def _shares(tables: Sequence[TableChoice]) -> tuple[Fraction, Fraction]:
+        _, blocks, *units = tables
+        return blocks.share, sum((table.share for table in units), Fraction(0))
+
+
+def _neighbours(share: Fraction) -> tuple[Fraction, ...]:
+    number = SHARES.index(share)
+    return (*SHARES[max(0, number - 1) : number], *SHARES[number + 1 : number + 2])
+
+
+def _mean_noise(epsilon: Fraction, cells: int) -> float:
+    """Return how far the sum of the noise of so many cells is from 0 in the mean, about."""
+    p = math.exp(-float(epsilon) / 2)
+    return 2 * p / (1 - p * p) if cells == 1 else math.sqrt(cells * 2 * p / (1 - p) ** 2 * 2 / math.pi)
+
+
+def _rank(unit: NDArray[np.integer], inside: NDArray[np.bool_]) -> Int64:
+    """Number the blocks of each unit that are inside, from 1, in an order that says nothing."""
+    order = np.lexsort((np.arange(unit.size) * _STRIDE % _STRIDES, ~inside, unit))
+    first = np.flatnonzero(np.diff(unit[order], prepend=-1))
+    rank = np.empty(unit.size, np.int64)
+    rank[order] = np.arange(unit.size) - np.repeat(first, np.diff(np.append(first, unit.size)))
+    return rank + 1
+
+
+def _brought_to(jobs: Float64, area: NDArray[np.integer], flow: Float64) -> Float64:
+    """Scale jobs so that areas have them in proportion to a flow; an area without blocks has none."""
+    sums = np.bincount(area, jobs, flow.size)
+    return jobs * np.where(sums > 0, flow / np.where(sums > 0, sums, 1.0), 0.0)[area]
+
+
+def _whole(expected: Float64) -> Int64:
+    """Round so that every sum of the first few is within a half of what is expected."""
+    ends: Int64 = np.floor(np.cumsum(expected) + 0.5).astype(np.int64)
+    ends[1:] -= ends[:-1].copy()
+    return ends
+
+
+def _slots(work: NDArray[np.int32], kind: Int64, categories: Mapping[str, tuple[str, ...]]) -> Slots:
+    codes = codes_of(kind, categories)
+    attributes = {name: narrow(codes[name], len(values)) for name, values in categories.items()}
+    return Slots(work, attributes, dict(categories))

@@ -1,0 +1,121 @@
+"""Workplaces of a release that measured them: their noisy counts, and the slots that were estimated.
+
+A row of ``measurements/workplaces-1.parquet`` is a cell of the first table of workplaces: a work area and a
+category of each of its attributes, with its noisy count, which may be negative. A row of
+``measurements/slots.parquet`` are jobs of one work block and the same categories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from geo_data.jobs import Slots, narrow
+from pipelines.config.fields import MOST
+from pipelines.drawing.workplaces import slots_fit
+from pipelines.plans.plan import ReleasePlan
+from pipelines.plans.workplaces import MeasuredWorkplaces
+from pipelines.release.description import MEASUREMENT_FOLDER
+from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
+from pipelines.storage.parquet_form import FormError, check_form, is_count, is_text, read_rows
+
+Int64 = NDArray[np.int64]
+SLOT_FILE = f"{MEASUREMENT_FOLDER}/slots.parquet"
+
+
+def workplace_files(plan: ReleasePlan) -> list[str]:
+    """Return the relative names of the files; none where workplaces are public."""
+    if not plan.workplaces:
+        return []
+    numbers = range(1, len(plan.workplaces) + 1)
+    return [*(f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet" for k in numbers), SLOT_FILE]
+
+
+def write_workplaces(plan: ReleasePlan, noisy: Sequence[Int64], slots: Slots, folder: Path) -> None:
+    """Write noisy counts of workplaces, and the slots, into the public folder."""
+    tables = [_of_cells(measured, counts) for measured, counts in zip(plan.workplaces, noisy, strict=True)]
+    for name, table in zip(workplace_files(plan), [*tables, _of_slots(plan, slots)], strict=True):
+        (folder / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, folder / name, compression="zstd")
+
+
+def drawn_plan(folder: Path, plan: ReleasePlan) -> ReleasePlan:
+    """Return the plan by which a release was drawn: with the slots that were estimated, where any were."""
+    return plan.with_slots(_read_slots(folder / SLOT_FILE, plan)) if plan.workplaces else plan
+
+
+def check_workplaces(folder: Path, plan: ReleasePlan, slots: Slots) -> tuple[str, list[str]]:
+    """Check the files of workplaces, and that the slots follow from the noisy counts.
+
+    Returned are words, and the files that another version of pyarrow wrote, whose bytes are not compared.
+    """
+    *names, slot_file = workplace_files(plan)
+    noisy = [_read_noisy(folder / name, plan, k) for k, name in enumerate(names)]
+    if not slots_fit(plan, noisy, slots):
+        raise FormError(f"{SLOT_FILE}: these jobs cannot have been estimated from the noisy counts")
+    others = [
+        name
+        for name in (*names, slot_file)
+        if not check_parquet_bytes(folder / name, partial(rewrite, folder / name))
+    ]
+    cells = sum(counts.size for counts in noisy)
+    words = f"{len(slots):,} jobs follow from noisy counts of {cells:,} cells of {len(names)} tables"
+    return words, others
+
+
+def _of_cells(measured: MeasuredWorkplaces, counts: Int64) -> pa.Table:
+    return pa.table({**measured.labels(), "noisy": pa.array(counts)})
+
+
+def _of_slots(plan: ReleasePlan, slots: Slots) -> pa.Table:
+    alike, times = slots.counted()
+    columns = {"work": plan.geography.block_codes.take(pa.array(alike.work))}
+    for name, values in slots.categories.items():
+        columns[name] = pa.array(values, pa.string()).take(pa.array(alike.attributes[name].astype(np.int32)))
+    return pa.table({**columns, "count": pa.array(times)})
+
+
+def _read_noisy(path: Path, plan: ReleasePlan, k: int) -> Int64:
+    labels = plan.workplaces[k].labels()
+    check_form(path, {**dict.fromkeys(labels, _is_label), "noisy": is_count})
+    table = read_rows(path)
+    if table["noisy"].null_count or table.num_rows != plan.numeric.workplaces[k].offsets[-1]:
+        raise FormError(f"{path.name}: there is not one noisy count for each cell")
+    for name, column in labels.items():
+        if table[name].combine_chunks().cast(pa.string()) != column.cast(pa.string()):
+            raise FormError(f"{path.name}: the rows are not the cells that the plan measures")
+    counts: Int64 = table["noisy"].to_numpy()
+    return counts
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) and is_text(kind.value_type)
+
+
+def _read_slots(path: Path, plan: ReleasePlan) -> Slots:
+    categories = plan.pools.slots.categories
+    check_form(path, {**dict.fromkeys(("work", *categories), is_text), "count": is_count})
+    table = read_rows(path)
+    work = plan.geography.number(table["work"])
+    codes = {
+        name: pd.Index(values).get_indexer(table[name].to_pandas()) for name, values in categories.items()
+    }
+    count = table["count"].to_numpy()
+    columns: list[NDArray[np.integer]] = [work, *codes.values()]
+    if not work.size or any(column.min() < 0 for column in columns) or plan.geography.is_external(work).any():
+        raise FormError(f"{path.name}: there is no job, or one of no work block or category of the plan")
+    rises = np.zeros(work.size - 1, np.bool_)
+    for column in reversed(columns):
+        step = np.diff(column)
+        rises = (step > 0) | ((step == 0) & rises)
+    if not rises.all() or count.min() < 1 or count.astype(np.float64).sum() > MOST:
+        raise FormError(f"{path.name}: rows are not in order, or do not count jobs")
+    attributes = {name: narrow(codes[name], len(values)) for name, values in categories.items()}
+    return Slots(work, attributes, categories).repeat(count)

@@ -1,0 +1,187 @@
+"""Whole records are protected: of none is anything read to plan, and none leaves a trace but in the data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pipelines
+import synth
+from helpers import Said, same_key
+from pipelines import plan, resume, run, verify
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.search import make_plan
+from pipelines.running import workplaces as measuring
+from pipelines.running.folder import RunFolder
+
+from .helpers import Configs, Table, everything
+from .kinds import KIND, RECORDS
+from .test_workplaces import SUMS
+
+SAMPLE = 300  # rows of the jobs that inputs are made of
+
+
+@pytest.fixture
+def jobs(microdata: dict[str, Path]) -> pd.DataFrame:
+    return pd.read_csv(microdata["csv"], dtype="str")
+
+
+@pytest.fixture
+def records(
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_jobs: Callable[..., Table],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., pipelines.ReleaseConfig]:
+    """Return a configuration of whole records in a file of its own, with the choices of that kind."""
+    KIND["records"].choose(monkeypatch)
+
+    def config(jobs: pd.DataFrame, *changes: Table) -> pipelines.ReleaseConfig:
+        folder = tmp_path / f"jobs{len(list(tmp_path.glob('jobs*')))}"
+        folder.mkdir()
+        jobs.to_csv(folder / microdata["csv"].name, index=False)
+        (folder / microdata["csv"].name).chmod(0o600)
+        changed = {"jobs.file": str(folder / microdata["csv"].name)}
+        return small_config(microdata_jobs("csv"), {"run.batch_jobs": 200}, RECORDS, changed, *changes)
+
+    return config
+
+
+def test_the_plan_is_made_without_the_jobs(
+    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
+) -> None:
+    """Byte for byte the same from any jobs, from junk, and from a file that is not there."""
+    configs = [records(jobs), records(jobs[:1]), records(jobs)]
+    Path(configs[1].jobs.files[0]).write_bytes(b"nobody reads this")
+    Path(configs[2].jobs.files[0]).unlink()
+    assert len({plan(config).sha256 for config in configs}) == 1
+
+
+def differing(jobs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Inputs that differ from the first in one record, or in whether it is there; and one of few."""
+    other = {name: jobs.copy() for name in ("home", "work", "attribute", "everything")}
+    last = jobs.index[-1]
+    homes, works = (jobs[column].unique() for column in ("live", "toil"))
+    other["home"].loc[last, "live"] = next(h for h in homes if h != jobs.loc[last, "live"])
+    other["work"].loc[last, "toil"] = next(w for w in works if w != jobs.loc[last, "toil"])
+    other["attribute"].loc[last, "age"] = next(a for a in jobs["age"].unique() if a != jobs.loc[last, "age"])
+    other["everything"].loc[last] = jobs.iloc[0]
+    return {"first": jobs, **other, "one less": jobs[:-1], "few": jobs[:5]}
+
+
+def test_inputs_that_differ_in_a_record_differ_in_the_data_alone(
+    records: Callable[..., pipelines.ReleaseConfig],
+    jobs: pd.DataFrame,
+    capsys: pytest.CaptureFixture[str],
+    frozen_day: None,
+    clean_source: object,
+    said: Said,
+) -> None:
+    """The same words, files, and bytes of all that is not made of noisy counts."""
+    seen: dict[str, Any] = {}
+    for name, table in differing(jobs[:SAMPLE]).items():
+        said.clear()
+        release = run(records(table), key=synth.RunKey.from_seed(3))
+        words = [re.sub(r"[0-9.]+ s$|[0-9,]+ synthetic", "", line) for line in said]
+        names = sorted(path.relative_to(release.public).as_posix() for path in release.public.rglob("*"))
+        fixed = {path: text for path, text in everything(release.public).items() if is_fixed(path)}
+        seen[name] = words, names, fixed
+    for name, found in seen.items():
+        assert found == seen["first"], name
+    assert capsys.readouterr().out == ""
+
+
+def is_fixed(path: str) -> bool:
+    """Say whether a file has nothing of noisy counts, of which the number of released jobs is one."""
+    of_counts = "_od_", "_jobs_", "measurements/", "README.md", "attackers.md", "certificate.json"
+    return not any(part in path for part in of_counts) and path not in SUMS
+
+
+def test_records_that_the_configuration_does_not_know_are_left_out(
+    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
+) -> None:
+    """Of another work block, or another category: told to nobody, and counted for the operator alone."""
+    strange = jobs[:SAMPLE].iloc[:4].copy()
+    strange.iloc[:2, strange.columns.get_loc("toil")] = "999999999999999"
+    strange.iloc[2:, strange.columns.get_loc("age")] = "ancient"
+    with_them, without = (
+        run(records(table), key=same_key()) for table in (pd.concat([jobs[:SAMPLE], strange]), jobs[:SAMPLE])
+    )
+    data = [
+        {k: v for k, v in everything(release.public).items() if "_od_" in k or "measurements" in k}
+        for release in (with_them, without)
+    ]
+    assert data[0] == data[1]
+    kept = json.loads((with_them.out / "confidential" / "totals.json").read_text(encoding="utf-8"))
+    assert kept["jobs"] == SAMPLE + 4
+    assert kept["jobs_of_no_slot"] >= 4
+
+
+@pytest.mark.parametrize("step", ["write_workplaces", "keep_homes", "write_whole"])
+def test_a_run_that_is_stopped_at_its_workplaces_goes_on_to_the_same_bytes(
+    step: str,
+    records: Callable[..., pipelines.ReleaseConfig],
+    jobs: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    frozen_day: None,
+    clean_source: object,
+) -> None:
+    whole = run(records(jobs[:SAMPLE]), key=same_key())
+    config = records(jobs[:SAMPLE])
+
+    def failing(*arguments: Any, **named: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measuring, step, failing)
+        with pytest.raises(OSError, match="Input/output"):
+            run(config, key=same_key())
+    assert RunFolder.of(config.release.out).begun
+    resumed = resume(config.release.out)
+    assert everything(resumed.public) == everything(whole.public)
+    assert sorted(path.name for path in resumed.out.iterdir()) == ["confidential", "public"]
+
+
+def test_no_home_worker_is_reproduced_but_by_chance(
+    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame, clean_source: object
+) -> None:
+    """Everybody works at home, alone at the block: what gave their homes away where workplaces are public."""
+    blocks = jobs["toil"].unique()
+    at_home = jobs[: blocks.size].assign(live=blocks, toil=blocks)
+    release = run(records(at_home, {"privacy.epsilon": "1"}))
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    drawn = pd.read_parquet(next(release.public.glob("*_jobs_main_*.parquet")))
+    alike = set(zip(drawn["w_geocode"], drawn["h_geocode"], strict=True))
+    reproduced = np.mean([(block, block) in alike for block in blocks])
+    assert reproduced < 0.3, "of a release of public workplaces all would be"
+    assert release.certificate.released_exactly is None
+
+
+def test_the_search_shares_epsilon_between_workplaces_and_homes(
+    small_config: Configs, microdata_jobs: Callable[..., Table]
+) -> None:
+    free: Table = {f"plan.{name}": None for name in ("split_threshold", "pool_below", "pool_by")}
+    free |= {"release.mechanism": None, "plan.retention_min": None}
+    declared = {name: RECORDS[name] for name in ("privacy.protects", "attribute")}
+    config = small_config(microdata_jobs("csv"), free, declared)
+    inputs = read_public_inputs(config)
+    made = make_plan(config, inputs)
+    shares = [table.share for table in made.choices.workplaces]
+    assert [(t.work, t.by) for t in made.choices.workplaces] == [
+        (None, ("age", "sector")),
+        ("tabblk2010", ()),
+        (inputs.model.level, ("age", "sector")),
+    ]
+    assert all(share > 0 for share in shares)
+    assert sum(shares) < 1
+    assert made.met_by(made.certify())
+    units = inputs.geography.unit_of(inputs.model.level, inputs.slots.work)
+    assert set(units.tolist()) == set(range(inputs.geography.n_units(inputs.model.level)))
