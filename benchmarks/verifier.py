@@ -121,7 +121,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     records = chance.choice([1, 1, 3])
     presence = numeric.target.record_range is not None
     configuration = {
-        "privacy": {"policy": "full"},
+        "privacy": {"policy": "full", "protects": "home"},
         "jobs": {"format": "microdata", "records_per_worker": records},
         "release": {"implicates": implicates.number, "implicate_source": implicates.source},
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
@@ -164,7 +164,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
         "epsilon": str(numeric.target.epsilon),
         "delta": str(numeric.target.delta),
         "guarantee": numeric.target.guarantee,
-        "choices": {"tables": []},
+        "choices": {"tables": [], "workplaces": []},
         "parameters": numeric.parameters.to_json(),
         "configuration": configuration,
     }

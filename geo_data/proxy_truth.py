@@ -29,6 +29,7 @@ _OF_BLOCKS, _BETWEEN_AREAS = Deviation(0.13, 2500.0), Deviation(0.03, 200.0)
 _HALF = 1 / 8  # of the variance of residents: part of a half of an area, of a half of that, and so on
 _FEW_TIMES = 8  # so many keys for each entry are looked up in a table of all; of more, entries are sorted
 _MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
+_OFF_LISTED, _OFF_UNITS = 0.1, 0.2  # relative errors of public numbers of jobs, in `proxy_workplaces`
 _OF_UNKNOWN = 40.0  # `attribute_concentrations` gives 37 for earnings in Rhode Island
 _LARGEST = (
     400.0  # concentration: residents differ, also where jobs do not, as those of Rhode Island by industry
@@ -300,6 +301,39 @@ def attribute_concentrations(
         between *= _MORE * inside_share(slots, name) ** _POWER
         concentrations[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
     return concentrations
+
+
+def proxy_workplaces(
+    slots: Slots, unit: NDArray[np.integer], seed: int, *, listed: bool, concentration: float = _OF_UNKNOWN
+) -> Slots:
+    """Return jobs as they might be where slots are only expected: a Poisson number of each kind.
+
+    Parameters
+    ----------
+    slots : Slots
+    unit : ndarray of int, shape (n_blocks,)
+        Unit of each block.
+    seed : int
+    listed : bool
+        Slots are of a public table, which every number is off by about a tenth. Else they are of totals of
+        units, which are off by about a fifth, and categories of a unit are Dirichlet around its own.
+    concentration : float
+        Of that.
+    """
+    generator = np.random.default_rng([seed, len(slots)])
+    alike, times = slots.counted()
+    if listed:
+        expected = times * generator.gamma(1 / _OFF_LISTED**2, _OFF_LISTED**2, times.size)
+    else:
+        of_unit = unit[alike.work]
+        expected = times * generator.gamma(1 / _OFF_UNITS**2, _OFF_UNITS**2, unit.max() + 1)[of_unit]
+        for name, values in slots.categories.items():
+            shape = concentration / len(values)
+            profile = generator.gamma(shape, 1 / shape, (unit.max() + 1, len(values)))
+            expected *= (profile / profile.mean(axis=1, keepdims=True))[of_unit, alike.attributes[name]]
+    counts = generator.poisson(expected)
+    counts[0] += not counts.any()
+    return alike.repeat(counts)
 
 
 def _exchange(

@@ -218,6 +218,15 @@ def _attributes_of_workload(jobs: JobsSettings, workload: tuple[WorkloadTable, .
                 yield f"{where}.attributes: {shown(name)} is not an attribute of the jobs; {fix}"
 
 
+def _homes_of_workload(privacy: PrivacySettings, workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
+    for where, table in _numbered("workload", workload):
+        if table.home is None and privacy.protects == "home":
+            yield (
+                f"{where}.home: missing; numbers of jobs by workplace are public, and released exactly; name "
+                "the level of the home areas"
+            )
+
+
 def _workload_is_of_different_tables(workload: tuple[WorkloadTable, ...]) -> Iterator[str]:
     seen: dict[object, str] = {}
     for where, table in _numbered("workload", workload):
@@ -370,6 +379,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _pools_are_public,
     _pools_by_attributes,
     _attributes_of_workload,
+    _homes_of_workload,
     _workload_is_of_different_tables,
     _meanings,
     _columns_of_workplaces,

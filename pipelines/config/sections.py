@@ -364,8 +364,9 @@ class WorkloadTable(Section):
     Without any the release is for the tables that choosing.md names, in equal weights.
     """
 
-    home: Line
-    """Level (or kind of non-nesting area) of the home areas; an external zone is an area of every level."""
+    home: Line | None = None
+    """Level (or kind of non-nesting area) of the home areas; an external zone is an area of every level. Left
+    out, where whole records are protected, jobs are counted by workplace alone."""
     work: Line | None = None
     """The same of the work areas, which may be blocks. Left out, jobs are counted wherever they are: the
     table is one of residents."""

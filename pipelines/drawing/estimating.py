@@ -207,7 +207,7 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     jobs = np.bincount(geography.unit_of(plan.level, alike.work), times)
     blocks = np.bincount(geography.unit_of(plan.level, np.unique(alike.work)))
     for table in workload_of(plan).tables:
-        if table.home not in geography.levels or table.work not in (None, *levels):
+        if table.home is None or table.home not in geography.levels or table.work not in (None, *levels):
             continue
         # Under a policy of attributes every table is by the secret ones, which rows of jobs do not have.
         public = tuple(name for name in table.attributes if name in slots.categories)

@@ -76,11 +76,11 @@ def estimate_risks(
     jobs = plan.pools.slots.take(slots[rows.slot])
     measured = _draw_again(plan, rows, layout.choose(rows, noisy))
     for i, table in enumerate(workload.tables):
-        if not whole and workload.gathers(table):
+        if table.home is None or (not whole and workload.gathers(table)):
             continue
         finer = []
         for counts in measured:
-            cell = _cells(plan, jobs, counts, table)
+            cell = _cells(plan, jobs, counts, table, table.home)
             if cell is not None:
                 finer.append((cell.size * counts.cumulants[0], counts, cell))
         if finer:
@@ -118,7 +118,7 @@ def _more_noise(generator: np.random.Generator, table: MeasuredTable) -> Int64:
     return noise
 
 
-def _cells(plan: ReleasePlan, jobs: Slots, counts: _Counts, table: Table) -> Int64 | None:
+def _cells(plan: ReleasePlan, jobs: Slots, counts: _Counts, table: Table, level: str) -> Int64 | None:
     """Return the cell of a table that each measured cell lies in; None where one lies in several."""
     geography, policy, measured = plan.geography, plan.policy, counts.table
     kind = np.zeros(len(jobs), np.int64)
@@ -137,8 +137,8 @@ def _cells(plan: ReleasePlan, jobs: Slots, counts: _Counts, table: Table) -> Int
     (blocks, secret), (last_blocks, _) = (
         policy.split(cuts, geography.n_blocks) for cuts in (domains.cuts, last.astype(np.int32))
     )
-    home = geography.unit_of(table.home, blocks).astype(np.int64)
-    if np.any(home != geography.unit_of(table.home, last_blocks)) or np.any(
+    home = geography.unit_of(level, blocks).astype(np.int64)
+    if np.any(home != geography.unit_of(level, last_blocks)) or np.any(
         domains.cuts // geography.n_blocks != last // geography.n_blocks
     ):
         return None

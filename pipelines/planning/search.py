@@ -137,7 +137,14 @@ class _Search:
         settings, level, slots = config.plan, inputs.model.level, inputs.slots
         jobs = slots.jobs(inputs.geography.n_blocks)
         measures, unknown = _measures(mechanism), config.unknown_attributes
-        workload = resolve_workload(config.workload, inputs.model.geography, level, slots, unknown)
+        workload = resolve_workload(
+            config.workload,
+            inputs.model.geography,
+            level,
+            slots,
+            unknown,
+            records=config.protects_records,
+        )
         size = _SAMPLE_JOBS if measures else _RESAMPLED_JOBS
         sample = draw_sample(inputs, jobs, jobs > 0, size, workload, tuple(slots.attributes))
         self._trial, self._tried = Trial.of(config, inputs, sample), tried
@@ -152,7 +159,7 @@ class _Search:
         self._tables = _small_tables(config, inputs, workload) if measures else []
         shares = WorkplaceShares(slots, inputs.geography, level)
         self._workplaces = shares if config.protects_records else None
-        self._epsilon, self._weight = config.privacy.epsilon, float(sum(t.weight for t in workload.tables))
+        self._epsilon, self._workload = config.privacy.epsilon, workload
         fixed = Choices(
             settings.pool_level or level,
             settings.pool_below or 1,
@@ -236,11 +243,12 @@ class _Search:
             self._losses[choices] = self._with_workplaces(choices, loss)
 
     def _with_workplaces(self, choices: Choices, loss: float) -> float:
-        """Return the mean loss over the workload and tables of workplaces, where these are measured."""
+        """Add what is lost in tables of workplaces, of which trials have none, where these are measured."""
         if self._workplaces is None:
             return loss
-        lost = self._workplaces.losses(choices.workplaces, self._epsilon)
-        return (self._weight * loss + sum(lost)) / (self._weight + len(lost))
+        tables = self._workload.tables
+        lost = [self._workplaces.loss(choices.workplaces, self._epsilon, table) for table in tables]
+        return loss + self._workload.objective(lost)
 
     def _other_cells(self, choices: Choices) -> Iterator[Choices]:
         """Yield those with T near its own, or, from units, of the areas that lost least; and with units."""
@@ -342,9 +350,11 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     """
     levels = inputs.geography.levels
     counted = [
-        table for table in workload.tables if table.weight and (table.attributes or table.work is None)
+        table
+        for table in workload.tables
+        if table.weight and table.home is not None and (table.attributes or table.work is None)
     ]
-    homes = dict.fromkeys(t.home if t.home in levels else inputs.model.level for t in counted)
+    homes = dict.fromkeys(str(t.home) if t.home in levels else inputs.model.level for t in counted)
     names = dict.fromkeys(name for table in counted for name in table.attributes)
     # Whatever is secret by a policy every table is measured by, and no slot has it.
     public = [name for name in names if name in inputs.slots.attributes]
@@ -370,7 +380,7 @@ def _cell_levels(
     levels = inputs.geography.levels
     if model_level not in levels:
         return [model_level]
-    homes = {table.home for table in workload.tables if table.weight}
+    homes = {table.home for table in workload.tables if table.weight and table.home is not None}
     lie_within = inputs.model.geography.lie_within
     coarse = [
         name for name in levels[: levels.index(model_level)] if all(lie_within(name, home) for home in homes)

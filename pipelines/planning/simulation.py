@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from geo_data.arguments import check_type
-from geo_data.proxy_truth import attribute_concentrations, proxy_origins
+from geo_data.geography import Geography
+from geo_data.proxy_truth import attribute_concentrations, proxy_origins, proxy_workplaces
 from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, split_homes
-from pipelines.drawing.sampling import draw_from_model
+from pipelines.drawing.sampling import draw_from_model, measure
+from pipelines.drawing.workplaces import estimate_slots
 from pipelines.planning.trials import ParallelMap
 from pipelines.plans.accuracy import (
     ExpectedAccuracy,
@@ -33,11 +36,11 @@ from pipelines.plans.accuracy import (
 )
 from pipelines.plans.plan import ReleasePlan, batches, slots_of, spread
 from pipelines.plans.utility import (
+    cell_variation,
     commutes,
     destination_commute_error,
     mean_km,
     squared_error,
-    total_variation,
 )
 from pipelines.plans.workload import CountedJobs, Table, jobs_at, workload_of
 from pipelines.storage.progress import Progress, ProgressCounter
@@ -233,7 +236,15 @@ def simulate_utility(
     """
     worlds = _worlds(plan) if homes is None else 1
     draws = ("released", "public", "without_noise")
-    trials = (_Trial(plan, model, homes, attributes, seed + i, parallel_map) for i in range(worlds))
+    check_type(plan, ReleasePlan, "plan", "make_plan")
+    check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
+    of_records = plan.workplaces and homes is None
+    trials = (
+        _Trial.of_records(plan, model, seed + i)
+        if of_records
+        else _Trial.of(plan, model, homes, attributes, seed + i, parallel_map)
+        for i in range(worlds)
+    )
     trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, with_measures=True)
     of_workload = lost[:3, : len(trial.workload.tables)]
     return SimulatedUtility(
@@ -260,7 +271,12 @@ def simulate_accuracy(
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
     worlds = _worlds(plan)
-    trials = (_Trial(plan, model, seed=i, parallel_map=parallel_map) for i in range(worlds))
+    trials = (
+        _Trial.of_records(plan, model, i)
+        if plan.workplaces
+        else _Trial.of(plan, model, seed=i, parallel_map=parallel_map)
+        for i in range(worlds)
+    )
     trial, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
     return trial.accuracy(lost, sizes)
 
@@ -299,49 +315,96 @@ def _worlds(plan: ReleasePlan) -> int:
 
 
 class _Trial:
-    """What a plan is tried on, and what is drawn of it; parameters are those of `simulate_utility`."""
+    """What a plan is tried on, and what is drawn of it: jobs of some batches of a plan.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        With the slots that a release has.
+    geography : Geography
+        With the non-nesting areas of the workload.
+    parts : list of slice
+        The batches that are tried.
+    true : CountedJobs
+        Jobs of their work units.
+    homes : ndarray of int32
+        Of the slots of these batches, to draw from.
+    public : (ReleasePlan, ndarray of int64)
+        The plan and those of its slots that are known without confidential data.
+    seed : int
+    parallel_map : callable, optional
+        As of `simulate_utility`.
+    """
 
     def __init__(
         self,
+        plan: ReleasePlan,
+        geography: Geography,
+        parts: list[slice],
+        true: CountedJobs,
+        homes: NDArray[np.int32],
+        public: tuple[ReleasePlan, NDArray[np.int64]],
+        seed: int,
+        parallel_map: ParallelMap | None,
+    ) -> None:
+        self._plan, self._geography, self._parts, self._seed = plan, geography, parts, seed
+        self._homes, self._public, self.true = homes, public, true
+        self.workload = workload_of(plan)
+        tried = slots_of(plan, parts)
+        self._jobs = plan.pools.slots.take(tried, [*true.attributes.keys() & plan.pools.slots.attributes])
+        self.share = tried.size / len(plan.pools.slots)
+        self._procedure = procedure_of(plan)
+        self._parallel_map = parallel_map if self._procedure.worth_sending else None
+        self._batch_trial = _BatchTrial(plan, homes, parts, seed)
+
+    @classmethod
+    def of(
+        cls,
         plan: ReleasePlan,
         model: geo_data.PublicModel,
         homes: npt.ArrayLike | None = None,
         attributes: Mapping[str, npt.ArrayLike] | None = None,
         seed: int = 0,
         parallel_map: ParallelMap | None = None,
-    ) -> None:
-        check_type(plan, ReleasePlan, "plan", "make_plan")
-        check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
-        slots, policy = plan.pools.slots, plan.policy
-        workload = workload_of(plan)
-        part = _TRIAL_JOBS / len(slots)
-        if plan.secondary:
-            part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
-        self._plan, self._seed, self.workload = plan, seed, workload
-        self._parts = spread(batches(plan), part)
-        self._tried = tried = slots_of(plan, self._parts)
-        work = slots.work[tried]
-        public = [name for name in workload.attributes if name in slots.attributes]
-        self._attributes = tried_attributes = {name: slots.attributes[name][tried] for name in public}
-        if homes is None:
-            concentrations = attribute_concentrations(
-                model.geography, model.level, slots, plan.config.unknown_attributes
-            )
-            drawn = proxy_origins(
-                model, work, slots.home_part[tried], policy, seed, tried_attributes, concentrations
-            )
-        else:
-            drawn = np.asarray(homes)[tried]
-        if attributes is not None:
-            tried_attributes = {name: np.asarray(attributes[name])[tried] for name in public}
-        self._homes, self._geography = drawn, model.geography
-        self.true, self.share = (
-            jobs_at(model.geography, policy, work, drawn, tried_attributes),
-            work.size / len(slots),
+    ) -> _Trial:
+        """Return a trial on the slots of a plan; parameters are those of `simulate_utility`."""
+        parts = _tried_parts(plan)
+        tried = slots_of(plan, parts)
+        jobs = plan.pools.slots.take(tried)
+        drawn = _proxy_homes(plan, model, jobs, seed) if homes is None else np.asarray(homes)[tried]
+        names = [name for name in workload_of(plan).attributes if name in jobs.attributes]
+        codes: dict[str, NDArray[Any]] = {
+            name: jobs.attributes[name] if attributes is None else np.asarray(attributes[name])[tried]
+            for name in names
+        }
+        true = jobs_at(model.geography, plan.policy, jobs.work, drawn, codes)
+        return cls(plan, model.geography, parts, true, drawn, (plan, tried), seed, parallel_map)
+
+    @classmethod
+    def of_records(cls, planned: ReleasePlan, model: geo_data.PublicModel, seed: int) -> _Trial:
+        """Return a trial of whole records: workplaces are measured, and slots estimated, before homes are."""
+        expected, geography = planned.pools.slots, planned.geography
+        unit = np.asarray(geography.units_of_blocks(planned.level))
+        true = proxy_workplaces(expected, unit, seed, listed=planned.config.workplaces is not None)
+        key, records = (
+            synth.RunKey.from_seed(seed),
+            geo_data.JobRecords(true.work, true.work, true.attributes),
         )
-        self._procedure = procedure_of(plan)
-        self._parallel_map = parallel_map if self._procedure.worth_sending else None
-        self._batch_trial = _BatchTrial(plan, drawn, self._parts, seed)
+        tables = zip(planned.workplaces, planned.numeric.workplaces, strict=True)
+        noisy = [measure(cells.count(records), table, key, k) for k, (cells, table) in enumerate(tables)]
+        plan = planned.with_slots(estimate_slots(planned, noisy))
+        parts = _tried_parts(plan)
+        slots = plan.pools.slots.take(slots_of(plan, parts))
+        units = np.unique(unit[slots.work])
+        true = true.take(np.flatnonzero(np.isin(unit[true.work], units)))
+        homes = _proxy_homes(planned, model, true, seed)
+        names = [name for name in workload_of(planned).attributes if name in true.attributes]
+        jobs = jobs_at(
+            model.geography, plan.policy, true.work, homes, {name: true.attributes[name] for name in names}
+        )
+        of_slots = homes[_alike(true, slots, unit)]
+        public = planned, np.flatnonzero(np.isin(unit[expected.work], units))
+        return cls(plan, model.geography, parts, jobs, of_slots, public, seed, None)
 
     def losses(
         self, drawn: Sequence[CountedJobs], *, sized: bool
@@ -369,13 +432,13 @@ class _Trial:
     def measures(self, released: CountedJobs) -> list[float]:
         """Return total and block variation, error of the mean commute, and that of destinations."""
         true, geography, level = self.true, self._geography, self._plan.level
-        km = [commutes(geography, true.work, jobs.home) for jobs in (true, released)]
-        means, flows = [mean_km(lengths) for lengths in km], (true.work, true.home, released.home)
+        km = [commutes(geography, jobs.work, jobs.home) for jobs in (true, released)]
+        means = [mean_km(lengths) for lengths in km]
+        flows = (Table(level, work, (), Fraction(0)) for work in (level, geography.block_level))
         return [
-            total_variation(geography, level, *flows),
-            total_variation(geography, level, *flows, destination_level=geography.block_level),
+            *(cell_variation(*self.workload.cells(table, (true, released))) for table in flows),
             means[1] / means[0] - 1 if means[0] > 0 else 0.0,
-            destination_commute_error(true.work, *km),
+            destination_commute_error(true.work, km[0], released.work, km[1]),
         ]
 
     def count_parts(self, draws: Sequence[str]) -> int:
@@ -385,37 +448,88 @@ class _Trial:
 
     def draw(
         self,
-        draws: Sequence[Callable[[Callable[[], None]], NDArray[np.int32]]],
+        draws: Sequence[Callable[[Callable[[], None]], CountedJobs]],
         done: Callable[[], None],
     ) -> list[CountedJobs]:
         """Draw side by side, as compiled code leaves the interpreter free; no draw depends on another."""
         # Nothing may change in the plan, as by keeping what was computed of it, while it is sent elsewhere.
         together = self._plan.numeric.k.sum() <= _FEW_CELLS and self._parallel_map is None
         with ThreadPoolExecutor(2 if together else 1) as threads:
-            homes = list(threads.map(lambda draw: draw(done), draws))
-        work, policy = self.true.work, self._plan.policy
-        return [jobs_at(self._geography, policy, work, home, self._attributes) for home in homes]
+            return list(threads.map(lambda draw: draw(done), draws))
 
-    def _each_batch(self, draw: ParallelMap, done: Callable[[], None], *, noisy: bool) -> NDArray[np.int32]:
+    def _at_slots(self, homes: NDArray[np.int32]) -> CountedJobs:
+        return jobs_at(self._geography, self._plan.policy, self._jobs.work, homes, self._jobs.attributes)
+
+    def _each_batch(self, draw: ParallelMap, done: Callable[[], None], *, noisy: bool) -> CountedJobs:
         batches_drawn = []
         for drawn in draw(self._batch_trial, [(noisy, i) for i in range(len(self._parts))]):
             batches_drawn.append(drawn)
             done()
-        return np.concatenate(batches_drawn)
+        return self._at_slots(np.concatenate(batches_drawn))
 
-    def released(self, done: Callable[[], None]) -> NDArray[np.int32]:
+    def released(self, done: Callable[[], None]) -> CountedJobs:
         if self._parallel_map is not None:
             return self._each_batch(self._parallel_map, done, noisy=True)
         key = synth.RunKey.from_seed(self._seed)
-        return self._procedure.draw(self._parts, self._homes, key, done)[0]
+        return self._at_slots(self._procedure.draw(self._parts, self._homes, key, done)[0])
 
-    def public(self, done: Callable[[], None]) -> NDArray[np.int32]:
-        drawn = draw_public_model(self._plan, self._seed, self._tried)
+    def public(self, done: Callable[[], None]) -> CountedJobs:
+        plan, tried = self._public
+        slots = plan.pools.slots.take(tried, [*self._jobs.attributes])
+        drawn = draw_public_model(plan, self._seed, tried)
         done()
-        return drawn
+        return jobs_at(self._geography, plan.policy, slots.work, drawn, slots.attributes)
 
-    def without_noise(self, done: Callable[[], None]) -> NDArray[np.int32]:
+    def without_noise(self, done: Callable[[], None]) -> CountedJobs:
         if self._parallel_map is not None:
             return self._each_batch(self._parallel_map, done, noisy=False)
         key = synth.RunKey.from_seed(self._seed)
-        return self._procedure.draw_without_noise(self._parts, self._homes, key, done)
+        return self._at_slots(self._procedure.draw_without_noise(self._parts, self._homes, key, done))
+
+
+def _tried_parts(plan: ReleasePlan) -> list[slice]:
+    """Return the batches on which a plan is tried."""
+    part = _TRIAL_JOBS / len(plan.pools.slots)
+    if plan.secondary:
+        part = min(part, _TRIAL_CELLS / int(plan.numeric.k.sum()))
+    return spread(batches(plan), part)
+
+
+def _proxy_homes(
+    plan: ReleasePlan, model: geo_data.PublicModel, jobs: geo_data.Slots, seed: int
+) -> NDArray[np.int32]:
+    """Return homes of some jobs, drawn from the public model."""
+    names = [name for name in workload_of(plan).attributes if name in jobs.attributes]
+    concentrations = attribute_concentrations(
+        model.geography, model.level, plan.pools.slots, plan.config.unknown_attributes
+    )
+    attributes = {name: jobs.attributes[name] for name in names}
+    return proxy_origins(model, jobs.work, jobs.home_part, plan.policy, seed, attributes, concentrations)
+
+
+def _alike(jobs: geo_data.Slots, slots: geo_data.Slots, unit: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return for each slot one of the jobs like it: of its block and categories, its block, or its unit.
+
+    Slots that are alike get different jobs as long as there are any; and any job where none is of the unit.
+    """
+    sides = jobs, slots
+    keys: list[list[NDArray[np.int64]]] = [
+        [np.stack([side.work, *side.attributes.values()]).astype(np.int64) for side in sides],
+        [side.work[np.newaxis].astype(np.int64) for side in sides],
+        [unit[side.work][np.newaxis].astype(np.int64) for side in sides],
+        [np.zeros((1, len(side)), np.int64) for side in sides],
+    ]
+    result = np.full(len(slots), -1, np.int64)
+    for of_jobs, of_slots in keys:
+        todo = np.flatnonzero(result < 0)
+        together = np.concatenate([of_jobs, of_slots[:, todo]], axis=1)
+        number = np.unique(together, axis=1, return_inverse=True)[1].ravel()
+        job_of, slot_of = number[: len(jobs)], number[len(jobs) :]
+        order, size = np.argsort(job_of, kind="stable"), np.bincount(job_of, minlength=number.max() + 1)
+        first, rank = np.cumsum(size) - size, np.empty(todo.size, np.int64)
+        by_number = np.argsort(slot_of, kind="stable")
+        begin = np.flatnonzero(np.diff(slot_of[by_number], prepend=-1))
+        rank[by_number] = np.arange(todo.size) - np.repeat(begin, np.diff(np.append(begin, todo.size)))
+        there = size[slot_of] > 0
+        result[todo[there]] = order[first[slot_of[there]] + rank[there] % size[slot_of[there]]]
+    return result

@@ -232,7 +232,7 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
             for i, table in enumerate(workload.tables):
                 told_apart, home = {*choice.by, *plan.policy.secret}, str(choice.home)
                 counted = table.work is None and choice.work is None and {*table.attributes} <= told_apart
-                if counted and plan.geography.lie_within(home, table.home):
+                if counted and table.home and plan.geography.lie_within(home, table.home):
                     losses[i] = _variation(plan, groups, table, lost)
     return losses
 
@@ -245,7 +245,7 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
     bounds, cuts = measured.domains.offsets, measured.domains.cuts
     cells = np.concatenate([cuts[bounds[d] : bounds[d + 1]] for d in measured.domain.tolist()])
     blocks, secret = plan.policy.split(cells, plan.geography.n_blocks)
-    home = plan.geography.unit_of(table.home, blocks).astype(np.int64)
+    home = plan.geography.unit_of(str(table.home), blocks).astype(np.int64)
     kinds = np.zeros(cells.size, np.int64)
     for name in table.attributes:
         categories: NDArray[np.integer] = (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import inf, prod
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots, narrow
 from pipelines.config.fields import MOST
 from pipelines.plans.measured import TableChoice
+from pipelines.plans.workload import Table
 from pipelines.plans.workplaces import codes_of
 
 Float64 = NDArray[np.float64]
@@ -128,26 +129,35 @@ class WorkplaceShares:
         for share in _neighbours(of_units) if self._by else ():
             yield self._tables(of_blocks, share)
 
-    def losses(self, tables: Sequence[TableChoice], epsilon: Fraction) -> list[float]:
-        """Return what noise loses of the jobs of blocks; and, where there are attributes, of units by each.
+    def loss(self, tables: Sequence[TableChoice], epsilon: Fraction, of: Table) -> float:
+        """Return what noise loses of a table of the workload; nothing of one of homes.
 
         That is the mean total variation distance if every cell in which jobs are expected is as far off as
-        its noise: a prior, and blocks without jobs, are left aside, which about even out in Rhode Island.
+        the noise of the measured table that tells it best: a prior, and areas without jobs, are left aside,
+        which about even out in Rhode Island. What no measured table tells is lost.
         """
-        of_blocks, of_units = (epsilon * share for share in self._shares(tables))
-        jobs = len(self.slots)
-        lost = [np.unique(self.slots.work).size * _mean_noise(of_blocks, 1) / 2 / jobs]
-        if self._by:
-            of_each = of_units / len(self._by)
-            units = np.unique(self.geography.unit_of(self.level, self.slots.work)).size
-            sizes = {name: len(values) for name, values in self.slots.categories.items()}
-            every = [
-                units * sizes[name] * _mean_noise(of_each, prod(sizes[other] for other in by) // sizes[name])
-                for by in self._by
-                for name in by
-            ]
-            lost.append(float(np.mean(every)) / 2 / jobs)
-        return lost
+        if of.home is not None:
+            return 0.0
+        areas = {name: self._areas(name) for name in {of.work, *(table.work for table in tables)}}
+        sizes = {name: len(values) for name, values in self.slots.categories.items()}
+        cells = areas[of.work] * prod(sizes[name] for name in of.attributes)
+        noise = [
+            _mean_noise(epsilon * t.share, areas[t.work] * prod(sizes[name] for name in t.by) / cells)
+            for t in tables
+            if {*of.attributes} <= {*t.by} and self._divides(t.work, of.work)
+        ]
+        return min(1.0, cells * min(noise, default=inf) / 2 / len(self.slots))
+
+    def _areas(self, level: str | None) -> int:
+        """Return in how many areas jobs are expected."""
+        if level is None:
+            return 1
+        return np.unique(self.geography.unit_of(level, self.slots.work)).size
+
+    def _divides(self, level: str | None, coarser: str | None) -> bool:
+        if coarser is None or level == coarser:
+            return True
+        return level is not None and self.geography.lie_within(level, coarser)
 
     @property
     def _by(self) -> list[tuple[str, ...]]:
@@ -175,10 +185,10 @@ def _neighbours(share: Fraction) -> tuple[Fraction, ...]:
     return (*SHARES[max(0, number - 1) : number], *SHARES[number + 1 : number + 2])
 
 
-def _mean_noise(epsilon: Fraction, cells: int) -> float:
+def _mean_noise(epsilon: Fraction, cells: float) -> float:
     """Return how far the sum of the noise of so many cells is from 0 in the mean, about."""
     p = math.exp(-float(epsilon) / 2)
-    return 2 * p / (1 - p * p) if cells == 1 else math.sqrt(cells * 2 * p / (1 - p) ** 2 * 2 / math.pi)
+    return 2 * p / (1 - p * p) if cells <= 1 else math.sqrt(cells * 2 * p / (1 - p) ** 2 * 2 / math.pi)
 
 
 def _rank(unit: NDArray[np.integer], inside: NDArray[np.bool_]) -> Int64:

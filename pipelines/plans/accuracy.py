@@ -133,7 +133,7 @@ class ExpectedTable(_Part):
     """
 
     table: str
-    home: str
+    home: str | None
     work: str | None
     attributes: list[str]
     workload: bool

@@ -121,20 +121,23 @@ def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike
 
 
 def destination_commute_error(
-    work: NDArray[np.int32], km: NDArray[np.float64], other_km: NDArray[np.float64]
+    work: NDArray[np.int32],
+    km: NDArray[np.float64],
+    other_work: NDArray[np.int32],
+    other_km: NDArray[np.float64],
 ) -> float:
     """Return the median over large destinations of the relative error of their mean commute.
 
     That is of |released mean / true mean - 1| over work blocks with at least 100 jobs; NaN without any. Means
-    are over workers who live in the geography. The distances are those of `commutes`, the true homes first.
+    are over workers who live in the geography. The distances are those of `commutes`, the true jobs first.
     """
-    blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
+    blocks = 1 + int(max(work.max(initial=0), other_work.max(initial=0)))
     means = []
-    for distances in (km, other_km):
+    for places, distances in ((work, km), (other_work, other_km)):
         placed = np.isfinite(distances)
-        inside = np.bincount(job[placed], minlength=blocks.size)
-        means.append(np.bincount(job[placed], distances[placed], blocks.size) / np.maximum(inside, 1))
-    large = (count >= _LARGE) & (means[0] > 0)
+        inside = np.bincount(places[placed], minlength=blocks)
+        means.append(np.bincount(places[placed], distances[placed], blocks) / np.maximum(inside, 1))
+    large = (np.bincount(work, minlength=blocks) >= _LARGE) & (means[0] > 0)
     return float(np.median(np.abs(means[1][large] / means[0][large] - 1))) if large.any() else float("nan")
 
 

@@ -11,12 +11,13 @@ Without a workload in the configuration the release is for these tables, in equa
 - flows between units by the most telling attribute (`most_telling`), or, where attributes are not public,
   by the first of these: what is not public nobody can compare.
 
-The last two are there if jobs have attributes.
+The last two are there if jobs have attributes. Where whole records are protected there are also jobs by work
+block, and jobs of units by each attribute, sharing one weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -42,8 +43,8 @@ class Table:
 
     Attributes
     ----------
-    home : str
-        Level, or kind of non-nesting area, of the home areas.
+    home : str or None
+        Level, or kind of non-nesting area, of the home areas; None counts jobs wherever their workers live.
     work : str or None
         The same of the work areas; None counts jobs wherever they are.
     attributes : tuple of str
@@ -51,7 +52,7 @@ class Table:
     weight : Fraction
     """
 
-    home: str
+    home: str | None
     work: str | None
     attributes: tuple[str, ...]
     weight: Fraction
@@ -163,6 +164,8 @@ class Workload:
 
     def cells(self, table: Table, sides: Sequence[CountedJobs]) -> list[NDArray[np.int64]]:
         """Return the cell of a table that each job is in, for each side."""
+        if table.home is None:
+            return self._rows(table, sides, 1)
         area, wide = self.geography.units_of_blocks(table.home), self.geography.n_units(table.home)
         # Homes last: slots are sorted by work block, so that one is counted near where the one before was.
         rows = self._rows(table, sides, wide)
@@ -230,20 +233,33 @@ def resolve_workload(
     geography: Geography,
     level: str,
     slots: Slots,
-    unknown: Iterable[str] = (),
+    unknown: Collection[str] = (),
+    *,
+    records: bool = False,
 ) -> Workload:
     """Return the workload of a configuration, or the default of what is there.
 
-    Of `unknown` attributes nothing public tells how jobs differ in them.
+    Of `unknown` attributes nothing public tells how jobs differ in them. Where whole `records` are
+    protected, the default has tables of workplaces, too.
     """
     stated = tuple(Table(table.home, table.work, table.attributes, table.weight) for table in tables)
-    return Workload(stated or _default(geography, level, slots, tuple(unknown)), geography, level)
+    if stated:
+        return Workload(stated, geography, level)
+    of_workplaces = _of_workplaces(geography, level, unknown) if records else ()
+    return Workload((*_default(geography, level, slots, tuple(unknown)), *of_workplaces), geography, level)
+
+
+def _of_workplaces(geography: Geography, level: str, attributes: Collection[str]) -> Iterator[Table]:
+    yield Table(None, geography.block_level, (), Fraction(1))
+    for name in attributes:
+        yield Table(None, level, (name,), Fraction(1, len(attributes)))
 
 
 def workload_of(plan: ReleasePlan) -> Workload:
     """Return the tables that a plan is for."""
     config, slots = plan.config, plan.pools.slots
-    return resolve_workload(config.workload, plan.geography, plan.level, slots, config.unknown_attributes)
+    unknown, records = config.unknown_attributes, config.protects_records
+    return resolve_workload(config.workload, plan.geography, plan.level, slots, unknown, records=records)
 
 
 def _default(geography: Geography, level: str, slots: Slots, unknown: tuple[str, ...]) -> tuple[Table, ...]:

@@ -640,7 +640,7 @@ class Plan:
         self.protected = self.record or self.config["workplaces"] is not None  # the numbers of records
         self.workplaces = document["choices"]["workplaces"]  # tables of them that are measured first
         # Jobs of the release: where workplaces were measured, those of the plan are only expected.
-        self.slots = slots or tables["slots"]
+        self.slots = slots or tables.get("slots", {})
         self.records = records_of(self.config["jobs"])
         # Implicates, and the independent runs that they come from.
         self.number = release["implicates"]

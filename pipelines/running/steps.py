@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pipelines.plans.plan import ReleasePlan
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.progress import Progress
+
+if TYPE_CHECKING:  # an import of a second, which the service does not need
+    from pipelines.plans.plan import ReleasePlan
 
 _log = logging.getLogger(__name__)
 _SERVICE = "pipelines.service"

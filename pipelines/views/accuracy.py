@@ -36,5 +36,6 @@ def percent(share: float) -> str:
 def table_title(table: ExpectedTable) -> str:
     """Return what pages call a table: with words for its levels."""
     work = None if table.work is None else singular(table.work)
-    words = table_in_words(singular(table.home), work, table.attributes)
+    home = None if table.home is None else singular(table.home)
+    words = table_in_words(home, work, table.attributes)
     return words[:1].upper() + words[1:]

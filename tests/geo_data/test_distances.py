@@ -81,11 +81,11 @@ def test_the_verifier_finds_what_edges_change() -> None:
             "configuration": {
                 "jobs": {"format": "lodes"},
                 "workplaces": None,
-                "privacy": {"policy": {"distance_km": decimal_up(km)}},
+                "privacy": {"policy": {"distance_km": decimal_up(km)}, "protects": "home"},
                 "release": {"implicates": 1, "implicate_source": "one-urn"},
             },
             "attributes": {},
-            "choices": {"tables": [{"home": "b"}, {"home": "c"}]},
+            "choices": {"tables": [{"home": "b"}, {"home": "c"}], "workplaces": []},
             "geography": {"block": "a", "external_zones": []},
         }
         of_domains = [own.tolist() for own in np.split(cells[0].cuts, cells[0].offsets[1:-1])]

@@ -80,7 +80,7 @@ def _sheet(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
         return None
 
 
-def _key(table: ExpectedTable) -> tuple[str, str | None, tuple[str, ...]]:
+def _key(table: ExpectedTable) -> tuple[str | None, str | None, tuple[str, ...]]:
     return table.home, table.work, tuple(table.attributes)
 
 

@@ -69,7 +69,7 @@ class JobDraws:
         self.plan, geography, policy = plan, plan.geography, plan.policy
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
         self.tables = workload_of(plan).tables
-        homes = [_level_of(geography, table.home) for table in self.tables]
+        homes = [_level_of(geography, str(table.home)) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
         # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
         coarser = [level for level in homes if level != geography.block_level]

@@ -60,7 +60,7 @@ def write_intervals(
         tables = {}
         for i, table in enumerate(jobs.tables):
             name = tables[table.name] = file_name(table)
-            flows = opened.flows(table.home, table.work, table.attributes)
+            flows = opened.flows(str(table.home), table.work, table.attributes)
             flows.to_csv(new_folder / name, index=False, lineterminator="\n", compression=_GZIP)
             done(i + 1, len(jobs.tables))
         (new_folder / README).write_text(_readme(release, jobs, draws, tables), encoding="utf-8")

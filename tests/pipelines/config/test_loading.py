@@ -236,6 +236,7 @@ def test_canonical_values() -> None:
         "epsilon": "8.6",
         "delta": "0.00001",
         "guarantee": "pdp",
+        "protects": "home",
         "policy": "full",
     }
     assert canonical["plan"] == {
@@ -336,7 +337,7 @@ release.epsilon = "1"
 jobs.worker = "id"
     jobs.worker: unknown key; it belongs to [jobs] with format = "microdata"
 privacy.zzz = 1
-    privacy.zzz: unknown key; the keys here are epsilon, delta, guarantee, policy
+    privacy.zzz: unknown key; the keys here are epsilon, delta, guarantee, protects, policy
 release.year
     release.year: missing; add a line year = ...
 jobs.format
@@ -502,7 +503,7 @@ workload.0.work = "tract"
     workload #1.work: "tract" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010"
     or "stplc", or add it to geography.levels or geography.non_nesting_areas
 workload.0.home
-    workload #1.home: missing; add a line home = ...
+    workload #1.home: missing; numbers of jobs by workplace are public, and released exactly; name the level of the home areas
 workload.1.attributes = ["sex"]
     workload #2.attributes: "sex" is not an attribute of the jobs; add it to jobs.attributes
 workload.1.attributes = ["age", "age"]
@@ -596,7 +597,13 @@ release.contact = "the office"
 
 def test_what_attributes_mean() -> None:
     config = parse(FULL + ATTRIBUTE)
-    meant = {"name": "age", "meaning": "age", "unit": "years", "labels": {"1": "16 to 29"}}
+    meant = {
+        "name": "age",
+        "meaning": "age",
+        "unit": "years",
+        "labels": {"1": "16 to 29"},
+        "categories": None,
+    }
     assert config.public.quoted()["attribute"] == [meant]
     assert_said(OF_AN_ATTRIBUTE, FULL + ATTRIBUTE)
     assert problems(MINIMAL + ATTRIBUTE.replace('"age"', '"SA"', 1)) == (

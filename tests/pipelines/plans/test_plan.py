@@ -248,7 +248,7 @@ def test_units_are_stored_once_and_are_the_units(small_config: Configs, tmp_path
         release, folder = make_plan(config), tmp_path / level
         save_plan(release, folder)
         said = json.loads((folder / "plan.json").read_bytes())["choices"]
-        assert said == {"cell_level": level, "tables": [], "thresholds": []}
+        assert said == {"cell_level": level, "tables": [], "thresholds": [], "workplaces": []}
         assert contradictions(config, release) == []
         assert contradictions(small_config(UNITS, {"plan.cell_level": "trct"}), release) == (
             [] if level == "trct" else ["level of cells"]

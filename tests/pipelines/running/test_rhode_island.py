@@ -98,7 +98,7 @@ def test_utility(release: Release, homes: tuple[np.ndarray, np.ndarray]) -> None
     assert true == pytest.approx(13.08, abs=0.005)
     assert synthetic == pytest.approx(true, rel=commute)
     km = [commutes(geography, work, h) for h in homes]
-    assert 0 < destination_commute_error(work, *km) <= destinations
+    assert 0 < destination_commute_error(work, km[0], work, km[1]) <= destinations
 
 
 def test_verification(release: Release) -> None:
