@@ -503,7 +503,8 @@ workload.0.work = "tract"
     workload #1.work: "tract" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010"
     or "stplc", or add it to geography.levels or geography.non_nesting_areas
 workload.0.home
-    workload #1.home: missing; numbers of jobs by workplace are public, and released exactly; name the level of the home areas
+    workload #1.home: missing; numbers of jobs by workplace are public, and released exactly; name the level
+    of the home areas
 workload.1.attributes = ["sex"]
     workload #2.attributes: "sex" is not an attribute of the jobs; add it to jobs.attributes
 workload.1.attributes = ["age", "age"]
