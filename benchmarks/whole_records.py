@@ -4,9 +4,9 @@ Usage: python benchmarks/whole_records.py [--epsilon 2 ...] [--draws 3] [--page 
 
 One row a job with three attributes, the mechanism "geometric", and what the planner chooses. Whole records
 are protected twice: with no public table of workplaces, and with one of last year, the true number of each
-work block and kind of jobs times a factor between 0.85 and 1.15 for each block. Each plan is drawn some times;
-total variations are means. LODES plays the confidential truth, and is itself public, so that they may be
-printed.
+work block and kind of jobs times a factor between 0.85 and 1.15 for each block. Each plan is drawn some
+times; total variations are means. LODES plays the confidential truth, and is itself public, so that they
+may be printed.
 """
 
 from __future__ import annotations
