@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_homes
+from geo_data.jobs import JobRecords
+from geo_data.pools import PoolFinder
+from pipelines.drawing.estimating import JobLayout, JobRows, draw_homes, estimate_homes
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, slots_of
 from synth.geometric.measured import count_cells
@@ -155,10 +157,38 @@ class Estimation(Procedure):
         """Measure, estimate and draw the jobs of batches that are estimated together."""
         rows = self._layout.rows(parts)
         by_row = homes[rows.slot]
-        noisy = []
-        for k, table in enumerate(rows.measured):
-            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), by_row)
-            noisy.append(measure(counts, table, key, k, number))
+        counts = [
+            count_cells(table, np.repeat(member, rows.groups.n), by_row)
+            for table, member in zip(rows.measured, rows.groups.member, strict=False)
+        ]
+        return self._draw_from(rows, counts, key, number, done)
+
+    def draw_records(
+        self, parts: Sequence[slice], records: JobRecords, key: synth.RunKey, done: Done = lambda: None
+    ) -> Homes:
+        """Draw the homes of slots from counts of records, of which there may be others than slots."""
+        plan, rows = self.plan, self._layout.rows(parts)
+        pools = PoolFinder(plan.pools, plan.geography).find(records)
+        groups: list[NDArray[np.integer]] = [pools, *(table.find(records) for table in plan.secondary)]
+        counts = []
+        for table, chosen, group in zip(rows.measured, rows.chosen, groups, strict=True):
+            position = np.minimum(np.searchsorted(chosen, group), chosen.size - 1)
+            there = chosen[position] == group
+            counts.append(count_cells(table, position[there].astype(np.int32), records.home[there]))
+        return self._draw_from(rows, counts, key, 0, done)[0]
+
+    def draw_records_without_noise(
+        self, parts: Sequence[slice], records: JobRecords, key: synth.RunKey, done: Done = lambda: None
+    ) -> Homes:
+        """Draw from true counts as from noisy ones."""
+        return self._without_noise.draw_records(parts, records, key, done)
+
+    def _draw_from(
+        self, rows: JobRows, counts: Sequence[NDArray[np.int64]], key: synth.RunKey, number: int, done: Done
+    ) -> tuple[Homes, Estimate]:
+        """Measure counts of every table, estimate and draw."""
+        tables = enumerate(zip(rows.measured, counts, strict=True))
+        noisy = [measure(of_table, table, key, k, number) for k, (table, of_table) in tables]
         done()
         fit = estimate_homes(self.plan, rows, noisy)
         done()

@@ -22,7 +22,7 @@ import synth
 from geo_data.arguments import check_type
 from geo_data.geography import Geography
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins, proxy_workplaces
-from pipelines.drawing.procedures import Procedure, pools_of, procedure_of, split_homes
+from pipelines.drawing.procedures import Estimation, Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model, measure
 from pipelines.drawing.workplaces import estimate_slots
 from pipelines.planning.trials import ParallelMap
@@ -240,7 +240,7 @@ def simulate_utility(
     check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
     of_records = plan.workplaces and homes is None
     trials = (
-        _Trial.of_records(plan, model, seed + i)
+        _RecordTrial(plan, model, seed + i)
         if of_records
         else _Trial.of(plan, model, homes, attributes, seed + i, parallel_map)
         for i in range(worlds)
@@ -272,7 +272,7 @@ def simulate_accuracy(
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
     worlds = _worlds(plan)
     trials = (
-        _Trial.of_records(plan, model, i)
+        _RecordTrial(plan, model, i)
         if plan.workplaces
         else _Trial.of(plan, model, seed=i, parallel_map=parallel_map)
         for i in range(worlds)
@@ -380,32 +380,6 @@ class _Trial:
         true = jobs_at(model.geography, plan.policy, jobs.work, drawn, codes)
         return cls(plan, model.geography, parts, true, drawn, (plan, tried), seed, parallel_map)
 
-    @classmethod
-    def of_records(cls, planned: ReleasePlan, model: geo_data.PublicModel, seed: int) -> _Trial:
-        """Return a trial of whole records: workplaces are measured, and slots estimated, before homes are."""
-        expected, geography = planned.pools.slots, planned.geography
-        unit = np.asarray(geography.units_of_blocks(planned.level))
-        true = proxy_workplaces(expected, unit, seed, listed=planned.config.workplaces is not None)
-        key, records = (
-            synth.RunKey.from_seed(seed),
-            geo_data.JobRecords(true.work, true.work, true.attributes),
-        )
-        tables = zip(planned.workplaces, planned.numeric.workplaces, strict=True)
-        noisy = [measure(cells.count(records), table, key, k) for k, (cells, table) in enumerate(tables)]
-        plan = planned.with_slots(estimate_slots(planned, noisy))
-        parts = _tried_parts(plan)
-        slots = plan.pools.slots.take(slots_of(plan, parts))
-        units = np.unique(unit[slots.work])
-        true = true.take(np.flatnonzero(np.isin(unit[true.work], units)))
-        homes = _proxy_homes(planned, model, true, seed)
-        names = [name for name in workload_of(planned).attributes if name in true.attributes]
-        jobs = jobs_at(
-            model.geography, plan.policy, true.work, homes, {name: true.attributes[name] for name in names}
-        )
-        of_slots = homes[_alike(true, slots, unit)]
-        public = planned, np.flatnonzero(np.isin(unit[expected.work], units))
-        return cls(plan, model.geography, parts, jobs, of_slots, public, seed, None)
-
     def losses(
         self, drawn: Sequence[CountedJobs], *, sized: bool
     ) -> tuple[NDArray[np.float64], list[list[SizeClass]]]:
@@ -507,29 +481,39 @@ def _proxy_homes(
     return proxy_origins(model, jobs.work, jobs.home_part, plan.policy, seed, attributes, concentrations)
 
 
-def _alike(jobs: geo_data.Slots, slots: geo_data.Slots, unit: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return for each slot one of the jobs like it: of its block and categories, its block, or its unit.
+class _RecordTrial(_Trial):
+    """A trial of whole records: workplaces are measured, and slots estimated, before homes are."""
 
-    Slots that are alike get different jobs as long as there are any; and any job where none is of the unit.
-    """
-    sides = jobs, slots
-    keys: list[list[NDArray[np.int64]]] = [
-        [np.stack([side.work, *side.attributes.values()]).astype(np.int64) for side in sides],
-        [side.work[np.newaxis].astype(np.int64) for side in sides],
-        [unit[side.work][np.newaxis].astype(np.int64) for side in sides],
-        [np.zeros((1, len(side)), np.int64) for side in sides],
-    ]
-    result = np.full(len(slots), -1, np.int64)
-    for of_jobs, of_slots in keys:
-        todo = np.flatnonzero(result < 0)
-        together = np.concatenate([of_jobs, of_slots[:, todo]], axis=1)
-        number = np.unique(together, axis=1, return_inverse=True)[1].ravel()
-        job_of, slot_of = number[: len(jobs)], number[len(jobs) :]
-        order, size = np.argsort(job_of, kind="stable"), np.bincount(job_of, minlength=number.max() + 1)
-        first, rank = np.cumsum(size) - size, np.empty(todo.size, np.int64)
-        by_number = np.argsort(slot_of, kind="stable")
-        begin = np.flatnonzero(np.diff(slot_of[by_number], prepend=-1))
-        rank[by_number] = np.arange(todo.size) - np.repeat(begin, np.diff(np.append(begin, todo.size)))
-        there = size[slot_of] > 0
-        result[todo[there]] = order[first[slot_of[there]] + rank[there] % size[slot_of[there]]]
-    return result
+    def __init__(self, planned: ReleasePlan, model: geo_data.PublicModel, seed: int) -> None:
+        expected, geography = planned.pools.slots, planned.geography
+        unit = np.asarray(geography.units_of_blocks(planned.level))
+        true = proxy_workplaces(expected, unit, seed, listed=planned.config.workplaces is not None)
+        key, nowhere = synth.RunKey.from_seed(seed), np.zeros(len(true), np.int32)
+        records = geo_data.JobRecords(true.work, nowhere, true.attributes)
+        tables = zip(planned.workplaces, planned.numeric.workplaces, strict=True)
+        noisy = [measure(cells.count(records), table, key, k) for k, (cells, table) in enumerate(tables)]
+        plan = planned.with_slots(estimate_slots(planned, noisy))
+        parts = _tried_parts(plan)
+        units = np.unique(unit[plan.pools.slots.work[slots_of(plan, parts)]])
+        true = true.take(np.flatnonzero(np.isin(unit[true.work], units)))
+        homes = _proxy_homes(planned, model, true, seed)
+        names = [name for name in workload_of(planned).attributes if name in true.attributes]
+        attributes = {name: true.attributes[name] for name in names}
+        jobs = jobs_at(model.geography, plan.policy, true.work, homes, attributes)
+        public = planned, np.flatnonzero(np.isin(unit[expected.work], units))
+        super().__init__(plan, model.geography, parts, jobs, homes, public, seed, None)
+        self._records = geo_data.JobRecords(true.work, homes, true.attributes)
+        self._estimation = Estimation(plan)
+
+    def count_parts(self, draws: Sequence[str]) -> int:
+        """Return how often `draw` calls `done`, three times for each draw from records; and once more."""
+        return sum(1 if name == "public" else 3 for name in draws) + 1
+
+    def released(self, done: Callable[[], None]) -> CountedJobs:
+        key = synth.RunKey.from_seed(self._seed)
+        return self._at_slots(self._estimation.draw_records(self._parts, self._records, key, done))
+
+    def without_noise(self, done: Callable[[], None]) -> CountedJobs:
+        key = synth.RunKey.from_seed(self._seed)
+        homes = self._estimation.draw_records_without_noise(self._parts, self._records, key, done)
+        return self._at_slots(homes)

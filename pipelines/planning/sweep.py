@@ -246,6 +246,11 @@ def tune(
             "privacy.policy.attribute: an earlier release does not tell which category goes with which home "
             "and other attributes of a job; leave the proxy truth out"
         )
+    if proxy_truth is not None and config.protects_records:
+        raise ConfigError(
+            'privacy.protects = "record": an earlier release tells homes of its own jobs, and not of those that '
+            "are expected; leave the proxy truth out"
+        )
     refuse_as_public(config, proxy_truth)
     if proxy_truth is None:
         inputs, earlier = read_public_inputs(config), None

@@ -75,7 +75,7 @@ def test_sums_of_measured_cells_are_the_tables_that_they_are_said_to_be(plan: Re
         nothing = np.zeros(int(table.offsets[-1]), np.int64)
         counts = risk._Counts(table, group, nothing, nothing, [], [])
         for of in workload.tables:
-            if (cell := risk._cells(plan, slots, counts, of)) is not None:
+            if (cell := risk._cells(plan, slots, counts, of, str(of.home))) is not None:
                 sums = np.bincount(cell, count_cells(table, group, homes))
                 _, expected = np.unique(workload.cells(of, [jobs])[0], return_counts=True)
                 assert sorted(sums[sums > 0]) == sorted(expected)
