@@ -248,8 +248,8 @@ def tune(
         )
     if proxy_truth is not None and config.protects_records:
         raise ConfigError(
-            'privacy.protects = "record": an earlier release tells homes of its own jobs, and not of those that '
-            "are expected; leave the proxy truth out"
+            'privacy.protects = "record": an earlier release tells homes of its own jobs, and not of those '
+            "that are expected; leave the proxy truth out"
         )
     refuse_as_public(config, proxy_truth)
     if proxy_truth is None:
