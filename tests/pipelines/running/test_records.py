@@ -12,14 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import geo_data
 import pipelines
 import synth
+from geo_data.pools import PoolFinder
 from helpers import Said, same_key
 from pipelines import plan, resume, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.running import workplaces as measuring
 from pipelines.running.folder import RunFolder
+from synth.geometric.measured import count_cells
 
 from .helpers import Configs, Table, everything
 from .kinds import KIND, RECORDS
@@ -185,3 +188,45 @@ def test_the_search_shares_epsilon_between_workplaces_and_homes(
     assert made.met_by(made.certify())
     units = inputs.geography.unit_of(inputs.model.level, inputs.slots.work)
     assert set(units.tolist()) == set(range(inputs.geography.n_units(inputs.model.level)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_record_moves_one_unit_between_two_cells_of_every_table_at_most(
+    seed: int, records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
+) -> None:
+    """As the program itself counts them, whatever slots were estimated: what Lemma 43 takes for granted."""
+    config = records(jobs[:1])
+    made = make_plan(config, read_public_inputs(config))
+    random = np.random.default_rng(seed)
+    wide = [len(values) for values in made.pools.slots.categories.values()]
+
+    def draw(n: int) -> geo_data.JobRecords:
+        blocks = random.integers(-1, made.geography.n_blocks, n).astype(np.int32)
+        homes = random.integers(0, made.geography.n_blocks, n).astype(np.int32)
+        codes = {
+            name: random.integers(0, k + 1, n).astype(np.uint8)  # one more stands for none
+            for name, k in zip(made.pools.slots.categories, wide, strict=True)
+        }
+        return geo_data.JobRecords(blocks, homes, codes)
+
+    expected = made.pools.slots
+    drawn = made.with_slots(expected.take(np.flatnonzero(random.random(len(expected)) < 0.3)))
+    one, other = draw(1), draw(1)
+    before, after, neither = (counts_of(drawn, records) for records in (one, other, draw(0)))
+    for a, b, nobody in zip(before, after, neither, strict=True):
+        assert np.abs(a - b).sum() <= 2
+        assert np.abs(a - b).max() <= 1
+        assert np.abs(a - nobody).sum() <= 1
+
+
+def counts_of(plan: pipelines.ReleasePlan, records: geo_data.JobRecords) -> list[np.ndarray]:
+    """Count records in every table of a plan: of workplaces, of pools, and the secondary ones."""
+    numeric, pool = plan.numeric, PoolFinder(plan.pools, plan.geography).find(records)
+    first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
+    groups = [(first, pool), *((table.table, table.find(records)) for table in plan.secondary)]
+    homes = [
+        count_cells(table, group[inside].astype(np.int32), records.home[inside])
+        for table, group in groups
+        for inside in [group < table.n.size]
+    ]
+    return [*(table.count(records) for table in plan.workplaces), *homes]

@@ -1,0 +1,113 @@
+"""Workplaces that a plan expects, and shares of epsilon for measuring them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import geo_data
+from geo_data.geography import Geography
+from geo_data.jobs import Slots
+from geo_data.proxy_truth import proxy_workplaces
+from pipelines.planning.workplaces import SHARES, WorkplaceShares, expected_slots, listed_slots
+from pipelines.plans.workload import Table
+
+pytestmark = pytest.mark.quick
+
+CATEGORIES = {"age": ("old", "young"), "mode": ("bus", "car", "foot")}
+
+
+def flows(geography: Geography, level: str, jobs: list[int]) -> geo_data.Flows:
+    """A table of as many jobs in each unit of a level."""
+    unit = np.arange(geography.n_units(level), dtype=np.int32)
+    return geo_data.Flows(level, level, unit, unit, np.array(jobs, float), {"rows": 0}, "flows")
+
+
+def in_units(slots: Slots, geography: Geography, level: str) -> list[int]:
+    return np.bincount(geography.unit_of(level, slots.work), minlength=geography.n_units(level)).tolist()
+
+
+def test_as_many_jobs_are_expected_as_flows_have(small_geography: Geography) -> None:
+    """The finer table divides those of the coarser one; and nobody works nowhere."""
+    counties, tracts = (small_geography.n_units(level) for level in ("cty", "trct"))
+    coarse = flows(small_geography, "cty", [6000, 3000][:counties])
+    fine = flows(small_geography, "trct", [100 * (i + 1) for i in range(tracts - 1)] + [0])
+    weights = np.ones(small_geography.n_blocks, np.int64)
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [coarse, fine], weights)
+    assert in_units(slots, small_geography, "cty") == pytest.approx([6000, 3000], abs=3)
+    of_tracts = np.array(in_units(slots, small_geography, "trct"))
+    assert of_tracts.min() >= 1
+    county = small_geography.unit_of("cty", small_geography.starts("trct").astype(np.int32))
+    for number in range(counties):
+        inside = (county == number) & (fine.flow > 0)
+        share = of_tracts[inside] / of_tracts[inside].sum()
+        assert share == pytest.approx(fine.flow[inside] / fine.flow[inside].sum(), abs=0.01)
+    assert slots.categories == CATEGORIES
+    kinds = np.unique(np.stack([*slots.attributes.values()]), axis=1, return_counts=True)[1]
+    assert kinds == pytest.approx(np.full(6, len(slots) / 6), rel=0.2)
+
+
+def test_without_tables_there_are_as_many_jobs_as_weights(small_geography: Geography) -> None:
+    weights = np.arange(1, small_geography.n_blocks + 1)
+    slots = expected_slots(small_geography, "trct", {}, [], weights)
+    assert len(slots) == pytest.approx(weights.sum(), abs=small_geography.n_units("trct"))
+    again = expected_slots(small_geography, "trct", {}, [], weights)
+    assert np.array_equal(slots.work, again.work)
+
+
+def test_a_public_table_is_expected_with_all_categories(small_geography: Geography) -> None:
+    first = small_geography.starts("trct").astype(np.int32)[:2]
+    table = Slots(first, {"age": np.zeros(2, np.uint8)}, {"age": ("old",)})
+    listed = listed_slots(table, small_geography, "trct", {"age": ("old", "young")})
+    assert listed.categories == {"age": ("old", "young")}
+    assert len(listed) == small_geography.n_units("trct")  # one for each unit that the table has not
+    with pytest.raises(ValueError, match="age"):
+        listed_slots(table, small_geography, "trct", {"age": ("young",)})
+
+
+@pytest.fixture
+def shares(small_geography: Geography) -> WorkplaceShares:
+    weights = np.full(small_geography.n_blocks, 50)
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [], weights)
+    return WorkplaceShares(slots, small_geography, "trct")
+
+
+def test_shares_are_changed_one_at_a_time(shares: WorkplaceShares) -> None:
+    block = shares.geography.block_level
+    for tables in shares.near(shares.first):
+        changed = [a for a, b in zip(tables, shares.first, strict=True) if a != b]
+        assert len(changed) == 1
+        assert changed[0].share in SHARES
+    assert [(t.work, t.by) for t in shares.first] == [
+        (None, ("age", "mode")),
+        (block, ()),
+        ("trct", ("age", "mode")),
+    ]
+
+
+def test_less_is_lost_where_more_epsilon_is_spent(shares: WorkplaceShares) -> None:
+    block = shares.geography.block_level
+    of_blocks = Table(None, block, (), Fraction(1))
+    of_ages = Table(None, "trct", ("age",), Fraction(1))
+    for table, member in ((of_blocks, 1), (of_ages, 2)):
+        lost = []
+        for tables in (shares.first, *shares.near(shares.first)):
+            lost.append((tables[member].share, shares.loss(tables, Fraction(2), table)))
+        assert [loss for _, loss in sorted(set(lost))] == sorted({loss for _, loss in lost}, reverse=True)
+    assert shares.loss(shares.first, Fraction(2), Table("trct", "trct", (), Fraction(1))) == 0
+    nobody_tells = Table(None, block, ("age",), Fraction(1))
+    assert shares.loss(shares.first, Fraction(2), nobody_tells) == 1
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_jobs_as_they_might_be_are_about_as_many(listed: bool, shares: WorkplaceShares) -> None:
+    slots, geography = shares.slots, shares.geography
+    unit = np.asarray(geography.units_of_blocks("trct"))
+    drawn = [proxy_workplaces(slots, unit, seed, listed=listed) for seed in range(5)]
+    assert np.mean([len(jobs) for jobs in drawn]) == pytest.approx(len(slots), rel=0.15)
+    assert all(np.isin(jobs.work, slots.work).all() for jobs in drawn)
+    expected = np.array(in_units(slots, geography, "trct"))
+    off = [np.abs(in_units(jobs, geography, "trct") / expected - 1) for jobs in drawn]
+    assert (np.mean(off) > 0.05) == (not listed)
