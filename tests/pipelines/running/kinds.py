@@ -227,6 +227,8 @@ KINDS = [
             "losses": {"noise_loss": "8.6"},
         },
         forgeries=(
+            stated("guarantee", protects="record"),
+            planned("plan", "configuration.privacy.protects", "record"),
             stated("guarantee", losses__noise_loss="1"),
             stated("guarantee", losses__other="1"),
             stated("guarantee", classes__0__ratio=["1/2"]),
