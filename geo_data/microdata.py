@@ -208,7 +208,8 @@ class MicrodataJobs:
                     attributes={name: column[rows] for name, column in coded.items()},
                 )
 
-        refuse_no_jobs(files[0], self.count, total)
+        # Where numbers of jobs are protected, that there is none is, too.
+        (refuse_too_many_jobs if unmatched else refuse_no_jobs)(files[0], self.count, total)
         refuse_any(
             path,
             f"workers have more than {self.records_per_worker} row(s)"

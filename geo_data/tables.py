@@ -175,7 +175,7 @@ def _no_rows(columns: Mapping[str, Kind], shared: Collection[str]) -> pd.DataFra
     """Return columns of jobs without rows: those of Parquet files have no types then."""
     kinds = {"count": "int64", "number": "float64"}
     frame = pd.DataFrame(
-        {name: pd.Series([], dtype=kinds.get(kind, "str")) for name, kind in columns.items()}
+        {name: pd.Series([], dtype=kinds.get(kind, "object")) for name, kind in columns.items()}
     )
     return frame.astype({name: "category" for name in columns if name in shared})
 

@@ -148,6 +148,24 @@ def _policy_and_workplaces(
         yield f"privacy.policy: {rule}; {fix}"
 
 
+def _expected_jobs(
+    privacy: PrivacySettings,
+    plan: PlanSettings,
+    auxiliary: _Flows,
+    workplaces: WorkplaceSettings | None,
+) -> Iterator[str]:
+    if plan.expected_jobs is None:
+        if privacy.protects == "record" and not auxiliary and workplaces is None:
+            yield (
+                "plan.expected_jobs: missing; no public table tells how many jobs to expect, and they are "
+                "not counted before a run is paid; write a public number, such as that of the last census"
+            )
+    elif privacy.protects != "record":
+        yield "plan.expected_jobs: the number of jobs is read; leave this line out"
+    elif workplaces is not None:
+        yield "plan.expected_jobs: the table of workplaces has a number of jobs; leave this line out"
+
+
 def _whole_records(
     release: PublicReleaseSettings,
     privacy: PrivacySettings,
@@ -374,6 +392,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _levels_of_workload,
     _parts_are_of_a_level,
     _policy_and_workplaces,
+    _expected_jobs,
     _whole_records,
     _secret_attributes,
     _pools_are_public,

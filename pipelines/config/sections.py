@@ -600,6 +600,9 @@ class PlanSettings(Section):
     """f_min, the smallest probability with which an empty cell is kept, in (0, 1]."""
     prior: PositiveNumber | None = None
     """Pseudo-count of every cell, above 0; left out, the smallest that meets the requested privacy."""
+    expected_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    """Where whole records are protected: how many jobs there may be, a public number such as that of the last
+    census. Left out, as many as the tables of `auxiliary` or `workplaces` have."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeated(*(self.pool_by or ()))

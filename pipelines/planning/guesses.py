@@ -25,9 +25,9 @@ _MOST_GUESSES = 50_000  # the standard error of a share is at most 0.0022 then
 _PLAN_GUESSES = 5_000  # and at most 0.0071 then
 _PLAN_JOBS = 500_000
 
+Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-Right = NDArray[np.bool_]
 Members = Sequence[NDArray[np.integer]]
 
 
@@ -39,13 +39,13 @@ class Guesses:
     ----------
     slot : ndarray of int64, shape (n,)
         The jobs of which the home was guessed.
-    public, released : ndarray of bool, shape (n,)
-        Whether the guess was right: from public data alone, and with a release and all other homes.
+    public, released : ndarray of float64, shape (n,)
+        How likely the guess was right: from public data alone, and with a release and all other homes.
     """
 
     slot: Int64
-    public: Right
-    released: Right
+    public: Float64
+    released: Float64
 
 
 def guess_homes(
@@ -61,7 +61,7 @@ def guess_homes(
         return None
     slots, offsets = slots_of(plan, parts), plan.pools.offsets
     chosen = slots[:: -(-slots.size // most)]
-    public, released = (np.zeros(chosen.size, np.bool_) for _ in range(2))
+    public, released = (np.zeros(chosen.size) for _ in range(2))
     guesser = Guesser(plan)
     rng = np.random.default_rng(key.stream("guesses", 0).words(4))
     for part, of_batch in zip(parts, split_homes(plan, homes, parts), strict=True):
@@ -140,8 +140,8 @@ class Guesser:
 
     def guess(
         self, place: int, evidence: Sequence[CellOdds], member: Members, homes: Int32
-    ) -> tuple[Right, Right]:
-        """Say which homes of jobs of one place are guessed right, from public data alone and from evidence.
+    ) -> tuple[Float64, Float64]:
+        """Return how likely homes of jobs of one place are guessed right, without and with evidence.
 
         `member` has the group of each job in every table of the evidence.
         """

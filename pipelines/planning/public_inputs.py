@@ -161,7 +161,7 @@ def public_inputs_for(
         weights = geo_data.read_weights(config.weights.file, geography, **reader_settings(config.weights))
     level = _model_level(config, geography, tables)
     if config.protects_records:
-        slots = _expected(config, geography, tables, weights, level, slots)
+        slots = _expected(config, geography, tables, level, slots)
     assert slots is not None
     _check_categories(config, slots)
     check_pool_by(config, slots)
@@ -187,14 +187,13 @@ def _expected(
     config: ReleaseConfig,
     geography: geo_data.Geography,
     tables: list[geo_data.Flows],
-    weights: BlockWeights,
     level: str,
     listed: geo_data.Slots | None,
 ) -> geo_data.Slots:
     """Return the slots that are expected where whole records are protected."""
     categories = config.declared_categories
     if listed is None:
-        return expected_slots(geography, level, categories, tables, weights.weights)
+        return expected_slots(geography, level, categories, tables, config.plan.expected_jobs)
     try:
         return listed_slots(listed, geography, level, categories)
     except ValueError as error:

@@ -38,13 +38,13 @@ def expected_slots(
     level: str,
     categories: Mapping[str, tuple[str, ...]],
     tables: Sequence[geo_data.Flows],
-    weights: Int64,
+    total: int | None,
 ) -> Slots:
     """Return jobs as public tables of flows expect them, in whole numbers, all categories alike.
 
-    The finest table divides the jobs of a coarser one among its areas; without a table there are as many
-    jobs as weights. Which blocks of a unit of the level have many jobs nobody knows, but few have most: in a
-    public order they have as many as in Rhode Island. Every unit has at least one.
+    The finest table divides the jobs of a coarser one among its areas. Without a total there are as many
+    jobs as the largest table has. Which blocks of a unit of the level have many jobs nobody knows, but few
+    have most: in a public order they have as many as in Rhode Island. Every unit has at least one.
     """
     blocks = np.arange(geography.n_blocks, dtype=np.int32)
     jobs = (~geography.is_external(blocks)).astype(np.float64)
@@ -55,7 +55,8 @@ def expected_slots(
         flows[name] = max(flows.get(name, flow), flow, key=np.sum)
     for name in sorted(flows, key=geography.n_units, reverse=True):
         jobs = _brought_to(jobs, geography.units_of_blocks(name), flows[name] + _LEAST)
-    total = max((float(flow.sum()) for flow in flows.values()), default=float(weights[jobs > 0].sum()))
+    if total is None:
+        total = int(max(flow.sum() for flow in flows.values()))
     unit = geography.unit_of(level, blocks)
     of_unit = np.bincount(unit, jobs).astype(np.float64)
     rank = _rank(unit, jobs > 0)

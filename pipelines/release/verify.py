@@ -560,8 +560,8 @@ KEYS = {
     "geography": "block external_zones file groupings latitude levels longitude non_nesting_areas polygons",
     "lodes": "aux file format population",
     "microdata": "attributes count decimal_point file format home population records_per_worker work worker",
-    "plan": "cell_level coarsening distance_miles pool_below pool_by pool_level preset prior retention_min"
-    " share split_threshold",
+    "plan": "cell_level coarsening distance_miles expected_jobs pool_below pool_by pool_level preset prior"
+    " retention_min share split_threshold",
     "privacy": "delta epsilon guarantee policy protects",
     "release": "citation contact csv implicate_source implicates job_type licence mechanism name publisher"
     " state year",

@@ -310,16 +310,15 @@ class RunFolder:
 
         **Confidential.**
         """
-        with (self.homes / "records.npy").open("ab") as file:
+        with self.records.open("ab") as file:
             np.save(
                 file, np.stack([records.work, records.home, *records.attributes.values()]).astype(np.int32)
             )
 
     def read_records(self, names: Sequence[str]) -> Iterator[geo_data.JobRecords]:
         """Yield what `add_records` kept, with attributes of these names, part after part."""
-        path = self.homes / "records.npy"
-        with path.open("rb") as file:
-            while file.tell() < path.stat().st_size:
+        with self.records.open("rb") as file:
+            while file.tell() < self.records.stat().st_size:
                 work, home, *codes = np.load(file)
                 yield geo_data.JobRecords(work, home, dict(zip(names, codes, strict=True)))
 
@@ -348,6 +347,11 @@ class RunFolder:
         while file.tell() < file.getbuffer().nbytes:
             parts.append(np.load(file))
         return np.concatenate(parts, axis=1)
+
+    @property
+    def records(self) -> Path:
+        """The file with whole records."""
+        return self.homes / "records.npy"
 
     def homes_of(self, batch: int) -> Path:
         """Return the file with the homes of a batch."""

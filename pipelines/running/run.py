@@ -421,8 +421,9 @@ def _keep_homes(
             f"the jobs are not those that the plan was made for: a file changed {when}",
             fix="plan again" if reviewed else "run again when nothing writes to the files",
         ) from None
-    # For the operator: nothing is refused because of these, as they depend on homes.
-    for remark in reading.remarks:
+    # For the operator: nothing is refused because of these, as they depend on homes. Of whole records, whose
+    # number is protected, totals.json alone tells.
+    for remark in () if plan.workplaces else reading.remarks:
         OPERATOR_LOG.warning(remark)
     if protected_totals and not plan.workplaces:
         tables = [pool_sizes[:-1], *(staging.read_counts(k) for k in range(1, len(plan.secondary) + 1))]

@@ -28,6 +28,7 @@ def keep_records(staging: RunFolder, plan: ReleasePlan, parts: Iterable[geo_data
     counted nowhere.
     """
     counts = [np.zeros(int(measured.table.offsets[-1]), np.int64) for measured in plan.workplaces]
+    staging.records.touch()  # there may be none
     for records in parts:
         _, unknown = combination_of(records, plan.pools.slots.categories)
         in_order = {name: records.attributes[name] for name in plan.pools.slots.categories}

@@ -106,8 +106,8 @@ def guess_units(
     prior: Callable[[Int32], Float64],
     unit_of: Callable[[Int32], Int32],
     homes: Int32,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Say of which jobs of one place the home unit is guessed right; of equal sums the right one is taken.
+) -> tuple[Float64, Float64]:
+    """Return how likely the home unit of each job of one place is guessed right; of equal sums, any is taken.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def guess_units(
 
     Returns
     -------
-    public, released : ndarray of bool, shape (n_jobs,)
-        From the belief alone, and with the evidence.
+    public, released : ndarray of float64, shape (n_jobs,)
+        From the belief alone, and with the evidence: 0, or 1 over the number of the largest sums.
     """
     jobs = homes.size
     groups = JobGroups(np.ones(jobs, np.int64), np.zeros(jobs, np.int32), member)
@@ -135,7 +135,9 @@ def guess_units(
     cell = (np.searchsorted(layout.cuts, homes, side="right") - 1).astype(np.int32)
     sums = np.bincount(unit, belief)
     first = np.cumsum([0, *(odds.elsewhere.size for odds in evidence[:-1])])
-    right = np.zeros(jobs, np.bool_)
+    right = np.zeros(jobs)
+    likeliest = sums >= _EQUAL * sums.max()
+    public = likeliest[unit[cell]] / np.count_nonzero(likeliest)
     starts = layout.start + first[:, np.newaxis]
     _guess(
         _Candidates(belief, unit, layout.cell, layout.which, starts, cell),
@@ -144,7 +146,7 @@ def guess_units(
         np.empty_like(sums),
         right,
     )
-    return sums[unit[cell]] >= _EQUAL * sums.max(), right
+    return public, right
 
 
 @_compiled
@@ -159,4 +161,5 @@ def _guess(candidates, elsewhere, home, sums, right):  # type: ignore[no-untyped
                 i = start[table, job] + cells[candidate]
                 weight *= home[i] if cells[candidate] == cells[homes[job]] else elsewhere[i]
             sums[unit[candidate]] += weight
-        right[job] = sums[unit[homes[job]]] >= _EQUAL * sums.max()
+        likeliest = sums >= _EQUAL * sums.max()
+        right[job] = likeliest[unit[homes[job]]] / likeliest.sum()

@@ -251,6 +251,7 @@ def test_canonical_values() -> None:
         "pool_below": None,
         "retention_min": "0.5",
         "prior": "0.01",
+        "expected_jobs": None,
     }
     assert canonical["geography"]["file"] == "xwalk.csv.gz"
     assert canonical["auxiliary"][0]["file"] == "flows.csv"

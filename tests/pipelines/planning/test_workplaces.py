@@ -34,8 +34,7 @@ def test_as_many_jobs_are_expected_as_flows_have(small_geography: Geography) -> 
     counties, tracts = (small_geography.n_units(level) for level in ("cty", "trct"))
     coarse = flows(small_geography, "cty", [6000, 3000][:counties])
     fine = flows(small_geography, "trct", [100 * (i + 1) for i in range(tracts - 1)] + [0])
-    weights = np.ones(small_geography.n_blocks, np.int64)
-    slots = expected_slots(small_geography, "trct", CATEGORIES, [coarse, fine], weights)
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [coarse, fine], None)
     assert in_units(slots, small_geography, "cty") == pytest.approx([6000, 3000], abs=3)
     of_tracts = np.array(in_units(slots, small_geography, "trct"))
     assert of_tracts.min() >= 1
@@ -49,12 +48,11 @@ def test_as_many_jobs_are_expected_as_flows_have(small_geography: Geography) -> 
     assert kinds == pytest.approx(np.full(6, len(slots) / 6), rel=0.2)
 
 
-def test_without_tables_there_are_as_many_jobs_as_weights(small_geography: Geography) -> None:
-    weights = np.arange(1, small_geography.n_blocks + 1)
-    slots = expected_slots(small_geography, "trct", {}, [], weights)
-    assert len(slots) == pytest.approx(weights.sum(), abs=small_geography.n_units("trct"))
-    again = expected_slots(small_geography, "trct", {}, [], weights)
-    assert np.array_equal(slots.work, again.work)
+def test_a_number_of_jobs_that_is_told_goes_before_that_of_tables(small_geography: Geography) -> None:
+    table = flows(small_geography, "cty", [6000, 3000][: small_geography.n_units("cty")])
+    for tables in ([], [table]):
+        slots = expected_slots(small_geography, "trct", {}, tables, 2500)
+        assert len(slots) == pytest.approx(2500, abs=small_geography.n_units("trct"))
 
 
 def test_a_public_table_is_expected_with_all_categories(small_geography: Geography) -> None:
@@ -69,8 +67,7 @@ def test_a_public_table_is_expected_with_all_categories(small_geography: Geograp
 
 @pytest.fixture
 def shares(small_geography: Geography) -> WorkplaceShares:
-    weights = np.full(small_geography.n_blocks, 50)
-    slots = expected_slots(small_geography, "trct", CATEGORIES, [], weights)
+    slots = expected_slots(small_geography, "trct", CATEGORIES, [], 50 * small_geography.n_blocks)
     return WorkplaceShares(slots, small_geography, "trct")
 
 

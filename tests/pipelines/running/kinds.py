@@ -495,6 +495,13 @@ REFUSED: list[tuple[str, Table, str]] = [
         RECORDS | {"attribute": RECORDS["attribute"][:1]},
         'the categories of "sector" may not be read',
     ),
+    ("microdata", {"plan.expected_jobs": 5}, "plan.expected_jobs: the number of jobs is read"),
+    (
+        "last year",
+        RECORDS | {"plan.expected_jobs": 5},
+        "plan.expected_jobs: the table of workplaces has a number",
+    ),
+    ("microdata", RECORDS | {"auxiliary": None}, "plan.expected_jobs: missing"),
     ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
     ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set of whole records"),
     ("microdata", RECORDS | {"release.mechanism": "dirichlet"}, '"dirichlet" measures no workplaces'),

@@ -69,7 +69,7 @@ def test_the_plan_is_made_without_the_jobs(
 
 
 def differing(jobs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Inputs that differ from the first in one record, or in whether it is there; and one of few."""
+    """Inputs that differ from the first in one record, or in whether it is there; and one of few, and none."""
     other = {name: jobs.copy() for name in ("home", "work", "attribute", "everything")}
     last = jobs.index[-1]
     homes, works = (jobs[column].unique() for column in ("live", "toil"))
@@ -77,7 +77,7 @@ def differing(jobs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     other["work"].loc[last, "toil"] = next(w for w in works if w != jobs.loc[last, "toil"])
     other["attribute"].loc[last, "age"] = next(a for a in jobs["age"].unique() if a != jobs.loc[last, "age"])
     other["everything"].loc[last] = jobs.iloc[0]
-    return {"first": jobs, **other, "one less": jobs[:-1], "few": jobs[:5]}
+    return {"first": jobs, **other, "one less": jobs[:-1], "few": jobs[:5], "none": jobs[:0]}
 
 
 def test_inputs_that_differ_in_a_record_differ_in_the_data_alone(

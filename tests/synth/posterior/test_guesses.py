@@ -29,7 +29,7 @@ def belief_of(cuts: NDArray[np.int32]) -> NDArray[np.float64]:
 
 def guess(
     evidence: Sequence[CellOdds], units: Sequence[int], homes: NDArray[np.int32]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Guess homes that are each counted in a group of their own."""
     member = np.tile(np.arange(homes.size, dtype=np.int32), (len(evidence), 1))
     return guess_units(evidence, member, belief_of, partial(np.take, np.array(units)), homes)
@@ -100,3 +100,19 @@ def test_evidence_of_several_tables_is_multiplied() -> None:
     for tables, right in ((1, False), (2, True)):
         _, released = guess([weak] * tables, range(4), homes)
         assert released.tolist() == [right]
+
+
+@pytest.mark.parametrize(
+    ("units", "share"), [([0, 1, 2, 3], [0.25] * 4), ([0, 0, 1, 1], [0.5] * 4), ([0, 1, 1, 2], [0, 1, 1, 0])]
+)
+def test_of_equal_units_any_is_taken(units: list[int], share: list[float]) -> None:
+    """Else a belief that holds all units for equal would seem to guess every home."""
+    homes, nothing = np.arange(4, dtype=np.int32), np.ones(16)
+    told = [CellOdds(table(4, 0, 1, 2, 3), nothing, nothing)]
+    member = homes[np.newaxis]
+    alike = np.full(4, 0.25)
+    found = guess_units(
+        told, member, partial(np.add.reduceat, alike), partial(np.take, np.array(units)), homes
+    )
+    for shares in found:
+        assert shares == pytest.approx(share)
