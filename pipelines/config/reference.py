@@ -27,7 +27,8 @@ Paths are relative to the folder of the file. *Exact numbers* are written as tex
 or `"1/3"`, so that what is certified is what was asked for. An unknown key, or a number that is not
 exact, is refused; all problems of a file are reported at once. How each input must look is in
 [inputs.md](inputs.md), what the planner chooses by itself in [planning.md](planning.md);
-`examples/` has whole configurations: a built-in region, Rhode Island, a British city, and that city as a census whose records are protected whole.
+`examples/` has whole configurations: a built-in region, Rhode Island, a British city, and
+that city as a census whose records are protected whole.
 """
 
 _KINDS = {

@@ -69,7 +69,7 @@ def test_the_plan_is_made_without_the_jobs(
 
 
 def differing(jobs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Inputs that differ from the first in one record, or in whether it is there; and one of few, and none."""
+    """Inputs that differ from the first in one record, or in whether it is there; one of few, and of none."""
     other = {name: jobs.copy() for name in ("home", "work", "attribute", "everything")}
     last = jobs.index[-1]
     homes, works = (jobs[column].unique() for column in ("live", "toil"))
