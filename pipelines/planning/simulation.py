@@ -172,7 +172,7 @@ def draw_public_model(
 
 
 def draw_without_noise(plan: ReleasePlan, homes: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
-    """Return what a plan would release if it gave no privacy: its pools or its tables, without noise."""
+    """Return homes as a plan would release them without privacy: of its pools or tables, without noise."""
     return procedure_of(plan).draw_without_noise(batches(plan), homes, synth.RunKey.from_seed(seed))
 
 

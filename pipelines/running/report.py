@@ -100,7 +100,7 @@ class PlanReport:
             plan_summary(self.plan, self.guarantee),
             f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data"
             f"{'' if self.plan.policy.n_parts == 1 else ' beyond what the policy makes public'})",
-            *_expected_losses(f, several=self.plan.policy.n_parts > 1),
+            *_expected_losses(self.plan, f),
             *_other_attributes(self.plan, f),
             guess_words(self.plan, self.guess),
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
@@ -118,11 +118,9 @@ class PlanReport:
         return "\n".join(lines)
 
 
-def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
-    """Return a line for each table of the workload, and one for each that the release does not carry.
-
-    `several` says that the policy makes public which of several parts each home is in.
-    """
+def _expected_losses(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]:
+    """Return a line for each table of the workload, and one for each that the release does not carry."""
+    several = plan.policy.n_parts > 1  # which of them each home is in is public
     knows = "with the public part of each home" if several else "without any confidential data"
     wide = max(len(row.table.name) for row in utility.workload)
     first = f"  {'table, share of jobs that it counts elsewhere':{wide}}"
@@ -132,7 +130,8 @@ def _expected_losses(utility: SimulatedUtility, *, several: bool) -> list[str]:
         f"  {row.table.name:{wide}}  {row.loss:9.3f}  {row.public_model:18.3f}  {row.no_privacy:10.3f}"
         for row in utility.workload
     ]
-    lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise")
+    noisy = " of its tables of homes" if plan.workplaces else ""
+    lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise{noisy}")
     tables = [table for table in utility.accuracy.tables if table.workload]
     for within in sorted({table.within for table in tables}):
         names = "; ".join(table.table for table in tables if table.within == within)
