@@ -125,7 +125,7 @@ class _Workplaces:
     def __init__(self, plan: ReleasePlan, noisy: Sequence[Int64]) -> None:
         geography, slots = plan.geography, plan.pools.slots
         self._plan, self._noisy = plan, noisy
-        n = _whole_sizes(noisy[0])
+        n = self._sizes()
         self.kinds = np.flatnonzero(n)
         self.n = n[self.kinds]
         everywhere = np.arange(geography.n_blocks, dtype=np.int32)
@@ -143,6 +143,23 @@ class _Workplaces:
             if workplaces.choice.work == geography.block_level
         ]
         self.in_units = self._fit()
+
+    def _sizes(self) -> Int64:
+        """Return whole jobs of every combination, from the tables that tell them apart; the sum, from all."""
+        categories = self._plan.pools.slots.categories
+        self.kinds = np.arange(self._noisy[0].size)
+        sums, counts, variances, of_counts = [], [], [], []
+        for noisy, workplaces, table in zip(
+            self._noisy, self._plan.workplaces, self._plan.numeric.workplaces, strict=True
+        ):
+            variance = 2 * table.ratio / (1 - table.ratio) ** 2
+            sums.append(noisy.sum(keepdims=True))
+            variances.append(variance * noisy.size)
+            if {*workplaces.choice.by} == {*categories}:
+                rows = noisy.reshape(-1, workplaces.areas).sum(axis=1)
+                counts.append(rows[self._groups(workplaces.choice.by)])
+                of_counts.append(variance * workplaces.areas)
+        return _whole_sizes(_mean(counts, of_counts), int(_mean(sums, variances)[0]))
 
     def _groups(self, by: Sequence[str]) -> Int64:
         """Return the group of each combination by some attributes."""
@@ -281,9 +298,17 @@ def _brought_to(expected: Float64, n: Int64, measured: Sequence[tuple[NDArray[np
     return expected
 
 
-def _whole_sizes(noisy: Int64) -> Int64:
-    """Return the nearest whole numbers of at least 0, with the same sum if that can be."""
-    total = min(max(1, int(noisy.sum())), MOST)
+def _mean(counts: Sequence[Int64], variances: Sequence[float]) -> Int64:
+    """Return the mean of noisy counts of the same, the more certain the heavier, in whole numbers."""
+    precision = 1 / np.array(variances)
+    weights = np.rint(precision / precision.sum() * 2**20).astype(np.int64)  # so that floats decide nothing
+    weights[0] += 2**20 - weights.sum()
+    return np.asarray((weights @ np.stack(counts) + 2**19) >> 20, np.int64)
+
+
+def _whole_sizes(noisy: Int64, total: int) -> Int64:
+    """Return the nearest whole numbers of at least 0, with a sum if that can be."""
+    total = min(max(1, total), MOST)
     mass, unit = project(noisy, offsets_of(np.array([noisy.size])), np.array([total]))
     whole, rest = np.divmod(mass, unit[0])
     whole[np.argsort(-rest, kind="stable")[: total - int(whole.sum())]] += 1
