@@ -344,7 +344,7 @@ def _cover_homes(geography: Geography, external: bool) -> str:
         return (
             "use a crosswalk that covers these homes, or name the zones where these workers live "
             '(geography.external_zones), without population = "residents"; if that stays, every job of the '
-            "file must be a resident's, and all may know so"
+            "file must be a resident's"
         )
     zones = "" if external else ", in the aux file"
     return (

@@ -385,6 +385,8 @@ def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "cou
         fix = f"fill them; {_SUPPRESSED}"
     elif kind == "home":  # the number of jobs that remain would tell of those without
         fix = "fill them, where the home is not known with the code of an external zone that stands for that"
+    elif kind == "label":
+        fix = "fill them, where it is not known with a category that stands for that, or remove the rows"
     elif kind == "secret":
         fix = "fill them, where it is not known with a category of the policy that stands for that"
     refuse_any(path, rule, missing, column=name, fix=fix)

@@ -404,7 +404,7 @@ class Plan:
     def __repr__(self) -> str:
         return (
             f"Plan({self.mechanism}: {self.pools.n_pools} pools, {self.pools.n_records} "
-            f"{'records' if self.target.record_range is None else 'public slots'}, "
+            f"{'records' if self.target.record_range is None else 'slots'}, "
             f"{self.domains.n_domains} domains, {self.domains.cuts.size} cells)"
         )
 

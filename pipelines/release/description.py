@@ -336,9 +336,11 @@ def _of_plan(
     kind = "entry of prior and retention in certificate.json, from 0" if strata else "always 0 here"
     draws = f"n times {implicates.number}, for all implicates" if implicates.of_run > 1 else "n"
     draws += f" for each of {implicates.runs} implicates" if implicates.runs > 1 else ""
+    expected = " that are expected" if config.protects_records else ""
+    homes = "as n" if expected else f"number of homes that the release has for it: {draws}"
     yield Table(
         "slots",
-        "some jobs of one pool that are alike",
+        f"some jobs{expected} of one pool, that are alike",
         ("plan/slots.parquet",),
         (
             Column("pool", "row of plan/pools.parquet, from 0", "integer"),
@@ -357,8 +359,8 @@ def _of_plan(
             ),
             Column("shared", "whether small work blocks of an area share it", "boolean"),
             *_coded(attributes, pooled_by),
-            Column("n", "number of its jobs", "integer", JOBS),
-            Column("m", f"number of homes that the release has for it: {draws}", "integer"),
+            Column("n", f"number of its jobs{expected}", "integer", JOBS),
+            Column("m", homes, "integer"),
             Column(
                 "domain", "row of plan/domains.parquet, from 0: the cells that its homes are in", "integer"
             ),

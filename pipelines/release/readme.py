@@ -31,7 +31,7 @@ _FILES = {
     "_od_main_": "jobs counted by work block and home block, in the layout of LODES",
     "_od_aux_": "those of workers who live in external zones, whose codes end in 9s",
     "_jobs_main_": "one row a synthetic worker, with the attributes of the job",
-    f"{MEASUREMENT_FOLDER}/": "the noisy counts that homes were estimated from",
+    f"{MEASUREMENT_FOLDER}/": "the noisy counts that synthetic workers were estimated from",
     ACCURACY_FILE: "how far numbers are expected to be from the truth",
     ATTACKERS_FILE: "what somebody could learn about a person, by what they know already",
     NAME_FILE: "names of public units, for maps",

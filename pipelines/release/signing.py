@@ -31,17 +31,17 @@ SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
 
 UNSIGNED = (
     "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
-    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says. "
-    "Where there are no noisy counts, other data of that shape would pass too, the confidential file itself "
-    "among them; where there are, other counts would that look as if they had such noise, and data that fit "
-    "them."
+    "data have the jobs and the shape that plan and measurements say. They do not prove that the data were "
+    "drawn as the plan says. Where there are no noisy counts, other data of that shape would pass too, the "
+    "confidential file itself among them; where there are, other counts would that look as if they had such "
+    "noise, and data that fit them."
 )
 """What nobody answers for, in a release without a signature."""
 
 SIGNED = (
     "This release is signed. Its checks prove that the certificate follows from the plan, and that the data "
-    "have the plan's totals and shape; that the data were drawn as the plan says is the word of whoever "
-    "holds the key. Whose key it is has to be known from elsewhere than the release."
+    "have the jobs and the shape that plan and measurements say; that the data were drawn as the plan says "
+    "is the word of whoever holds the key. Whose key it is has to be known from elsewhere than the release."
 )
 """What the signer of a release answers for."""
 

@@ -1390,7 +1390,7 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
             need(same, f"{name}: the jobs are not those of measurements/slots.parquet")
             need(not any(commutes.values()), f"{name} and the OD files hold different commutes")
     blocks, counts = len({work for work, _, _ in public}), len(column) + 1 - len(drawn)
-    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are the plan's"
+    return f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {counts} counts are those of the slots"
 
 
 def check_texts(folder: Path, stated: Document) -> str:

@@ -456,7 +456,6 @@ def _write_summary(staging: RunFolder, state: RunState, steps: StepLog) -> None:
         "inputs_sha256": state.inputs,
         "rows_read": state.rows,
         "rows_refused": 0,  # one that is refused ends a run before it is paid for
-        "jobs": state.certificate.totals.records,
         "seconds": seconds,
         "process": os.getpid(),
     }

@@ -178,7 +178,8 @@ class Geometric(Mechanism):
 
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say what is added to the cells, and what epsilon pays for."""
-        ratios = [float(ratio) for ratio in _parameters(plan).ratios]
+        of_workplaces = [table.parameters.ratio for table in plan.workplaces]
+        ratios = [float(ratio) for ratio in (*of_workplaces, *_parameters(plan).ratios)]
         sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
         numbers = " and ".join(f"{p:.6g}" for p in ratios)
         per, summed = (", one a table", ", added up") if len(ratios) > 1 else ("", "")

@@ -26,14 +26,15 @@ _SEED = 0  # of the baselines, which are of no release
 def workload_losses(release: Release, source: JobSource) -> list[Row]:
     """Measure the loss in each table of the workload of a release; it is **confidential**.
 
-    That is the loss of the release, of homes drawn from the public model alone, and of the plan's pools or
-    tables without noise. A table that the truth does not have has one row: a loss of NaN.
+    That is the loss of the release and, where workplaces are public, of homes drawn from the public model
+    alone, and of the plan's pools or tables without noise. A table that the truth does not have has one row:
+    a loss of NaN.
     """
     plan = release.plan
     slots = plan.pools.slots
     workload = workload_of(plan)
     read_truth, counted = partial(_read, source, plan), partial(jobs_at, plan.geography, plan.policy)
-    drawn = {"public_model": draw_public_model(plan, _SEED)}
+    drawn = {} if plan.workplaces else {"public_model": draw_public_model(plan, _SEED)}
     pooled_by = plan.attributes
     if plan.numeric.target.record_range is None and _has(source, slots, pooled_by):
         records = read_truth(pooled_by)

@@ -72,7 +72,7 @@ def test_nobody_is_told_to_leave_out_jobs_because_of_their_homes(
     assert not re.search("leave|remove|drop", error.fix)
     if home and not change:
         assert 'population = "residents"' in error.fix
-        assert "all may know so" in error.fix
+        assert "must be a resident's" in error.fix
     assert left_over(config) == []
 
 
