@@ -55,8 +55,9 @@ def plan(config: Path, out: Path | None, scheduler: str | None) -> None:
 
     Also what it is expected to lose.
 
-    Reads public inputs only; of the job file, only work blocks and attributes, and of homes nothing but in
-    which part each lies, if the policy of CONFIG makes that public.
+    Reads public inputs only; of the job file, only work blocks and attributes, unless there is a public table
+    of workplaces or whole records are protected; and of homes nothing but in which part each lies, if the
+    policy of CONFIG makes that public.
     Checks that the signing key and the ledger can be used, and says what is left of the budget.
     Writes the plan, this report, and a picture of the cells of a few workplaces.
     """

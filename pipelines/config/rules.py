@@ -6,7 +6,7 @@ So a table that is unusable itself hides the rules about it, and no others.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from pipelines.config.sections import (
     WorkplaceSettings,
 )
 
+_SPELLINGS = "two categories are spellings of one; write each once"
 _Flows = tuple[AuxiliaryTable, ...]
 _T = TypeVar("_T")
 
@@ -185,6 +186,9 @@ def _whole_records(
         yield f'{where}: a record is protected as a whole, without a policy of homes; leave "policy" out'
     if release.implicates > 1:
         yield f"{where}: there is one synthetic data set of whole records; leave release.implicates out"
+    for table in attribute:
+        if table is not None and _are_spellings(table.categories or ()):
+            yield f"attribute.categories: {shown(table.name)}: {_SPELLINGS}"
     declared = {table.name for table in attribute if table is not None and table.categories}
     for name in jobs.attributes:
         if name not in declared:
@@ -194,6 +198,12 @@ def _whole_records(
             )
 
 
+def _are_spellings(categories: Sequence[str]) -> bool:
+    """Say whether two categories are spellings of one."""
+    distinct: int = pc.count_distinct(spellings(pa.array(categories, pa.large_string()))).as_py()
+    return distinct < len(categories)
+
+
 def _secret_attributes(privacy: PrivacySettings, jobs: JobsSettings) -> Iterator[str]:
     if isinstance(jobs, LodesJobsSettings):
         return
@@ -201,8 +211,8 @@ def _secret_attributes(privacy: PrivacySettings, jobs: JobsSettings) -> Iterator
     for name, categories in privacy.secret.items():
         if name not in jobs.attributes:
             yield f"{where}: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
-        if pc.count_distinct(spellings(pa.array(categories, pa.large_string()))).as_py() < len(categories):
-            yield f"{where}.{name}: two categories are spellings of one; write each once"
+        if _are_spellings(categories):
+            yield f"{where}.{name}: {_SPELLINGS}"
 
 
 def _pools_are_public(privacy: PrivacySettings, plan: PlanSettings) -> Iterator[str]:

@@ -51,7 +51,20 @@ Problem: TypeAlias = tuple[str, str]
 
 # Columns that the files of a release have beside those named after attributes and levels. Capitals do not
 # tell names apart: not in every program that reads these files, nor on every disk.
-_OF_JOBS = ("place", "shared", "pool", "work", "count", "n", "m", "domain", "class", "w_geocode", "h_geocode")
+_OF_JOBS = (
+    "place",
+    "shared",
+    "pool",
+    "work",
+    "count",
+    "n",
+    "m",
+    "domain",
+    "class",
+    "noisy",
+    "w_geocode",
+    "h_geocode",
+)
 _OF_AREAS = ("latitude", "longitude", "weight", "geometry")
 
 

@@ -300,7 +300,9 @@ class _Search:
             yield from (replace(choices, workplaces=w) for w in self._workplaces.near(choices.workplaces))
 
     def _is_possible(self, choices: Choices) -> bool:
-        """Say whether jobs are known by all attributes of its pools and tables together."""
+        """Say whether shares leave some of epsilon, and jobs are known by all attributes together."""
+        if sum(table.share for table in (*choices.tables, *choices.workplaces)) >= 1:
+            return False
         names = {*choices.pool_by, *(name for table in choices.tables for name in table.by)}
         return not self._one_attribute or len(names) <= 1
 

@@ -494,13 +494,15 @@ class _RecordTrial(_Trial):
         noisy = [measure(cells.count(records), table, key, k) for k, (cells, table) in enumerate(tables)]
         plan = planned.with_slots(estimate_slots(planned, noisy))
         parts = _tried_parts(plan)
-        units = np.unique(unit[plan.pools.slots.work[slots_of(plan, parts)]])
-        true = true.take(np.flatnonzero(np.isin(unit[true.work], units)))
+        of_slots = unit[plan.pools.slots.work]
+        left_out = np.setdiff1d(of_slots, of_slots[slots_of(plan, parts)])
+        inside = ~np.isin(unit[true.work], left_out)
+        true = true.take(np.flatnonzero(inside | ~inside.any()))
         homes = _proxy_homes(planned, model, true, seed)
         names = [name for name in workload_of(planned).attributes if name in true.attributes]
         attributes = {name: true.attributes[name] for name in names}
         jobs = jobs_at(model.geography, plan.policy, true.work, homes, attributes)
-        public = planned, np.flatnonzero(np.isin(unit[expected.work], units))
+        public = planned, np.flatnonzero(~np.isin(unit[expected.work], left_out))
         super().__init__(plan, model.geography, parts, jobs, homes, public, seed, None)
         self._records = geo_data.JobRecords(true.work, homes, true.attributes)
         self._estimation = Estimation(plan)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import geo_data
+import pipelines
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.proxy_truth import proxy_workplaces
@@ -108,3 +112,58 @@ def test_jobs_as_they_might_be_are_about_as_many(listed: bool, shares: Workplace
     expected = np.array(in_units(slots, geography, "trct"))
     off = [np.abs(in_units(jobs, geography, "trct") / expected - 1) for jobs in drawn]
     assert (np.mean(off) > 0.05) == (not listed)
+
+
+SMALL = """
+[release]
+name = "Small"
+state = "sm"
+year = 2020
+job_type = "JT00"
+out = "out"
+mechanism = "geometric"
+[privacy]
+protects = "record"
+epsilon = "2"
+delta = "0"
+[jobs]
+format = "microdata"
+file = "jobs.csv"
+home = "live"
+work = "toil"
+population = "residents"
+attributes = ["age"]
+[[attribute]]
+name = "age"
+categories = ["young", "mid", "old"]
+[plan]
+expected_jobs = 300
+[geography]
+file = "x.csv"
+block = "blk"
+levels = ["cty", "trct"]
+latitude = "lat"
+longitude = "lon"
+[[workload]]
+home = "trct"
+attributes = ["age"]
+"""
+
+
+def test_shares_leave_some_of_epsilon_for_flows(tmp_path: Path) -> None:
+    """A table of residents tells most of what is asked here, and workplaces would have all the rest."""
+    places = [
+        (
+            f"{'AB'[i]}{'xyz'[j]}{k}",
+            "AB"[i],
+            f"{'AB'[i]}{'xyz'[j]}",
+            50 + 0.3 * i + 0.01 * k,
+            1 + 0.1 * j + 0.005 * k,
+        )
+        for i, j, k in itertools.product(range(2), range(3), range(6))
+    ]
+    table = pd.DataFrame(places, columns=["blk", "cty", "trct", "lat", "lon"])
+    table.to_csv(tmp_path / "x.csv", index=False)
+    config = pipelines.parse_config(SMALL, tmp_path, "small.toml")
+    choices = pipelines.make_plan(config).choices
+    assert 0.5 < sum(table.share for table in (*choices.workplaces, *choices.tables)) < 1

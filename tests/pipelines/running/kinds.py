@@ -502,6 +502,12 @@ REFUSED: list[tuple[str, Table, str]] = [
         "plan.expected_jobs: the table of workplaces has a number",
     ),
     ("microdata", RECORDS | {"auxiliary": None}, "plan.expected_jobs: missing"),
+    (
+        "microdata",
+        RECORDS | {"attribute": [{"name": "age", "categories": ["old", "old "]}, RECORDS["attribute"][1]]},
+        'attribute.categories: "age": two categories are spellings of one',
+    ),
+    ("microdata", {"jobs.attributes": ["age", "noisy"]}, '"noisy" is the name of a column'),
     ("microdata", RECORDS | COUNTIES, "a record is protected as a whole"),
     ("microdata", RECORDS | {"release.implicates": 2}, "there is one synthetic data set of whole records"),
     ("microdata", RECORDS | {"release.mechanism": "dirichlet"}, '"dirichlet" measures no workplaces'),

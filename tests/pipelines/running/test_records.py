@@ -190,6 +190,17 @@ def test_the_search_shares_epsilon_between_workplaces_and_homes(
     assert set(units.tolist()) == set(range(inputs.geography.n_units(inputs.model.level)))
 
 
+def test_noise_may_be_larger_than_all_jobs(
+    records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame, clean_source: object
+) -> None:
+    """Of hundreds of categories, of which few have jobs: what a check finds then has been paid for."""
+    ages = sorted({*jobs["age"], *(f"kind {i}" for i in range(300))})
+    many: Table = {"attribute": [{"name": "age", "categories": ages}, RECORDS["attribute"][1]]}
+    release = run(records(jobs[:20], many, {"privacy.epsilon": "0.5"}), key=same_key())
+    assert release.certificate.totals.synthetic_workers > 0
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_record_moves_one_unit_between_two_cells_of_every_table_at_most(
     seed: int, records: Callable[..., pipelines.ReleaseConfig], jobs: pd.DataFrame
