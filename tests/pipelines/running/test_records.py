@@ -196,7 +196,8 @@ def test_noise_may_be_larger_than_all_jobs(
     """Of hundreds of categories, of which few have jobs: what a check finds then has been paid for."""
     ages = sorted({*jobs["age"], *(f"kind {i}" for i in range(300))})
     many: Table = {"attribute": [{"name": "age", "categories": ages}, RECORDS["attribute"][1]]}
-    release = run(records(jobs[:20], many, {"privacy.epsilon": "0.5"}), key=same_key())
+    few: Table = {"privacy.epsilon": "0.2", "plan.expected_jobs": 20}
+    release = run(records(jobs[:20], many, few), key=same_key())
     assert release.certificate.totals.synthetic_workers > 0
     assert [check.name for check in verify(release.public)][-1] == "for release"
 
