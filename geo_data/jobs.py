@@ -78,6 +78,17 @@ class Slots:
         if self.home_part.size == 1:
             object.__setattr__(self, "home_part", np.broadcast_to(self.home_part[0], self.work.shape))
 
+    @classmethod
+    def of_codes(
+        cls,
+        work: Int32,
+        codes: Mapping[str, npt.NDArray[np.integer]],
+        categories: Mapping[str, tuple[str, ...]],
+    ) -> Slots:
+        """Return slots in the order of their rows, with codes of any width."""
+        attributes = {name: narrow(codes[name], len(values)) for name, values in categories.items()}
+        return cls(work, attributes, dict(categories))
+
     def __len__(self) -> int:
         return len(self.work)
 
@@ -211,10 +222,15 @@ def refuse_too_many_jobs(path: str | os.PathLike[str], column: str | None, jobs:
         raise InputError(path, rule, column=column, fix="split the file by state")
 
 
-def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: int) -> None:
-    """Raise an `InputError` if there is no job in all files together, or more than can be numbered."""
+def refuse_no_jobs(
+    path: str | os.PathLike[str], column: str | None, jobs: int, *, protected: bool = False
+) -> None:
+    """Raise an `InputError` if there is no job in all files together, or more than can be numbered.
+
+    Where their number is `protected`, that there is none is, too.
+    """
     refuse_too_many_jobs(path, column, jobs)
-    if not jobs:
+    if not (jobs or protected):
         rule = "there is no job: there are no rows, or all numbers of jobs are 0"
         fix = "name a file, and a column, that counts jobs; copy a file again that was cut off"
         raise InputError(path, rule, column=column, fix=fix)

@@ -192,8 +192,7 @@ class LodesJobs:
                     "another of these states. They are in the aux file of the state of the workplace, and go "
                     "into a file of jobs.file, too"
                 )
-        # Where numbers of jobs are protected, that there is none is, too.
-        (refuse_too_many_jobs if unmatched else refuse_no_jobs)(self._files[0][0], "S000", total)
+        refuse_no_jobs(self._files[0][0], "S000", total, protected=unmatched)
 
     def _remark(self, text: str) -> None:
         if self.reading is not None:

@@ -208,8 +208,7 @@ class MicrodataJobs:
                     attributes={name: column[rows] for name, column in coded.items()},
                 )
 
-        # Where numbers of jobs are protected, that there is none is, too.
-        (refuse_too_many_jobs if unmatched else refuse_no_jobs)(files[0], self.count, total)
+        refuse_no_jobs(files[0], self.count, total, protected=unmatched)
         refuse_any(
             path,
             f"workers have more than {self.records_per_worker} row(s)"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
+from synth.arrays import find_keys
 from synth.policy import FULL, Policy
 
 
@@ -149,9 +150,8 @@ class PoolFinder:
         key[records.work < 0] = -1
         for name in by:
             key[records.attributes[name] >= len(categories[name])] = -1
-        pool = np.searchsorted(self._keys, key)
-        matches = self._keys[np.minimum(pool, self._keys.size - 1)] == key
-        return np.where(matches, pool, self._keys.size)
+        pool, there = find_keys(self._keys, key)
+        return np.where(there, pool, self._keys.size)
 
 
 def _key(

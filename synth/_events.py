@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from synth.arrays import find_keys
+
 Observed = dict[str, NDArray[Any]]
 
 _MOST_TOKENS = 4096  # the most frequent outputs of each kind that events are made of
@@ -49,9 +51,7 @@ class Event:
         if self.kind == "thresholds":
             totals = observed["totals"] if self.first else observed["totals"][:, ::-1]
             return int(np.count_nonzero((totals[:, 0] >= self.tokens[0]) & (totals[:, 1] <= self.tokens[1])))
-        values = observed[self.kind]
-        place = np.minimum(np.searchsorted(self.tokens, values), self.tokens.size - 1)
-        return int(np.count_nonzero(self.tokens[place] == values))
+        return int(np.count_nonzero(find_keys(self.tokens, observed[self.kind])[1]))
 
 
 def observe(drawn: NDArray[np.int32], changed: tuple[int, int]) -> Observed:

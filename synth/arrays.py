@@ -63,6 +63,27 @@ def segment_indices(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArra
     return np.repeat(first + size - np.cumsum(size), size) + np.arange(int(size.sum()))
 
 
+def find_keys(
+    keys: NDArray[np.integer], wanted: NDArray[np.integer]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return where each number stands among rising keys, and whether it is there.
+
+    Parameters
+    ----------
+    keys : ndarray of int, shape (n_keys,)
+        Rising, at least one.
+    wanted : ndarray of int, shape (n,)
+
+    Returns
+    -------
+    position : ndarray of int, shape (n,)
+        Of a number that is not there, that of some key.
+    there : ndarray of bool, shape (n,)
+    """
+    position = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return position, keys[position] == wanted
+
+
 def search_segments(
     values: NDArray[Any], wanted: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from geo_data.pools import PoolFinder
 from pipelines.drawing.estimating import JobLayout, JobRows, draw_homes, estimate_homes
 from pipelines.drawing.sampling import measure, sample_batch
 from pipelines.plans.plan import ReleasePlan, slots_of
+from synth.arrays import find_keys
 from synth.geometric.measured import count_cells
 from synth.geometric.parameters import GeometricParameters
 from synth.posterior.estimation import Estimate
@@ -172,8 +173,7 @@ class Estimation(Procedure):
         groups: list[NDArray[np.integer]] = [pools, *(table.find(records) for table in plan.secondary)]
         counts = []
         for table, chosen, group in zip(rows.measured, rows.chosen, groups, strict=True):
-            position = np.minimum(np.searchsorted(chosen, group), chosen.size - 1)
-            there = chosen[position] == group
+            position, there = find_keys(chosen, group)
             counts.append(count_cells(table, position[there].astype(np.int32), records.home[there]))
         return self._draw_from(rows, counts, key, 0, done)[0]
 

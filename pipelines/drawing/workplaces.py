@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from geo_data.jobs import Slots, narrow
+from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workplaces import codes_of, combination_of
-from synth.arrays import offsets_of, segment_indices
+from synth.arrays import find_keys, offsets_of, segment_indices
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import project
@@ -66,9 +66,7 @@ def estimate_slots(plan: ReleasePlan, noisy: Sequence[Int64]) -> Slots:
         parts.append((workplaces.kinds[unit.kinds[row]], unit.blocks[column], counts[row, column]))
     kind, block, count = (np.concatenate(column) for column in zip(*parts, strict=True))
     categories = plan.pools.slots.categories
-    codes = codes_of(kind, categories)
-    attributes = {name: narrow(codes[name], len(values)) for name, values in categories.items()}
-    alike = Slots(block, attributes, categories)
+    alike = Slots.of_codes(block, codes_of(kind, categories), categories)
     order = alike.order()
     return alike.take(order).repeat(count[order])
 
@@ -78,8 +76,8 @@ def slots_fit(plan: ReleasePlan, noisy: Sequence[Int64], slots: Slots) -> bool:
     workplaces = _Workplaces(plan, noisy)
     alike, times = slots.counted()
     combination, none = combination_of(alike, plan.pools.slots.categories)
-    kind, known = _rows(workplaces.kinds, combination)
-    block, inside = _rows(workplaces.blocks, alike.work)
+    kind, known = find_keys(workplaces.kinds, combination)
+    block, inside = find_keys(workplaces.blocks, alike.work)
     if none.any() or not (known.all() and inside.all()):
         return False
     of_unit = np.searchsorted(workplaces.first, block, side="right") - 1
@@ -177,7 +175,7 @@ class _Workplaces:
         prior[:, self._units] = _ANYWHERE * size
         unit = self._units[np.searchsorted(self.first, self._block, side="right") - 1]
         if self._listed:
-            row, some = _rows(self.kinds, self._kind)
+            row, some = find_keys(self.kinds, self._kind)
             np.add.at(prior, (row[some], unit[some]), self._times[some])
         else:
             prior += np.bincount(unit, self._times, n_units)
@@ -245,7 +243,7 @@ class _Workplaces:
             expected = np.full((kinds.size, inside.stop - inside.start), _ANYWHERE)
             if self._listed:
                 rows = order[bounds[unit] : bounds[unit + 1]]
-                row, some = _rows(self.kinds[kinds], self._kind[rows])
+                row, some = find_keys(self.kinds[kinds], self._kind[rows])
                 rows, row = rows[some], row[some]
                 np.add.at(expected, (row, self._block[rows] - inside.start), self._times[rows])
             n = in_units[kinds, unit]
@@ -261,7 +259,7 @@ class _Workplaces:
         prior = np.full((present.size, self.blocks.size), _ANYWHERE)
         np.add.at(n, group, in_units)
         if self._listed:
-            row, some = _rows(self.kinds, self._kind)
+            row, some = find_keys(self.kinds, self._kind)
             np.add.at(prior, (group[row[some]], self._block[some]), self._times[some])
         k_of = np.tile(np.diff(np.append(self.first, self.blocks.size)), present.size)
         jobs, expected = n.ravel(), prior.ravel()
@@ -277,14 +275,6 @@ class _Workplaces:
         result = np.zeros(cells.size)
         result[cells] = least_loss(noisy, offsets, likely, jobs, deviations, ratio)
         return result.reshape(present.size, self.blocks.size)
-
-
-def _rows(
-    keys: NDArray[np.integer], wanted: NDArray[np.integer]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where each number stands among rising ones, and whether it is there."""
-    row = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return row, keys[row] == wanted
 
 
 def _brought_to(expected: Float64, n: Int64, measured: Sequence[tuple[NDArray[np.intp], Float64]]) -> Float64:

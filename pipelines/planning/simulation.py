@@ -238,13 +238,7 @@ def simulate_utility(
     draws = ("released", "public", "without_noise")
     check_type(plan, ReleasePlan, "plan", "make_plan")
     check_type(model, geo_data.PublicModel, "model", "geo_data.build_model")
-    of_records = plan.workplaces and homes is None
-    trials = (
-        _RecordTrial(plan, model, seed + i)
-        if of_records
-        else _Trial.of(plan, model, homes, attributes, seed + i, parallel_map)
-        for i in range(worlds)
-    )
+    trials = (_trial(plan, model, seed + i, parallel_map, homes, attributes) for i in range(worlds))
     trial, sizes, lost, measured = _tried(trials, worlds, draws, progress, with_measures=True)
     of_workload = lost[:3, : len(trial.workload.tables)]
     return SimulatedUtility(
@@ -271,12 +265,7 @@ def simulate_accuracy(
 ) -> ExpectedAccuracy:
     """Return the accuracy of `simulate_utility` without what only somebody who chooses a plan asks for."""
     worlds = _worlds(plan)
-    trials = (
-        _RecordTrial(plan, model, i)
-        if plan.workplaces
-        else _Trial.of(plan, model, seed=i, parallel_map=parallel_map)
-        for i in range(worlds)
-    )
+    trials = (_trial(plan, model, i, parallel_map) for i in range(worlds))
     trial, sizes, lost, _ = _tried(trials, worlds, ("released", "public"), progress)
     return trial.accuracy(lost, sizes)
 
@@ -357,29 +346,6 @@ class _Trial:
         self._parallel_map = parallel_map if self._procedure.worth_sending else None
         self._batch_trial = _BatchTrial(plan, homes, parts, seed)
 
-    @classmethod
-    def of(
-        cls,
-        plan: ReleasePlan,
-        model: geo_data.PublicModel,
-        homes: npt.ArrayLike | None = None,
-        attributes: Mapping[str, npt.ArrayLike] | None = None,
-        seed: int = 0,
-        parallel_map: ParallelMap | None = None,
-    ) -> _Trial:
-        """Return a trial on the slots of a plan; parameters are those of `simulate_utility`."""
-        parts = _tried_parts(plan)
-        tried = slots_of(plan, parts)
-        jobs = plan.pools.slots.take(tried)
-        drawn = _proxy_homes(plan, model, jobs, seed) if homes is None else np.asarray(homes)[tried]
-        names = [name for name in workload_of(plan).attributes if name in jobs.attributes]
-        codes: dict[str, NDArray[Any]] = {
-            name: jobs.attributes[name] if attributes is None else np.asarray(attributes[name])[tried]
-            for name in names
-        }
-        true = jobs_at(model.geography, plan.policy, jobs.work, drawn, codes)
-        return cls(plan, model.geography, parts, true, drawn, (plan, tried), seed, parallel_map)
-
     def losses(
         self, drawn: Sequence[CountedJobs], *, sized: bool
     ) -> tuple[NDArray[np.float64], list[list[SizeClass]]]:
@@ -459,6 +425,30 @@ class _Trial:
             return self._each_batch(self._parallel_map, done, noisy=False)
         key = synth.RunKey.from_seed(self._seed)
         return self._at_slots(self._procedure.draw_without_noise(self._parts, self._homes, key, done))
+
+
+def _trial(
+    plan: ReleasePlan,
+    model: geo_data.PublicModel,
+    seed: int,
+    parallel_map: ParallelMap | None,
+    homes: npt.ArrayLike | None = None,
+    attributes: Mapping[str, npt.ArrayLike] | None = None,
+) -> _Trial:
+    """Return a trial of a plan; parameters are those of `simulate_utility`."""
+    if plan.workplaces and homes is None:
+        return _RecordTrial(plan, model, seed)
+    parts = _tried_parts(plan)
+    tried = slots_of(plan, parts)
+    jobs = plan.pools.slots.take(tried)
+    drawn = _proxy_homes(plan, model, jobs, seed) if homes is None else np.asarray(homes)[tried]
+    names = [name for name in workload_of(plan).attributes if name in jobs.attributes]
+    codes: dict[str, NDArray[Any]] = {
+        name: jobs.attributes[name] if attributes is None else np.asarray(attributes[name])[tried]
+        for name in names
+    }
+    true = jobs_at(model.geography, plan.policy, jobs.work, drawn, codes)
+    return _Trial(plan, model.geography, parts, true, drawn, (plan, tried), seed, parallel_map)
 
 
 def _tried_parts(plan: ReleasePlan) -> list[slice]:

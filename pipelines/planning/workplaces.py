@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import geo_data
 from geo_data.geography import Geography
-from geo_data.jobs import Slots, narrow
+from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
 from pipelines.plans.measured import TableChoice
 from pipelines.plans.workload import Table
@@ -69,7 +69,8 @@ def expected_slots(
     first = inside[np.unique(unit[inside], return_index=True)[1]]
     counts[first[np.isin(unit[first], nobody)], 0] = 1
     block, kind = np.nonzero(counts)
-    return _slots(blocks[block], kind, categories).repeat(counts[block, kind])
+    alike = Slots.of_codes(blocks[block], codes_of(kind, categories), categories)
+    return alike.repeat(counts[block, kind])
 
 
 def listed_slots(
@@ -80,21 +81,21 @@ def listed_slots(
     A ValueError that names an attribute if the table has a category that is not declared.
     """
     alike, times = slots.counted()
-    codes = {}
+    codes: dict[str, Int64] = {}
     for name, values in categories.items():
         position = pd.Index(values).get_indexer(pd.Index(slots.categories[name]))
         if (position < 0).any():
             raise ValueError(name)
-        codes[name] = narrow(position[alike.attributes[name]], len(values))
+        codes[name] = position[alike.attributes[name]].astype(np.int64)
     blocks = np.arange(geography.n_blocks, dtype=np.int32)
     inside = blocks[~geography.is_external(blocks)]
     unit = geography.unit_of(level, inside)
     first = inside[np.unique(unit, return_index=True)[1]]
     none = first[~np.isin(geography.unit_of(level, first), geography.unit_of(level, alike.work))]
-    listed = Slots(
+    listed = Slots.of_codes(
         np.concatenate([alike.work, none]),
-        {name: np.append(values, np.zeros(none.size, values.dtype)) for name, values in codes.items()},
-        dict(categories),
+        {name: np.append(values, np.zeros(none.size, np.int64)) for name, values in codes.items()},
+        categories,
     )
     order = listed.order()
     return listed.take(order).repeat(np.append(times, np.ones(none.size, np.int64))[order])
@@ -212,9 +213,3 @@ def _whole(expected: Float64) -> Int64:
     ends: Int64 = np.floor(np.cumsum(expected) + 0.5).astype(np.int64)
     ends[1:] -= ends[:-1].copy()
     return ends
-
-
-def _slots(work: NDArray[np.int32], kind: Int64, categories: Mapping[str, tuple[str, ...]]) -> Slots:
-    codes = codes_of(kind, categories)
-    attributes = {name: narrow(codes[name], len(values)) for name, values in categories.items()}
-    return Slots(work, attributes, dict(categories))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import synth
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
+from synth.arrays import find_keys
 from synth.policy import FULL
 
 
@@ -111,10 +112,8 @@ class MeasuredGroups:
 
     def find(self, jobs: Slots | JobRecords) -> NDArray[np.int32]:
         """Return the group of each job, int32 of shape (n,); the number of groups where there is none."""
-        key = self._key(jobs)
-        group = np.searchsorted(self._keys, key)
-        matches = self._keys[np.minimum(group, self._keys.size - 1)] == key
-        return np.where(matches, group, self._keys.size).astype(np.int32)
+        group, there = find_keys(self._keys, self._key(jobs))
+        return np.where(there, group, self._keys.size).astype(np.int32)
 
     def labels(self) -> dict[str, list[str]]:
         """Return the work area, under "work", and the category of each attribute of every group, by name.

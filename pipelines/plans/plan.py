@@ -27,6 +27,7 @@ from pipelines.ledger.terms import ANYWHERE
 from pipelines.plans.exact import ExactNumbers, count_exact
 from pipelines.plans.measured import MeasuredGroups, TableChoice, group_jobs, table_in_words
 from pipelines.plans.workplaces import MeasuredWorkplaces
+from synth.arrays import find_keys
 from synth.block_sampling import OriginShares, cumulative_weights
 from synth.policy import FULL, parts_of_reach
 
@@ -366,15 +367,14 @@ class ReleasePlan:
 
     def _domains_of(self, pools: PoolTable) -> NDArray[np.int32]:
         """Return the domain of each of other pools."""
-        keys, domain = self.pools.keys, self.numeric.pools.domain
-        known = np.minimum(np.searchsorted(keys, pools.keys), keys.size - 1)
+        domain, (position, known) = self.numeric.pools.domain, find_keys(self.pools.keys, pools.keys)
         unit, other = (self.geography.unit_of(self.level, table.block) for table in (self.pools, pools))
         if not np.isin(other, self.destinations).all():
             raise ValueError("there are jobs in a unit in which the plan expects none")
         smallest = np.lexsort((self.pools.n, unit))
         first = smallest[np.flatnonzero(np.diff(unit[smallest], prepend=-1))]
         of_unit = domain[first][np.searchsorted(self.destinations, other)]
-        return np.where(keys[known] == pools.keys, domain[known], of_unit)
+        return np.where(known, domain[position], of_unit)
 
     def certify(self) -> synth.Guarantee:
         """Compute the guarantee of the release, all implicates together, from the plan alone."""

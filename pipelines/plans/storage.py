@@ -239,9 +239,7 @@ def _load_workplaces(
     entries: list[dict[str, Any]],
 ) -> tuple[tuple[TableChoice, ...], tuple[GeometricParameters, ...]]:
     """Return the tables of workplaces and the numbers of their noise."""
-    numbers = [
-        {name: entry.pop(name) for name in ("numerator", "denominator")} for entry in map(dict, entries)
-    ]
+    numbers = [{name: entry[name] for name in ("numerator", "denominator")} for entry in entries]
     keys = ("work", "by", "home", "share")
     choices = tuple(TableChoice.from_json({name: entry[name] for name in keys}) for entry in entries)
     return choices, tuple(map(GeometricParameters.from_json, numbers))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from geo_data.jobs import Slots, narrow
+from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
 from pipelines.drawing.workplaces import slots_fit
 from pipelines.plans.plan import ReleasePlan
@@ -117,5 +117,4 @@ def _read_slots(path: Path, plan: ReleasePlan) -> Slots:
         rises = (step > 0) | ((step == 0) & rises)
     if not rises.all() or count.min() < 1 or count.astype(np.float64).sum() > MOST:
         raise FormError(f"{path.name}: rows are not in order, or do not count jobs")
-    attributes = {name: narrow(codes[name], len(values)) for name, values in categories.items()}
-    return Slots(work, attributes, categories).repeat(count)
+    return Slots.of_codes(work, codes, categories).repeat(count)

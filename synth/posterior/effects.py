@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
+from synth.arrays import find_keys
 from synth.posterior._gamma import gamma as _gamma
 from synth.posterior._gamma import log_rising as _log_rising
 
@@ -146,8 +147,7 @@ class Family:
         result = self.unknown(jobs, stratum, random)
         if not self.values:
             return result
-        number = np.minimum(np.searchsorted(self._labels, label), self._labels.size - 1)
-        drawn = self._labels[number] == label
+        number, drawn = find_keys(self._labels, label)
         for row, values in zip(result, self.values, strict=True):
             row[drawn] = values[number[drawn]]
         return result

@@ -30,6 +30,7 @@ from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.storage.parquet_form import FormError
 from pipelines.views.folder import PublicReleaseError, blame_release
 from pipelines.views.release import Release
+from synth.arrays import find_keys
 from synth.dirichlet.parameters import DirichletParameters
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.posterior.evidence import URN, Evidence
@@ -385,9 +386,9 @@ def _released(release: Release, plan: ReleasePlan, below: str) -> Iterator[tuple
                     jobs = frame[name].to_numpy().astype(np.int64)
                     nonzero = np.flatnonzero(jobs > 0)
                     row_keys = key(code, work[nonzero], plan.policy.part(home[nonzero]))
-                    position = np.minimum(np.searchsorted(keys, row_keys), keys.size - 1)
+                    position, there = find_keys(keys, row_keys)
                     yield (
-                        np.where(keys[position] == row_keys, pool_of[position], -1),
+                        np.where(there, pool_of[position], -1),
                         home[nonzero],
                         jobs[nonzero],
                     )
