@@ -29,8 +29,10 @@ class _Verbs(click.Group):
         atexit.register(_leave_rubbish)
         # The threads that work are our own; those of OpenBLAS would wait beside them at full speed.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # What becomes of a cluster is one clear error of ours; Dask would log it as a traceback, too.
-        logging.getLogger("distributed.client").disabled = True
+        # What becomes of a cluster is one clear error of ours; Dask would log it as a traceback, too: the
+        # client, and its connection if a message was just being sent.
+        for name in ("distributed.client", "distributed.batched"):
+            logging.getLogger(name).disabled = True
         with one_clear_error(), logged_to(Words()), ending_on_signals():
             forbid_core_dumps()
             try:
