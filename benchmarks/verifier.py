@@ -122,6 +122,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     presence = numeric.target.record_range is not None
     configuration = {
         "privacy": {"policy": "full", "protects": "home"},
+        "geography": {"external_workplaces": {}, "uninhabited": [], "without_work": []},
         "jobs": {"format": "microdata", "records_per_worker": records},
         "release": {"implicates": implicates.number, "implicate_source": implicates.source},
         "workplaces": {"fewest": "0.8", "most": "1.25"} if presence else None,
@@ -158,7 +159,7 @@ def _case(numeric: synth.Plan, implicates: Implicates, chance: random.Random, ve
     }
     document = {
         "format": "odsynth plan 1.0",
-        "geography": {"block": "block", "external_zones": ["0"]},
+        "geography": {"block": "block", "levels": [], "external_zones": ["0"]},
         "attributes": {},
         "mechanism": numeric.mechanism,
         "epsilon": str(numeric.target.epsilon),

@@ -94,7 +94,7 @@ def pull(
         if not whole:
             least = np.inf
             for u in range(n):
-                if placed[u] and placed[d]:
+                if placed[u] and placed[d] and weight[u] > 0.0:
                     least = min(least, shares_of_d[u] / weight[u])
             for u in range(n):
                 if not (placed[u] and placed[d]):

@@ -31,7 +31,7 @@ class Flows:
     origin_level, destination_level : str
         Levels of the two sides (or the block level, or non_nesting_areas).
     origin, destination : ndarray of int32, shape (F,)
-        Unit numbers at these levels; no pair comes twice. Nobody works in an external zone.
+        Unit numbers at these levels; no pair comes twice. None has a zone in which nobody lives, or works.
     flow : ndarray of float64, shape (F,)
         Commuters or jobs, >= 0. Units of different tables differ; shares can be compared.
     dropped : dict of str to int
@@ -195,10 +195,26 @@ def sum_flows(
 
     Unit numbers are -1 where a row is outside the geography. The result is sorted by origin and destination.
     Variances add; in a sum, a flow with an unknown error (NaN) counts as the model counts it, with its size
-    as variance. Destinations in external zones are left out. Refused if no row is left.
+    as variance. External zones in which nobody lives, or works, are left out. Refused if no row is left, or
+    if a flow begins, or ends, in an area where the geography says that nobody lives, or works.
     """
-    works = np.isin(destinations, geography.unit_of(levels[1], geography.external_blocks))
-    destinations = np.where(works, np.int32(-1), destinations)
+    sides = [
+        ("uninhabited", "live", levels[0], origins, geography.nobody_lives),
+        ("without_work", "work", levels[1], destinations, geography.nobody_works),
+    ]
+    known = []
+    for key, verb, level, units, closed in sides:
+        of_blocks, external = geography.units_of_blocks(level), geography.is_external(np.arange(closed.size))
+        is_open = np.bincount(of_blocks, ~closed) > 0
+        inside = np.bincount(of_blocks, ~external) > 0
+        known.append(np.where(is_open[units] & (units >= 0), units, np.int32(-1)))
+        refuse_any(
+            path,
+            f"rows have jobs of people who {verb} where geography.{key} says that nobody does",
+            int(((units >= 0) & (flow > 0) & ~is_open[units] & inside[units]).sum()),
+            fix="correct the list, or leave these rows out of the table",
+        )
+    origins, destinations = known
     inside = (origins >= 0) & (destinations >= 0)
     if not inside.any():
         raise InputError(

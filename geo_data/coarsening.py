@@ -83,7 +83,7 @@ class Tree:
         units, past = self.starts[self.unit_depth], ends[self.unit_depth]
         running = np.append(0, np.cumsum(model.weights)).astype(np.float64)
         unit = np.searchsorted(units, block_of_node, side="right").astype(np.uint32) - np.uint32(1)
-        weight = running[past] - running[units]
+        weight = np.maximum(running[past] - running[units], 1.0)  # 0 where nobody can live
         self._nodes = _kernels.Nodes(
             starts=block_of_node,
             children=np.concatenate(children),

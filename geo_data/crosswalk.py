@@ -18,7 +18,7 @@ from geo_data.arguments import path_of, texts_of
 from geo_data.code_index import has_repeats
 from geo_data.errors import InputError, first_codes, refuse_any, refuse_repeated
 from geo_data.external_zones import CENSUS_DIGITS, fill, find_external_zones
-from geo_data.geography import Geography, Partition
+from geo_data.geography import Geography, Partition, check_areas
 from geo_data.outliers import check_places
 from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, TableSchema, read_table
@@ -38,6 +38,9 @@ def read_crosswalk(
     levels: Sequence[str],
     centroid: tuple[str, str] | None = None,
     external_zones: Sequence[str] = (),
+    external_workplaces: Mapping[str, str] | None = None,
+    uninhabited: Sequence[str] = (),
+    without_work: Sequence[str] = (),
     groupings: Mapping[str, int] | None = None,
     non_nesting_areas: Sequence[str] = (),
     names: Mapping[str, str] | None = None,
@@ -57,7 +60,11 @@ def read_crosswalk(
         Columns of the centroid's latitude and longitude, degrees WGS84. Without them the file has geometry,
         and centroids are those of the polygons (`geo_data.polygons`).
     external_zones : sequence of str
-        External zones to add (`geo_data.external_zones`).
+        External zones to add (`geo_data.external_zones`) in which workers may live.
+    external_workplaces : mapping of str to str, optional
+        The name of each external zone in which they may work; it may be one of the others.
+    uninhabited, without_work : sequence of str
+        Codes of blocks or of units of any level in which nobody can live, or work.
     groupings : mapping of str to int, optional
         Levels that are no columns: the number of parts into which each unit of the next coarser level (or
         everything) is divided by place (`geo_data.crosswalk`).
@@ -76,7 +83,8 @@ def read_crosswalk(
     InputError
         A file or column fault (see `read_table`); block codes twice, or that lost leading zeros; a level or
         non-nesting area whose codes lost theirs; units that do not nest; coordinates out of range; an
-        external zone that has blocks of the crosswalk, or none that has none.
+        external zone that has blocks of the crosswalk, or none that has none; an area without homes or work
+        that is in no level, or in several; no block that is left.
 
     Notes
     -----
@@ -173,13 +181,14 @@ def read_crosswalk(
     for coarse, fine in itertools.pairwise(levels):
         _check_nesting(path, frame, coarse, fine)
 
-    areas = find_external_zones(external_zones, frame[block])
+    homes, workplaces = find_external_zones(external_zones, frame[block]), {**(external_workplaces or {})}
+    areas = tuple(sorted([*homes, *workplaces.keys() - {*homes}]))
     if covering := _covering(path, frame[block], [frame[level] for level in written], areas):
         repairs.append(
             f"external zones {first_codes(covering)} have first characters of codes of the crosswalk: "
             "whoever has another code that begins so is taken to live outside"
         )
-    if external_zones and not areas:
+    if external_zones and not homes:
         raise InputError(
             path,
             f"no external zone is left of {', '.join(external_zones)}: the crosswalk has blocks in all",
@@ -225,11 +234,19 @@ def read_crosswalk(
         unit_starts=tuple(unit_starts),
         latitude=frame[latitude].to_numpy(dtype=np.float64),
         longitude=frame[longitude].to_numpy(dtype=np.float64),
-        external_zones=areas,
+        external_homes=homes,
+        external_workplaces=workplaces,
+        uninhabited=texts_of(uninhabited, "uninhabited"),
+        without_work=texts_of(without_work, "without_work"),
         source=os.fspath(path),
         non_nesting_areas=parts,
         names={level: names for level, names in unit_name_of.items() if names.any()},
     )
+    try:
+        check_areas(geography)
+    except ValueError as error:
+        fix = "name blocks, or units of a level whose codes are not those of another"
+        raise InputError(path, str(error), fix=fix) from None
     repairs += check_places(path, geography, written)
     return replace(geography, repairs=tuple(repairs))
 

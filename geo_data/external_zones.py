@@ -1,9 +1,10 @@
-"""External zones: coarse public areas beyond the geography in which workers may live.
+"""External zones: coarse public areas beyond the geography in which workers may live or work.
 
 An external zone is named by a prefix of geocodes, such as "25" for the state of Massachusetts. In the
 geography it is one block, whose code and whose units' codes are the prefix filled up with 9s, as LODES fills
 codes that are missing: block 259999999999999, tract 25999999999, state 25. It has no place in the geography;
-what is known of states serves the public model.
+what is known of states serves the public model. A kind of work that has no place, such as work at home, is an
+external zone in which nobody lives.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,8 +64,12 @@ class Geography:
         Per level, the first block of each unit; starts at 0, strictly increasing.
     latitude, longitude : ndarray of float64, shape (B,)
         Block centroids in degrees, WGS84; NaN for external zones.
-    external_zones : tuple of str
-        External zones (`geo_data.external_zones`), sorted: prefixes of geocodes. Each is one block.
+    external_homes : tuple of str
+        External zones (`geo_data.external_zones`) in which workers may live: prefixes of geocodes.
+    external_workplaces : mapping of str to str
+        The name of each external zone in which they may work: abroad, say, or no fixed place.
+    uninhabited, without_work : tuple of str
+        Codes of blocks or of units of any level in which nobody can live, or work.
     repairs : tuple of str
         Report lines: what was repaired while reading, with counts.
     source : str
@@ -88,7 +92,10 @@ class Geography:
     unit_starts: tuple[Int32, ...]
     latitude: Float64
     longitude: Float64
-    external_zones: tuple[str, ...] = ()
+    external_homes: tuple[str, ...] = ()
+    external_workplaces: Mapping[str, str] = field(default_factory=dict)
+    uninhabited: tuple[str, ...] = ()
+    without_work: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
     source: str | os.PathLike[str] = field(default="")
     non_nesting_areas: Mapping[str, Partition] = field(default_factory=dict)
@@ -123,7 +130,7 @@ class Geography:
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_indexes", "_units", "external_blocks")
+            if name not in ("_indexes", "_units", "external_blocks", "nobody_lives", "nobody_works")
         }
 
     def __repr__(self) -> str:
@@ -215,6 +222,36 @@ class Geography:
         first = self.starts(level)[self.units_of_blocks(level)]
         return np.array_equal(self.units_of_blocks(areas), self.unit_of(areas, first))
 
+    @property
+    def external_zones(self) -> tuple[str, ...]:
+        """Every external zone, sorted. Each is one block."""
+        return tuple(sorted({*self.external_homes, *self.external_workplaces}))
+
+    @cached_property
+    def nobody_lives(self) -> npt.NDArray[np.bool_]:
+        """Say of each block whether nobody can live there, bool of shape (B,)."""
+        return self._closed(self.uninhabited, self.external_homes)
+
+    @cached_property
+    def nobody_works(self) -> npt.NDArray[np.bool_]:
+        """Say of each block whether nobody can work there, bool of shape (B,)."""
+        return self._closed(self.without_work, self.external_workplaces)
+
+    def are_weights(self, weights: npt.NDArray[np.int64]) -> bool:
+        """Say whether public weights of blocks are at least 1, and 0 where nobody can live."""
+        return weights.shape == (self.n_blocks,) and np.array_equal(
+            np.minimum(weights, 1), ~self.nobody_lives
+        )
+
+    def _closed(self, areas: Sequence[str], open_zones: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Say which blocks are in areas, or in an external zone that is not open."""
+        closed = np.zeros(self.n_blocks, np.bool_)
+        closed[self.external_blocks] = [zone not in open_zones for zone in self.external_zones]
+        for level in (*self.levels, self.block_level) if areas else ():
+            units = self.unit_number(level, areas)
+            closed |= np.isin(self.units_of_blocks(level), units[units >= 0])
+        return closed
+
     @cached_property
     def external_blocks(self) -> Int32:
         """Block number of each external zone, int32 of shape (len(external_zones),)."""
@@ -294,20 +331,47 @@ def check_table(path: PathLike, geography: Geography) -> None:
     check_type(geography, Geography, "geography", "read_crosswalk")
 
 
+def check_areas(geography: Geography) -> None:
+    """Refuse an area without homes or work that is none, or is several; and that no block is left.
+
+    A ValueError.
+    """
+    levels = (*geography.levels, geography.block_level)
+    for key, areas, closed in (
+        ("uninhabited", geography.uninhabited, geography.nobody_lives),
+        ("without_work", geography.without_work, geography.nobody_works),
+    ):
+        for area in areas:
+            units = {level: geography.find_unit(level, area) for level in levels}
+            extents = {
+                tuple(np.append(geography.starts(level), geography.n_blocks)[unit : unit + 2].tolist()): level
+                for level, unit in units.items()
+                if unit >= 0
+            }
+            if not extents:
+                raise ValueError(f"geography.{key}: {area} is no code of any level")
+            if len(extents) > 1:
+                several = " and of ".join(extents.values())
+                raise ValueError(f"geography.{key}: {area} is a code of {several}, with other blocks")
+        if closed.all():
+            raise ValueError(f"geography.{key} leaves no block")
+
+
 def ordered_geography(
     block_level: str,
     blocks: pa.ChunkedArray,
     units: Mapping[str, pa.ChunkedArray],
     latitude: Float64,
     longitude: Float64,
-    external_zones: Sequence[str] = (),
     non_nesting_areas: Mapping[str, pa.ChunkedArray] | None = None,
+    **of_geography: Any,
 ) -> Geography:
     """Make a geography of blocks that are in its order already, as a stored plan has them.
 
-    `units` has per level, coarsest first, the unit of each block, dictionary-encoded. A ValueError if a block
-    comes twice or has no code, a unit is not one run of blocks, units do not nest, a place is not on earth,
-    an external zone is not there, or a block of no external zone is in no area; nothing is repaired.
+    `units` has per level, coarsest first, the unit of each block, dictionary-encoded; further arguments are
+    those of `Geography`. A ValueError if a block comes twice or has no code, a unit is not one run of blocks,
+    units do not nest, a place is not on earth, an external zone is not there, a block of no external zone is
+    in no area, or as of `check_areas`; nothing is repaired.
     """
     block_codes = blocks.combine_chunks().cast(pa.string())
     if len(blocks) == 0 or blocks.null_count or has_repeats(block_codes):
@@ -337,11 +401,11 @@ def ordered_geography(
         unit_starts=tuple(starts),
         latitude=latitude,
         longitude=longitude,
-        external_zones=tuple(external_zones),
         non_nesting_areas={
             name: Partition.of(pd.Series(column.to_pandas(), dtype="str"))
             for name, column in (non_nesting_areas or {}).items()
         },
+        **of_geography,
     )
     if np.any(geography.external_blocks < 0):
         raise ValueError("an external zone has no block")
@@ -349,6 +413,7 @@ def ordered_geography(
     on_earth = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
     if not np.array_equal(on_earth, ~beyond) or not np.isnan([*latitude[beyond], *longitude[beyond]]).all():
         raise ValueError("places are not degrees, or external zones have one")
+    check_areas(geography)
     for name, part in geography.non_nesting_areas.items():
         if part.area.min() < 0 or np.any((part.codes[part.area] == "") & ~beyond):
             raise ValueError(f"blocks are in no area of {name}")

@@ -58,7 +58,7 @@ class Centres:
     def pull(self, units: NDArray[np.integer], decay: Decay, weight: Float64) -> Float64:
         """Return the gravity model P(u | d), shape (g, n_units), rows adding to 1.
 
-        Row i is of the destination ``units[i]``; `weight` is the public weight of each origin, > 0.
+        Row i is of the destination ``units[i]``; `weight` is the public weight of each origin, not negative.
         """
         x, y, z = self._axes
         return np.asarray(
@@ -102,7 +102,7 @@ def centres(geography: Geography, level: str, weights: NDArray[np.int64]) -> Cen
     """Return the weighted centre and spread of every unit of a level."""
     starts = geography.starts(level).astype(np.int64)
     blocks = unit_vectors(geography.latitude, geography.longitude)
-    weight = weights.astype(np.float64)
+    weight = np.maximum(weights, 1).astype(np.float64)  # also where nobody lives, but may work
     total = np.add.reduceat(weight, starts)
     mean = np.add.reduceat(blocks * weight[:, None], starts, axis=0) / total[:, None]
     # The mean of points on a sphere lies inside it, by half their mean square distance from the centre.

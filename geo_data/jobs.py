@@ -304,8 +304,21 @@ def locate_blocks(
     texts = pd.Series(distinct, dtype="str")
     numbers = geography.locate_unit(geography.block_level, texts)
     unknown = numbers < 0
-    if not external:
-        unknown |= geography.is_external(numbers)
+    if not homes:
+        closed = geography.nobody_works[numbers] & ~unknown
+        inside = closed & ~geography.is_external(numbers)
+        if inside.any() and not unmatched:
+            refuse_any(
+                path,
+                "rows have workplaces where geography.without_work says that nobody works",
+                pd.Series(inside[index], codes.index),
+                column=column,
+                fix="correct the file, or the list",
+            )
+        unknown |= closed
+    elif geography.external_zones:  # homes where nobody can live stay: whether they are there is confidential
+        outside = geography.is_external(numbers)
+        unknown |= outside & (geography.nobody_lives[numbers] | (not external))
     if unmatched:
         return np.where(unknown, np.int32(-1), numbers)[index]
     if not unknown.any():
@@ -331,7 +344,7 @@ def locate_blocks(
         refuse_any(
             path,
             f"rows have codes that are not of {max(lengths)} characters, and begin as an external zone does",
-            rows(other & external & (longest_prefix(texts, geography.external_zones) >= 0)),
+            rows(other & external & (longest_prefix(texts, geography.external_homes) >= 0)),
             column=column,
             fix="write whole codes, with leading zeros, or the zone's alone",
         )
@@ -356,7 +369,7 @@ def _cover_homes(geography: Geography, external: bool) -> str:
 
     Where none are foreseen, the configuration says that jobs of residents are released.
     """
-    if not geography.external_blocks.size:
+    if not geography.external_homes:
         return (
             "use a crosswalk that covers these homes, or name the zones where these workers live "
             '(geography.external_zones), without population = "residents"; if that stays, every job of the '

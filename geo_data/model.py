@@ -166,7 +166,7 @@ class PublicModel:
     level : str
         Level of origin and destination units.
     weights : ndarray of int64, shape (n_blocks,)
-        Public weight of each block, at least 1.
+        Public weight of each block: at least 1, and 0 where nobody can live.
     jobs : ndarray of float64, shape (n_units,)
         Public number of jobs of each destination unit.
     decay : Decay
@@ -220,7 +220,10 @@ class PublicModel:
         return self._centres.distance_km(destinations)
 
     def shares(self, destinations: NDArray[np.integer]) -> Float64:
-        """Return P(u | d) of g destinations, shape (g, n_units): positive, rows add to 1."""
+        """Return P(u | d) of g destinations, shape (g, n_units).
+
+        Positive, but in units in which nobody can live; rows add to 1.
+        """
         if self.n_units**2 <= _PAIRS:  # kept, as the planner asks for them again and again
             return self._every_share[destinations]
         return self._shares(destinations)
@@ -269,7 +272,7 @@ def build_model(
     tables : sequence of Flows
         Auxiliary flows, any number, at levels not finer than `level` or non-nesting areas of the geography.
     weights : ndarray of int64, shape (n_blocks,)
-        Public weights, at least 1.
+        Public weights: at least 1, and 0 where nobody can live.
     jobs : ndarray of int64, shape (n_blocks,)
         Public number of jobs in each block.
     level : str
@@ -282,10 +285,10 @@ def build_model(
     Raises
     ------
     ValueError
-        If there is not one positive weight a block, or a table is finer than the level.
+        If there is not one such weight a block, or a table is finer than the level.
     """
-    if weights.shape != (geography.n_blocks,) or weights.min() < 1:
-        raise ValueError("every block needs a public weight of at least 1")
+    if not geography.are_weights(weights):
+        raise ValueError("every block needs a public weight of at least 1, or 0 where nobody can live")
     nested, cutting = _ordered(geography, tables, level)
     starts = geography.starts(level).astype(np.int64)
     model = PublicModel(

@@ -425,9 +425,9 @@ def _blocks(
     ends = np.append(starts[1:], geography.n_blocks)
 
     def around(weights: Int64, first: Int64, concentration: float) -> Float64:
-        total = np.add.reduceat(weights, first)
+        total = np.maximum(np.add.reduceat(weights, first), 1)
         shape = concentration * weights / np.repeat(total, np.diff(np.append(first, weights.size)))
-        return np.maximum(generator.standard_gamma(shape), np.finfo(float).tiny)
+        return np.maximum(generator.standard_gamma(shape), np.finfo(float).tiny) * (weights > 0)
 
     weight = around(model.weights, starts, assumed.homes)
     levels = [*geography.levels, geography.block_level]
@@ -437,7 +437,7 @@ def _blocks(
         of_finer = around(
             np.add.reduceat(model.weights, first), np.searchsorted(first, starts), assumed.finer
         )
-        part = of_finer / np.add.reduceat(weight, first)
+        part = of_finer / np.maximum(np.add.reduceat(weight, first), np.finfo(float).tiny)
         weight *= np.repeat(part, np.diff(np.append(first, weight.size)))
     running = np.append(0, np.cumsum(weight))
     first, stop = starts[home_units], ends[home_units]

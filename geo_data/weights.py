@@ -64,7 +64,8 @@ def read_weights(
     -------
     BlockWeights
         An area's weight spread evenly: each of its n blocks has ``max(1, round(10^6 weight / n))``,
-        rounded half up in integers. Blocks of areas that the table does not have get the smallest weight, 1.
+        rounded half up in integers. Blocks of areas that the table does not have get the smallest weight, 1;
+        those in which nobody can live get 0.
         An external zone whose population is known weighs what all blocks do together,
         times the ratio of populations, times (the blocks' spread / its distance)^3; any other weighs 1.
 
@@ -136,7 +137,7 @@ def _with_external(weights: npt.NDArray[np.int64], geography: Geography) -> npt.
     """Weigh the external zones, as `read_weights` says; all blocks together weigh what they did."""
     outside, facts = geography.external_blocks, geography.external_facts
     if not outside.size:
-        return weights
+        return weights * ~geography.nobody_lives
     weights[outside] = 0
     total = weights.sum()
     # The mean of points on a sphere lies inside it, by half their mean square distance from the centre.
@@ -148,4 +149,4 @@ def _with_external(weights: npt.NDArray[np.int64], geography: Geography) -> npt.
     near = np.minimum(spread / distance, 1.0) ** _EXTERNAL_EXPONENT
     weighed = np.clip(np.rint(total * facts.population * near), 1, _LARGEST_EXTERNAL)
     weights[outside] = np.nan_to_num(weighed, nan=1).astype(np.int64)
-    return weights
+    return weights * ~geography.nobody_lives

@@ -97,7 +97,7 @@ class PublicConfig(Section):
         """The mechanism that is named, or all that have what else is asked for: the planner compares them."""
         if self.release.mechanism is not None:
             return (self.release.mechanism,)
-        tables = self.release, self.privacy, self.plan, self.workplaces
+        tables = self.release, self.privacy, self.plan, self.workplaces, self.geography
         return tuple(
             name
             for name, mechanism in sorted(synth.MECHANISMS.items())

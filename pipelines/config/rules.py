@@ -306,6 +306,7 @@ def settings_missing(
     privacy: PrivacySettings,
     plan: PlanSettings,
     workplaces: WorkplaceSettings | None,
+    geography: PublicGeographySettings,
 ) -> Iterator[str]:
     """Yield the settings of these tables that a mechanism does not have."""
     name, settings = shown(mechanism.name), mechanism.settings
@@ -314,6 +315,12 @@ def settings_missing(
             f"privacy.protects: the mechanism {name} measures no workplaces; write protects = "
             '"home", or choose another mechanism'
         )
+    for key in ("external_workplaces", "uninhabited") if "tables" not in settings else ():
+        if getattr(geography, key):
+            yield (
+                f"geography.{key}: the mechanism {name} draws homes in every cell, also where nobody can "
+                "live; leave this line out, or choose another mechanism"
+            )
     if workplaces is not None and "workplaces" not in settings:
         yield (
             f"workplaces: the mechanism {name} needs the exact number of jobs; leave this table out, or "
@@ -336,10 +343,11 @@ def _settings_of_mechanism(
     privacy: PrivacySettings,
     plan: PlanSettings,
     workplaces: WorkplaceSettings | None,
+    geography: PublicGeographySettings,
 ) -> Iterator[str]:
     if release.mechanism is not None:
         mechanism = synth.MECHANISMS[release.mechanism]
-        yield from settings_missing(mechanism, release, privacy, plan, workplaces)
+        yield from settings_missing(mechanism, release, privacy, plan, workplaces, geography)
 
 
 # --- workers who live outside, and jobs of other kinds
@@ -378,6 +386,21 @@ _ZONES = 'external_zones = ["us-states"]'
 _NEEDS_ZONES = f"the aux file needs zones to live in; add geography.external_zones, for example {_ZONES}"
 
 
+def _closed_areas(
+    privacy: PrivacySettings, jobs: JobsSettings, geography: PublicGeographySettings
+) -> Iterator[str]:
+    if geography.external_workplaces and isinstance(jobs, LodesJobsSettings):
+        yield (
+            "geography.external_workplaces: LODES has no jobs outside the crosswalk; use job-level "
+            "microdata, or leave this line out"
+        )
+    if geography.uninhabited and not isinstance(privacy.policy, FullPolicy):
+        yield (
+            "geography.uninhabited: a policy keeps every home in its part, also where nobody can live; write "
+            'policy = "full", or leave this line out'
+        )
+
+
 def _aux_of_flows(geography: PublicGeographySettings, auxiliary: _Flows) -> Iterator[str]:
     for where, table in _numbered("auxiliary", auxiliary):
         if isinstance(table, LodesTable) and table.aux is not None and not geography.external_zones:
@@ -414,6 +437,7 @@ _RULES: tuple[Callable[..., Iterator[str]], ...] = (
     _columns_of_workplaces,
     _settings_of_mechanism,
     _external_zones,
+    _closed_areas,
     _aux_of_flows,
     _same_jobs,
 )

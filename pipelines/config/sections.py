@@ -460,6 +460,14 @@ class PublicGeographySettings(Section):
     external_zones: Names = ()
     """Zones beyond the crosswalk in which workers may live, as prefixes of geocodes; "us-states" stands for
     every state of the United States of which the crosswalk has no block."""
+    external_workplaces: Labels = Field(default_factory=dict)
+    """Work outside the crosswalk, or without a place: prefixes of codes in the column of workplaces, each
+    with its name, such as `{ HOME = "at home", NONE = "no fixed place", ABRD = "abroad" }`. Nobody lives
+    there, unless `external_zones` has the same prefix."""
+    uninhabited: Names = ()
+    """Areas in which nobody can live, as codes of blocks or of units of any level: none gets a home."""
+    without_work: Names = ()
+    """Areas in which nobody can work, likewise."""
     groupings: Groupings = Field(default_factory=dict)
     """Levels that the crosswalk has no column for, each with the number of groups of neighbouring blocks into
     which a unit of the next coarser level is divided."""
@@ -488,7 +496,8 @@ class PublicGeographySettings(Section):
         return ()
 
     def _problems(self) -> Iterator[Problem]:
-        yield from repeated(*self.external_zones)
+        for codes in (self.external_zones, self.uninhabited, self.without_work):
+            yield from repeated(*codes)
         yield from repeated(*self.columns, self.latitude, self.longitude, *self.columns_of_names)
         yield from conflicting_names("", self.columns, _OF_AREAS)
         for level, times in Counter(table.level for table in self.polygons).items():

@@ -46,6 +46,7 @@ Int64 = NDArray[np.int64]
 
 _MOST_KEPT = 2**26  # expected jobs of one place, rows by cells, that are held for tables that are kept
 _TAUGHT = 2**22  # cells, cut where units begin, that teach the public model at most: about 200 MB
+_LEAST_SHARE = 1e-12  # of a place's jobs in a cell: counts may show somebody where nobody is expected
 _MEASURED = 2**19  # cells of places in which it is looked at how far counts are from it, at most
 _BAND_PLACES = 64  # whose distances to all units are looked at for bands, which
 _BAND_PARTS = [*(2.0 ** -np.arange(12, 0, -1)).tolist(), 0.75, 0.9]  # end where so many of them are nearer
@@ -348,10 +349,10 @@ class PublicModel:
         shares, cumulative = plan.destination_shares, plan.cumulative_weights
         ends = np.append(shares.starts[1:], plan.n_origins)
         self._plan, self._shares, self._factors = plan, shares, factors
-        self._unit_weight = cumulative[ends] - cumulative[shares.starts]
+        self._unit_weight = np.maximum(cumulative[ends] - cumulative[shares.starts], 1)
         self._parts, self._stops = plan.policy.n_parts, plan.policy.ends(plan.n_origins)
         # Of cells that were looked at last: places in a row mostly have the same.
-        self._last: tuple[Int32, int, tuple[Int64, Float64]] | None = None
+        self._last: tuple[Int32, int, tuple[Int64, Float64, Float64]] | None = None
         self.n_units = shares.starts.size
 
     @cached_property
@@ -387,24 +388,36 @@ class PublicModel:
             share *= self._factors.band[self._bands(unit, listed)] * self._factors.unit[listed]
         return listed, share
 
-    def _ends(self, cuts: Int32, stop: int) -> tuple[Int64, Float64]:
-        """Return the unit that each cell begins in, and the last one ends in, and how far into it."""
+    def _ends(self, cuts: Int32, stop: int) -> tuple[Int64, Float64, Float64]:
+        """Return the unit that each cell begins in, and the last one ends in, and how far into it.
+
+        And the least share of each cell.
+        """
         last = self._last  # which other threads may replace
         if last is None or last[0] is not cuts or last[1] != stop:
             starts, cumulative = self._shares.starts, self._plan.cumulative_weights
             bounds = np.append(cuts, stop).astype(np.int64)
             unit = np.minimum(np.searchsorted(starts, bounds, side="right"), starts.size) - 1
             part = (cumulative[bounds] - cumulative[starts[unit]]) / self._unit_weight[unit]
-            last = self._last = cuts, stop, (unit, part)
+            least = np.where(np.diff(cumulative[bounds]) > 0, _LEAST_SHARE, 0.0)
+            last = self._last = cuts, stop, (unit, part, least)
         return last[2]
 
     def __call__(self, place: int, cuts: Int32) -> Float64:
-        """Return the shares of the cells of a place, for the first block of each cell."""
+        """Return the shares of the cells of a place, for the first block of each cell.
+
+        They are above 0, however few are expected, but where nobody can live.
+        """
+        share = self.expected(place, cuts)
+        return np.maximum(share, self._ends(cuts, int(self._stops[place % self._parts]))[2])
+
+    def expected(self, place: int, cuts: Int32) -> Float64:
+        """Return the shares that are expected, of many cells none."""
         units, share = self._listed(place)
         listed = np.zeros(self.n_units)
         listed[units] = share
         stop = int(self._stops[place % self._parts])
-        unit, part = self._ends(cuts, stop)
+        unit, part, _ = self._ends(cuts, stop)
         before = np.append(0.0, np.cumsum(listed))
         inside = np.diff(before[unit] + listed[unit] * part)
         if self._parts > 1 and not inside.sum() > 0:  # the model expects nobody of this part
@@ -423,7 +436,7 @@ class PublicModel:
         stop = int(self._stops[place % self._parts])
         starts = self._shares.starts[units]
         fine = np.union1d(cuts, starts[(starts > cuts[0]) & (starts < stop)]).astype(np.int32)
-        share = self(place, fine)
+        share = self.expected(place, fine)
         some = np.flatnonzero(share > 0)
         cell = np.searchsorted(cuts, fine[some], side="right") - 1
         unit = np.searchsorted(self._shares.starts, fine[some], side="right") - 1

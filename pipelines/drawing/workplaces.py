@@ -127,7 +127,7 @@ class _Workplaces:
         self.kinds = np.flatnonzero(n)
         self.n = n[self.kinds]
         everywhere = np.arange(geography.n_blocks, dtype=np.int32)
-        self.blocks = everywhere[~geography.is_external(everywhere)]
+        self.blocks = everywhere[~geography.nobody_works]
         unit = geography.unit_of(plan.level, self.blocks)
         self._units, self.first = np.unique(unit, return_index=True)
         alike, self._times = slots.counted()

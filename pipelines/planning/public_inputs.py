@@ -442,11 +442,13 @@ def _notes(
 
 def _external_notes(geography: geo_data.Geography, tables: list[geo_data.Flows]) -> Iterator[str]:
     """Say of how many external zones no table tells, and of how many nothing does."""
-    silent = np.ones(len(geography.external_zones), bool)
+    homes = geography.external_blocks[~geography.nobody_lives[geography.external_blocks]]
+    silent = np.ones(homes.size, bool)
     for table in tables:
-        silent &= ~np.isin(geography.unit_of(table.origin_level, geography.external_blocks), table.origin)
+        silent &= ~np.isin(geography.unit_of(table.origin_level, homes), table.origin)
     if silent.any():
-        unknown = int((silent & np.isnan(geography.external_facts.population)).sum())
+        population = geography.external_facts.population[~geography.nobody_lives[geography.external_blocks]]
+        unknown = int((silent & np.isnan(population)).sum())
         yield (
             f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} external zones: what "
             "is expected from them follows population and distance alone"

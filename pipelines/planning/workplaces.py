@@ -47,7 +47,7 @@ def expected_slots(
     have most: in a public order they have as many as in Rhode Island. Every unit has at least one.
     """
     blocks = np.arange(geography.n_blocks, dtype=np.int32)
-    jobs = (~geography.is_external(blocks)).astype(np.float64)
+    jobs = (~geography.nobody_works).astype(np.float64)
     flows: dict[str, Float64] = {}
     for table in tables:
         name = table.destination_level
@@ -88,7 +88,7 @@ def listed_slots(
             raise ValueError(name)
         codes[name] = position[alike.attributes[name]].astype(np.int64)
     blocks = np.arange(geography.n_blocks, dtype=np.int32)
-    inside = blocks[~geography.is_external(blocks)]
+    inside = blocks[~geography.nobody_works]
     unit = geography.unit_of(level, inside)
     first = inside[np.unique(unit, return_index=True)[1]]
     none = first[~np.isin(geography.unit_of(level, first), geography.unit_of(level, alike.work))]

@@ -334,7 +334,7 @@ class ReleasePlan:
     @property
     def says_whose_jobs(self) -> bool:
         """Whether it says that jobs of residents are released where, and only where, no homes lie outside."""
-        return (self.population is not None) == (not self.geography.external_zones)
+        return (self.population is not None) == (not self.geography.external_homes)
 
     @property
     def requested(self) -> tuple[Fraction, Fraction]:

@@ -105,7 +105,7 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
         "geography": {
             "block": plan.geography.block_level,
             "levels": list(plan.geography.levels),
-            "external_zones": list(plan.geography.external_zones),
+            "external_zones": list(plan.geography.external_homes),
         },
         "model_level": plan.level,
         "pooling": {
@@ -166,8 +166,10 @@ def load_plan(
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = read_rows(folder / "blocks.parquet", ["weight"])["weight"].to_numpy()
-    if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
-        raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
+    small = weights.dtype == np.int64 and float(weights.sum(dtype=np.float64)) < 2**62
+    if not small or not geography.are_weights(weights):
+        rule = "whole numbers of at least 1, or 0 where nobody can live, of a sum below 2^62"
+        raise ValueError(f"blocks.parquet: weights are not {rule}")
     config, level = quoted_config(document), document["model_level"]
     policy = policy_of(config.privacy.policy, geography)
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, level, policy)
@@ -248,7 +250,8 @@ def _load_workplaces(
 def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     """Read the geography of a stored plan, and nothing else of it."""
     names = document["geography"]
-    areas = quoted_config(document).geography.non_nesting_areas
+    settings = quoted_config(document).geography
+    areas = settings.non_nesting_areas
     columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]
     table = read_rows(folder / "blocks.parquet", columns, names["levels"])
     try:
@@ -258,8 +261,11 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
             {level: table[level] for level in names["levels"]},
             table["latitude"].to_numpy(),
             table["longitude"].to_numpy(),
-            names["external_zones"],
             {name: table[name] for name in areas},
+            external_homes=tuple(names["external_zones"]),
+            external_workplaces=settings.external_workplaces,
+            uninhabited=settings.uninhabited,
+            without_work=settings.without_work,
         )
     except ValueError as error:
         raise ValueError(f"blocks.parquet: {error}") from error

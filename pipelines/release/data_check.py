@@ -278,8 +278,10 @@ class _OdRows:
         work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
         if len(table) and (work.min() < 0 or home.min() < 0):
             raise RefusedError(f"{name} has blocks that are not in the geography")
-        if np.any(geography.is_external(home) != self._aux) or geography.is_external(work).any():
+        if np.any(geography.is_external(home) != self._aux):
             raise RefusedError(f"{name} has homes that belong in the other of the main and the aux file")
+        if geography.nobody_lives[home].any() or geography.nobody_works[work].any():
+            raise RefusedError(f"{name} has homes where nobody can live, or jobs where nobody can work")
         key = work.astype(np.int64) * geography.n_blocks + home
         if np.any(np.diff(key, prepend=self._last) <= 0):
             raise RefusedError(f"{name}: rows are not in order, or a pair comes twice")

@@ -270,8 +270,9 @@ def _tables(
     named: bool,
 ) -> Iterator[Table]:
     implicates, names = config.implicates, file_names(config)
-    work = Column("w_geocode", "code of the work block")
-    zone = ", or of the external zone where they live" if geography.external_zones else ""
+    outside = ", or of the external zone or kind of work" if geography.external_workplaces else ""
+    work = Column("w_geocode", f"code of the work block{outside}")
+    zone = ", or of the external zone where they live" if geography.external_homes else ""
     home = Column("h_geocode", f"code of the home block of the synthetic workers{zone}")
     pairs = (
         work,

@@ -476,7 +476,7 @@ def contradictions(config: PublicConfig, plan: ReleasePlan) -> list[str]:
         "guarantee": (plan.numeric.target.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
-        "external zones": (geography.external_zones, zones),
+        "external zones": (geography.external_homes, zones),
         "pooling by": (pooling.by, pooling.by if settings.pool_by is None else settings.pool_by),
         "pooling level": (pooling.level, settings.pool_level or pooling.level),
         "pooling below": (pooling.below, settings.pool_below or pooling.below),

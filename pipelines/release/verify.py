@@ -557,7 +557,8 @@ SCHEMA = "f67a66f2ef6db57577b0d651396f4dbb13a802a42999468ab5529b3fecbdcf9e"
 """SHA-256 of the schema of certificates of this format."""
 KEYS = {
     "configuration": "attribute auxiliary geography jobs plan privacy release weights workload workplaces",
-    "geography": "block external_zones file groupings latitude levels longitude non_nesting_areas polygons",
+    "geography": "block external_workplaces external_zones file groupings latitude levels longitude"
+    " non_nesting_areas polygons uninhabited without_work",
     "lodes": "aux file format population",
     "microdata": "attributes count decimal_point file format home population records_per_worker work worker",
     "plan": "cell_level coarsening distance_miles expected_jobs pool_below pool_by pool_level preset prior"
@@ -647,9 +648,21 @@ class Plan:
         self.runs = self.number if release["implicate_source"] == "independent-runs" else 1
         # External zones are prefixes filled up with 9s; where there are none, jobs are of residents.
         self.codes = blocks[geography["block"]]
-        self.zones, longest = geography["external_zones"], max(map(len, self.codes))
-        self.external = {zone.ljust(longest, "9") for zone in self.zones}
-        self.population = None if self.zones else "residents"
+        self.homes, places = geography["external_zones"], self.config["geography"]
+        self.zones = sorted({*self.homes, *places["external_workplaces"]})
+        longest = max(map(len, self.codes))
+        self.external = {zone.ljust(longest, "9"): zone for zone in self.zones}
+        self.population = None if self.homes else "residents"
+        # Blocks in which nobody can live, or work: those of areas of a list, and zones of the other kind.
+        levels = [blocks[name] for name in (geography["block"], *geography["levels"])]
+        self.uninhabited, self.without_work = (
+            {code for code, *areas in zip(self.codes, *levels) if not closed.isdisjoint(areas)}
+            | {code for code, zone in self.external.items() if zone not in opened}
+            for closed, opened in (
+                ({*places["uninhabited"]}, self.homes),
+                ({*places["without_work"]}, places["external_workplaces"]),
+            )
+        )
         # Under a policy: the level whose units are the parts of homes; or the attributes as secret as homes.
         # Each combination of their categories has a copy of all blocks; slots have the other attributes.
         self.level, self.secret = policy.get("partition"), policy.get("attribute", {})
@@ -688,7 +701,7 @@ class Plan:
         """The data files of each implicate by their kinds, without endings (docs/formats.md, Data)."""
         release, jobs = self.config["release"], self.config["jobs"]
         single = jobs["format"] == "microdata" and len(jobs["attributes"]) > 1
-        kinds = {"od_main": True, "od_aux": bool(self.zones), "jobs_main": single}
+        kinds = {"od_main": True, "od_aux": bool(self.homes), "jobs_main": single}
         folders = [f"implicate-{i + 1:02}/" for i in range(self.number)] if self.number > 1 else [""]
         name = f"{release['state']}_{{}}_{release['job_type']}_{release['year']}"
         return [{kind: below + name.format(kind) for kind in kinds if kinds[kind]} for below in folders]
@@ -764,10 +777,11 @@ def check_plan(folder: Path, plan: Plan) -> str:
     of_work = [(table["work"], table["home"], *table["by"]) for table in plan.workplaces]
     shares = [ratio(table["share"]) for table in (*document["choices"]["tables"], *plan.workplaces)]
     people, zones = config["jobs"]["population"], {*geography["external_zones"]}
+    areas = {*plan.codes}.union(*(blocks[name] for name in geography["levels"]))
     places_of = [*zip(plan.codes, *(blocks[name] for name in DEGREES))]
     checks = {
-        "external zones are others": zones - {STATES} <= {*plan.zones}
-        and (STATES in zones or {*plan.zones} == zones),
+        "external zones are others": zones - {STATES} <= {*plan.homes}
+        and (STATES in zones or {*plan.homes} == zones),
         "places are not degrees, or external zones have one": all(
             (north != north and east != east)
             if code in plan.external
@@ -790,7 +804,11 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "secret attributes have more combinations than there is room for": plan.copies * len(places) < 2**31,
         "secret attributes are others": plan.secret.items() <= document["attributes"].items(),
         "blocks are not in order, each once": places == sorted(places) and len({*plan.codes}) == len(places),
-        "weights are below 1, or add up to 2^62": min(blocks["weight"]) > 0 and sum(blocks["weight"]) < 2**62,
+        "weights are below 1 where somebody can live, or add up to 2^62": all(
+            weight == 0 if code in plan.uninhabited else weight > 0
+            for code, weight in zip(plan.codes, blocks["weight"])
+        )
+        and sum(blocks["weight"]) < 2**62,
         "cells are not runs of blocks": all(a < b for begins in limits for a, b in zip(begins, begins[1:])),
         "strata are not those of cells": [*map(len, cells)] == [*map(len, domains["stratum"])],
         "a cell is of no stratum": not strata
@@ -799,7 +817,10 @@ def check_plan(folder: Path, plan: Plan) -> str:
         "a pool is of no domain": all(0 <= pool[-2] < len(cells) for pool in pools),
         "a pool comes twice": len({(*pool[:-4], cells[pool[-2]][0]) for pool in pools}) == len(pools),
         "slots are not in the order of the pools": slots["pool"] == sorted(slots["pool"]),
-        "a job is in an external zone": plan.external.isdisjoint(slots["work"]),
+        "a job is where nobody can work": plan.without_work.isdisjoint(slots["work"]),
+        "an area in which nobody can live or work is none": areas.issuperset(
+            [*config["geography"]["uninhabited"], *config["geography"]["without_work"]]
+        ),
         "a row of slots is of no job": min(slots["count"]) > 0,
         "an attribute has other categories": all(
             {*slots[n]} <= {*codes} for n, codes in plan.attributes.items()
@@ -1357,6 +1378,8 @@ def check_data(folder: Path, plan: Plan, stated: Document) -> str:
                 checks = {
                     "has blocks that are not in the geography": min(pair) >= 0,
                     "has homes that belong in the other file": (home in plan.external) == (kind == "od_aux"),
+                    "has homes where nobody can live": home not in plan.uninhabited,
+                    "has jobs where nobody can work": work not in plan.without_work,
                     "is not in order, or has a pair twice": pair > before,
                     "has counts that no jobs can have": whole and n[0] >= 1 and min(n) >= 0,
                     "was not created when certificate.json was": created == day,

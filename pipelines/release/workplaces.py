@@ -109,7 +109,11 @@ def _read_slots(path: Path, plan: ReleasePlan) -> Slots:
     }
     count = table["count"].to_numpy()
     columns: list[NDArray[np.integer]] = [work, *codes.values()]
-    if not work.size or any(column.min() < 0 for column in columns) or plan.geography.is_external(work).any():
+    if (
+        not work.size
+        or any(column.min() < 0 for column in columns)
+        or plan.geography.nobody_works[work].any()
+    ):
         raise FormError(f"{path.name}: there is no job, or one of no work block or category of the plan")
     rises = np.zeros(work.size - 1, np.bool_)
     for column in reversed(columns):

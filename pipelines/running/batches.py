@@ -167,7 +167,7 @@ class BatchWork:
 
     def parts_of(self, folder: Path) -> list[Part]:
         """What a batch writes into a folder, by implicate."""
-        aux = bool(self.plan.geography.external_zones)
+        aux = bool(self.plan.geography.external_homes)
         folders = self.plan.implicates.folders
         return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in folders]
 

@@ -45,7 +45,10 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 Prior = Callable[[int, Int32], Float64]
-"""Gives the share of a place's workers that live in each cell, for the first block of each cell."""
+"""Gives the share of a place's workers that live in each cell, for the first block of each cell.
+
+No factor makes jobs of nothing: it is above 0 wherever counts may show somebody.
+"""
 
 
 class Cells(Protocol):
@@ -93,7 +96,6 @@ _MOST_SHARES = 2**22  # cells of places whose layouts and shares are kept, and n
 _FEW_CELLS = 2**17  # of a run, where places may be in any runs
 _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
-_LEAST_SHARE = 1e-12  # of a place's jobs in a cell
 _NEAR = 2e-3  # part of the jobs that may be off their targets
 _LEAST_SPREAD = 1e-12  # of the total of an area: less is nothing
 _NEAR_REACH = 1e-2  # jobs that a cell may be out of reach of its noisy count, where several tables are fitted
@@ -559,11 +561,7 @@ def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> 
     if prior is None:
         return [np.ones(layout.cuts.size) for layout in parts]
     places = groups.place[groups.starts[:-1]].tolist()
-    # No factor makes jobs of nothing, and counts may show somebody where the prior has nobody.
-    return [
-        np.maximum(prior(place, layout.cuts), _LEAST_SHARE)
-        for place, layout in zip(places, parts, strict=True)
-    ]
+    return [prior(place, layout.cuts) for place, layout in zip(places, parts, strict=True)]
 
 
 def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:
@@ -637,7 +635,7 @@ def _first_factors(share, other, start, which, cell, factors):  # type: ignore[n
             total[cells[c]] += share[c]
             of_other[cells[c]] += other[c]
         for c in range(cells[-1] + 1):
-            factors[begin + c] = of_other[c] / total[c]
+            factors[begin + c] = of_other[c] / total[c] if total[c] > 0.0 else 0.0
 
 
 @_compiled

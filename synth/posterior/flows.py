@@ -177,10 +177,12 @@ def _in_parts(expected, n, mass):  # type: ignore[no-untyped-def]
         for c in range(expected.shape[1]):
             running += expected[r, c]
             upto = min(int(running / total * (n[r] * _UNIT)), n[r] * _UNIT)
-            if c == expected.shape[1] - 1:
-                upto = n[r] * _UNIT
             mass[r, c] = upto - before
             before = upto
+        last = expected.shape[1] - 1
+        while last > 0 and expected[r, last] == 0.0:
+            last -= 1
+        mass[r, last] += n[r] * _UNIT - before  # what floats left over, where anything is expected
 
 
 @_inlined

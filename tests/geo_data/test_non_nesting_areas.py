@@ -118,8 +118,8 @@ def test_areas_of_ordered_blocks(write: Callable[..., Path]) -> None:
             {"trct": pa.chunked_array([pa.DictionaryArray.from_arrays(units, wide.codes("trct").tolist())])},
             wide.latitude,
             wide.longitude,
-            wide.external_zones,
             areas,
+            external_homes=wide.external_homes,
         )
 
     again = stored()

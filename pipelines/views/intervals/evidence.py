@@ -241,7 +241,10 @@ class _Prior:
 
     def __call__(self, place: int, cuts: Int32) -> NDArray[np.float64]:
         """Return the shares of the cells of a place, for the first block of each cell."""
-        shares = [weight * self._model(unit, cuts) for unit, weight in zip(*self._finer[place], strict=True)]
+        shares = [
+            weight * self._model.expected(unit, cuts)
+            for unit, weight in zip(*self._finer[place], strict=True)
+        ]
         return np.asarray(np.sum(shares, axis=0))
 
     def bands(self, place: int, cuts: Int32) -> Int64:
