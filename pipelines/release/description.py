@@ -18,10 +18,16 @@ from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 
-WHOSE_JOBS = (
-    "Counted are jobs at work blocks of the region: those who live there and work elsewhere are not in it."
-)
-"""What a reader who looks for residents has to know."""
+
+def whose_jobs(geography: Geography) -> str:
+    """Say what a reader who looks for residents has to know."""
+    kinds = ", ".join(dict.fromkeys(geography.external_workplaces.values()))
+    beside = f"; and jobs without a work block there: {kinds}" if kinds else ""
+    return (
+        f"Counted are jobs at work blocks of the region{beside}. Those who live there and work elsewhere are "
+        "not in it."
+    )
+
 
 _LODES_MEANING = {
     "S000": "all jobs",
@@ -218,7 +224,7 @@ def describe_release(
     made = f"{title}. Synthetic data made with odsynth {version}, {day}. Plan {plan}"
     return ReleaseDescription(
         title=certificate.release.name,
-        summary=_summary(certificate),
+        summary=_summary(certificate, geography),
         year=certificate.release.year,
         created=certificate.created,
         version=".".join(str(int(number)) for number in certificate.created[:10].split("-")),
@@ -238,14 +244,14 @@ def describe_release(
     )
 
 
-def _summary(certificate: Certificate) -> str:
+def _summary(certificate: Certificate, geography: Geography) -> str:
     status = "" if certificate.for_release else "NOT FOR RELEASE. "
     user = certificate.user_level
     several = f" with at most {user.records} job records" if user.records > 1 else ""
     return (
         f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
-        f"work. No row is a real person. {WHOSE_JOBS} The homes were drawn at random under (epsilon, "
-        "delta)-probabilistic differential privacy with "
+        f"work. No row is a real person. {whose_jobs(geography)} The homes were drawn at random under "
+        "(epsilon, delta)-probabilistic differential privacy with "
         f"epsilon {certificate.run.epsilon} and delta {certificate.run.delta}; for "
         f"one person{several} the release is differentially private with epsilon {user.epsilon} and delta "
         f"{user.delta}. The file certificate.json says what that covers, and can be computed again from the "

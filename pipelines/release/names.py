@@ -31,8 +31,8 @@ def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) 
     """Write the names of units into the public folder, external zones among them; nothing without names."""
     parts = []
     for level in _named_levels(geography):
-        if level in names:
-            all_names = names[level]
+        if level in names or geography.external_workplaces:
+            all_names = names.get(level, np.full(geography.n_units(level), "", object))
             if level not in geography.non_nesting_areas:
                 all_names = _with_external_zones(all_names, geography, level)
             named = all_names != ""
@@ -43,14 +43,16 @@ def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) 
 
 
 def _with_external_zones(names: Names, geography: Geography, level: str) -> Names:
-    """Name the units of external zones by their state, where the region has states, or else as outside."""
+    """Name the units of external zones: as the geography does, by their state, or else as outside."""
     names, codes = names.copy(), geography.codes(level)
+    of_work = geography.external_workplaces
     states = STATES if "st" in geography.levels else {}
     units = geography.unit_of(level, geography.external_blocks)
     for zone, unit in zip(geography.external_zones, units, strict=True):
         state = states.get(codes[unit]) or states.get(zone)
         outside = f"outside the region: {min(zone, codes[unit], key=len)}"  # cut, perhaps with other zones
-        names[unit] = names[unit] or (state.name if state else outside)
+        alone = of_work.get(zone, "") if np.count_nonzero(units == unit) == 1 else ""
+        names[unit] = alone or names[unit] or (state.name if state else outside)
     return names
 
 

@@ -12,12 +12,12 @@ from pipelines.release.certificate import Certificate
 from pipelines.release.description import (
     MEASUREMENT_FOLDER,
     VERIFIER,
-    WHOSE_JOBS,
     Column,
     ReleaseDescription,
     Table,
     describe_release,
     file_names,
+    whose_jobs,
 )
 from pipelines.release.names import NAME_FILE
 from pipelines.release.pages import render
@@ -78,7 +78,7 @@ def release_readme(
         about=about,
         names=names,
         named=named,
-        whose_jobs=WHOSE_JOBS,
+        whose_jobs=whose_jobs(plan.geography),
         implicates=plan.implicates,
         meaning=file_meaning,
         polygons=[polygon_file(level) for level in shapes],

@@ -139,7 +139,7 @@ def _with_whole_county(name: str, county: str) -> str:
 class ExternalZone:
     """An external zone, as readers know it."""
 
-    name: str  # The state's name where the region has states, else the code
+    name: str  # As the configuration has it; or the state's, where the region has states; else the code
     code: str  # As the configuration has it
 
 
@@ -147,6 +147,7 @@ def external_zones(release: Release) -> dict[int, ExternalZone]:
     """Return the external zones of a release by block number, in the order of their codes."""
     geography: geo_data.Geography = release.geography
     names = {code: state.name for code, state in STATES.items() if "st" in geography.levels}
+    names |= geography.external_workplaces
     return {
         int(block): ExternalZone(names.get(area, area), area)
         for area, block in zip(geography.external_zones, geography.external_blocks, strict=True)

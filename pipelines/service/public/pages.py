@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from pipelines.plans.accuracy import ExpectedTable, SizeClass
 from pipelines.release.accuracy import read_in_words
-from pipelines.release.description import WHOSE_JOBS
+from pipelines.release.description import whose_jobs
 from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, tag
@@ -353,7 +353,7 @@ def api(request: Request) -> Response:
     return _page(
         request,
         "api.html",
-        whose_jobs=WHOSE_JOBS,
+        whose_jobs=whose_jobs(shown.release.geography) if shown else "",
         routes=routes,
         example=shown and shown.version,
         levels=[(level, plural(level)) for level in shown.release.kinds_of_areas] if shown else [],
