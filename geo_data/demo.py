@@ -93,17 +93,19 @@ def write_demo_region(
         "tracts": "demo_tracts.geojson",
     }
     paths = {kind: folder / name for kind, name in names.items()}
-    _write(region.crosswalk.assign(createdate=_CREATEDATE), paths["crosswalk"])
+    write_csv(region.crosswalk.assign(createdate=_CREATEDATE), paths["crosswalk"])
     _write_od(current, paths["crosswalk"], paths["od"])
     write_od_csv(_aux_table(region, incoming), paths["aux"], createdate=_CREATEDATE)
-    _write(_county_flows(rng, region, before, earlier), paths["county_flows"])
-    _write(_tract_flows(region, before), paths["tract_flows"])
-    _write(_population(region), paths["population"])
-    _shapes(region).to_file(paths["tracts"], driver="GeoJSON", COORDINATE_PRECISION=6)
+    write_csv(_county_flows(rng, region, before, earlier), paths["county_flows"])
+    write_csv(_tract_flows(region, before), paths["tract_flows"])
+    write_csv(_population(region), paths["population"])
+    of_block = region.crosswalk["trct"]
+    write_shapes(region.x, region.y, region.tract, of_block, paths["tracts"], beach_km=_BEACH_KM)
     return paths
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV, compressed where the path ends so: equal tables give equal bytes."""
     data = table.to_csv(index=False, lineterminator="\n").encode()
     # Not pandas' own compression: it would put the time and the file's name into the bytes.
     path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
@@ -197,17 +199,21 @@ def _population(region: Region) -> pd.DataFrame:
     )
 
 
-def _shapes(region: Region) -> gpd.GeoDataFrame:
-    """Return the tracts as what lies nearest to their blocks, on an island a little larger than these."""
-    points = shapely.points(region.x, region.y)
-    sea = shapely.points([[-1e3, -1e3], [-1e3, 1e3], [1e3, -1e3], [1e3, 1e3]])  # one block alone has no cell
+def write_shapes(x: Floats, y: Floats, unit: Ints, codes: pd.Series, path: Path, *, beach_km: float) -> None:
+    """Write units as what lies nearest to their points, on an island a little larger than these.
+
+    Of each point its unit, sorted, and the unit's code.
+    """
+    points = shapely.points(x, y)
+    sea = shapely.points([[-1e3, -1e3], [-1e3, 1e3], [1e3, -1e3], [1e3, 1e3]])  # one point alone has no cell
     cells = shapely.get_parts(shapely.voronoi_polygons(shapely.multipoints([*points, *sea])))
-    cell, block = shapely.STRtree(points).query(cells, predicate="contains")
-    tract = np.asarray(region.tract)[block]
-    island = shapely.union_all(shapely.buffer(points, 2 * _BEACH_KM)).buffer(-_BEACH_KM)
-    tracts = [shapely.union_all(cells[cell[tract == t]]) & island for t in range(len(region.tract_x))]
-    code = region.crosswalk["trct"].groupby(region.tract).first()
-    return gpd.GeoDataFrame({"GEOID": code}, geometry=shapely.transform(tracts, to_degrees), crs="EPSG:4326")
+    cell, point = shapely.STRtree(points).query(cells, predicate="contains")
+    of_point = np.asarray(unit)[point]
+    island = shapely.union_all(shapely.buffer(points, 2 * beach_km)).buffer(-beach_km)
+    units = [shapely.union_all(cells[cell[of_point == u]]) & island for u in range(int(unit[-1]) + 1)]
+    geometry = shapely.transform(units, to_degrees)
+    shapes = gpd.GeoDataFrame({"GEOID": codes.groupby(unit).first()}, geometry=geometry, crs="EPSG:4326")
+    shapes.to_file(path, driver="GeoJSON", COORDINATE_PRECISION=6)
 
 
 NEIGHBOURS = ("07", "14")

@@ -146,7 +146,7 @@ def simulate_region(folder: str | os.PathLike[str], *, seed: int = 1) -> Path:
     jobs_of_tract = np.bincount(tract[work], of_block, n).astype(np.float64)
     home_tract = np.empty(jobs, np.int64)
     for earnings, power in enumerate((1.9, 1.6, 1.3)):
-        flows = _balanced(factors / (km + 4.0) ** power, jobs_of_tract, residents * rng.lognormal(0, 0.3, n))
+        flows = balanced(factors / (km + 4.0) ** power, jobs_of_tract, residents * rng.lognormal(0, 0.3, n))
         shares = _shares(flows)[tract[work]]
         of_employers = rng.gamma(np.maximum(300 * shares, 1e-9)) + 1e-300
         earners = np.flatnonzero(attributes["earnings"] == earnings)
@@ -262,7 +262,7 @@ def _shares(weight: Float64) -> Float64:
     return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
 
 
-def _balanced(pull: Float64, rows: Float64, columns: Float64) -> Float64:
+def balanced(pull: Float64, rows: Float64, columns: Float64) -> Float64:
     """Return flows in proportion to a pull, with sums in proportion to those of rows and columns."""
     flows, columns = pull, columns * (rows.sum() / columns.sum())
     for _ in range(20):  # more change no sum by a hundredth

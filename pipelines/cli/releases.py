@@ -20,19 +20,26 @@ _OUT = click.option("--out", type=PATH, help="Output folder, instead of the conf
 
 
 @click.command()
+@click.argument("folder", type=FOLDER, required=False)
+@click.option(
+    "--census", is_flag=True, help="A census of 200,000 persons, of whom whole records are protected."
+)
 @_OUT
-def demo(out: Path | None) -> None:
+def demo(folder: Path | None, census: bool, out: Path | None) -> None:
     """Generate a region of 65,000 jobs and release it into out/demo.
 
     Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
-    looked at; an earlier demo is replaced. Ends with a map of the release.
+    looked at; an earlier demo is replaced. Those of the census are in out/census-demo-inputs, its release is
+    out/census-demo. In FOLDER, if it is given, with the configuration in its folder examples; else here. Ends
+    with a map of the release.
     """
     from pipelines.cli.summary import comparison, release_summary
-    from pipelines.running.demo import demo, demo_truth
+    from pipelines.running.demo import CENSUS, REGION, demo, demo_truth
 
-    release = demo(out, progress=counter())
+    which = CENSUS if census else REGION
+    release = demo(out, which=which, folder=folder, progress=counter())
     click.echo(release_summary(release))
-    click.echo(comparison(release.plan, release.public, demo_truth(release)))
+    click.echo(comparison(release, demo_truth(release, which=which, folder=folder)))
     try:
         click.echo(f"Map         {release.map()} (open it in a browser)")
     except FileNotFoundError as error:  # set up without npm: everything else is there

@@ -5,16 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 import geo_data
 import synth
-from geo_data.pools import group_records
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import Account, PolicyError
 from pipelines.ledger.terms import Terms
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.utility import mean_commute, total_variation
+from pipelines.plans.utility import cell_variation, mean_commute
 from pipelines.release.certificate import Certificate, guarantee_fields
-from pipelines.release.description import file_names
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, read_ledger, terms_of, terms_with
 from pipelines.running.report import PlanReport, noise_words, paid_for
@@ -125,23 +125,24 @@ def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Gu
     return "; ".join(words), not fits or total is None
 
 
-def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:
+def comparison(release: Release, truth: geo_data.JobRecords) -> str:
     """Compare a release with its generated truth, at the second finest level above the block.
 
     What this prints is computed from the true homes, outside the mechanism and outside the guarantee.
     """
-    geography, slots = plan.geography, plan.pools.slots
-    level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
-    names = file_names(plan.config)
-    aux = public / names["aux_parquet"] if "aux_parquet" in names else None
-    released = geo_data.LodesJobs(public / names["od_parquet"], geography, aux)
-    homes = group_records(plan.pools, geography, truth)
-    synthetic = group_records(plan.pools, geography, released.records(plan.attributes))
-    distance = total_variation(geography, level, slots.work, homes, synthetic)
+    geography = release.geography
+    block = geography.block_level
+    level = geography.levels[-2] if len(geography.levels) > 1 else block
+    flows = release.unit_flows(block, block)
+    released = (np.repeat(flows[side].to_numpy(), flows["S000"]) for side in ("work", "home"))
+    cells, km = [], []
+    for work, home in ((truth.work, truth.home), released):
+        unit = geography.unit_of(level, work).astype(np.int64)
+        cells.append(unit * geography.n_units(level) + geography.unit_of(level, home))
+        km.append(mean_commute(geography, work, home))
     return (
-        f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "
-        f"(total variation); mean commute {mean_commute(geography, slots.work, synthetic):.2f} km, "
-        f"truth {mean_commute(geography, slots.work, homes):.2f} km"
+        f"Compared    with the generated truth: flows between {level} units differ by "
+        f"{cell_variation(*cells):.1%} (total variation); mean commute {km[1]:.2f} km, truth {km[0]:.2f} km"
     )
 
 

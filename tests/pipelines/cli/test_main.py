@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ import synth
 from pipelines.cli.common import counter
 from pipelines.cli.main import main
 from pipelines.planning import search
+from pipelines.plans.measured import TableChoice
 from pipelines.plans.plan import Choices
 from pipelines.release import certificate
 from pipelines.release.signing import UNSIGNED
@@ -626,6 +628,29 @@ def test_demo_refuses_what_is_not_a_demo(
     message = one_clear_error(invoke("demo"))
     assert message.startswith(f"{target}: the output folder exists and is not an earlier demo")
     assert tree(small_demo) == before
+
+
+def test_demo_of_a_census_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke, clean_source: object
+) -> None:
+    """With few persons, and tables that are not searched for."""
+    few = functools.partial(geo_data.write_demo_census, persons=3000)
+    monkeypatch.setattr(geo_data, "write_demo_census", few)
+    of_work = (
+        TableChoice(None, ("mode", "occupation"), None, Fraction(1, 20)),
+        TableChoice("zone", (), None, Fraction(1, 10)),
+    )
+    chosen = Choices("zone", 8, (), cell_level="zone", workplaces=of_work)
+    monkeypatch.setattr(search, "choose", lambda *_: chosen)
+    result = invoke("demo", "--census", tmp_path / "mine")
+    assert result.exit_code == 0, result.output
+    assert "Compared    with the generated truth: flows between zone units" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "mine" / "out").iterdir()) == [
+        "census-demo",
+        "census-demo-inputs",
+    ]
+    assert pipelines.load_config(tmp_path / "mine" / "examples" / "census_demo.toml").release.year == 2021
+    assert invoke("verify", tmp_path / "mine" / "out" / "census-demo" / "public").exit_code == 0
 
 
 @pytest.mark.deep  # `test_demo_twice` has a small one
