@@ -146,7 +146,7 @@ def test_a_link_to_a_level_of_noise_warns_first(browser: Any, noisy_file: Path) 
 
 def test_the_link_is_copied(reader: Reader) -> None:
     reader.page.click("#link")
-    reader.page.wait_for_function("document.getElementById('tool-words').textContent.includes('is copied')")
+    reader.page.wait_for_selector("#tool-words:has-text('is copied')")
     assert reader.page.evaluate("navigator.clipboard.readText()") == reader.page.url
     assert "level=" in reader.page.url
 
