@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +51,25 @@ class PoolTable:
     n: NDArray[np.int64]  # slots of each pool; shape (n_pools,)
     slots: Slots  # the slots, pool after pool; inside a pool by work block and attributes
     policy: Policy = FULL  # by whose parts of homes pools are divided too, last
+    # Jobs of each block by which blocks share, where they are not those of the slots; shape (n_blocks,)
+    sharing: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return (
             f"<PoolTable: {self.n.size:,} pools, {int(self.shared.sum()):,} of them shared; {self.slots!r}>"
         )
+
+    def place_of_blocks(self, geography: Geography) -> NDArray[np.int64]:
+        """Return the place of every block."""
+        jobs = self.slots.jobs(geography.n_blocks) if self.sharing is None else self.sharing
+        return self.pooling.place(geography, jobs, np.arange(geography.n_blocks, dtype=np.int32))
+
+    def sized(self, slots: Slots, geography: Geography) -> PoolTable:
+        """Return the same pools of other slots, of which each has one at least."""
+        pool = PoolFinder(self, geography).find(slots)
+        order = np.argsort(pool, kind="stable")
+        sharing = self.slots.jobs(geography.n_blocks)
+        return replace(self, n=np.bincount(pool).astype(np.int64), slots=slots.take(order), sharing=sharing)
 
     @property
     def block(self) -> NDArray[np.int32]:
@@ -137,14 +151,12 @@ class PoolFinder:
     """Finds the pool of every job record."""
 
     def __init__(self, pools: PoolTable, geography: Geography) -> None:
-        self._pools, self._geography = pools, geography
-        self._jobs = pools.slots.jobs(geography.n_blocks)
-        self._keys = pools.keys
+        self._pools, self._place, self._keys = pools, pools.place_of_blocks(geography), pools.keys
 
-    def find(self, records: JobRecords) -> NDArray[np.int64]:
+    def find(self, records: Slots | JobRecords) -> NDArray[np.int64]:
         """Return the pool of each record, int64 of shape (n,); the number of pools where there is none."""
         categories, by = self._pools.slots.categories, self._pools.pooling.by
-        place = self._pools.pooling.place(self._geography, self._jobs, records.work)
+        place = self._place[records.work]
         key = _key(records, categories, by, place, self._pools.policy)
         # Of jobs that no slot can be for (`JobSource.parts`), no key may be that of another pool.
         key[records.work < 0] = -1

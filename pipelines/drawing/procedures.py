@@ -27,6 +27,8 @@ from synth.posterior.estimation import Estimate
 
 Homes = NDArray[np.int32]
 Done = Callable[[], None]
+Again = Callable[[ReleasePlan, Sequence[NDArray[np.int64]]], ReleasePlan]
+"""Gives a plan the slots that noisy counts of all of its tables of homes show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +164,23 @@ class Estimation(Procedure):
             count_cells(table, np.repeat(member, rows.groups.n), by_row)
             for table, member in zip(rows.measured, rows.groups.member, strict=False)
         ]
-        return self._draw_from(rows, counts, key, number, done)
+        noisy = _measured(rows, counts, key, number)
+        done()
+        return self._draw_from(rows, noisy, key, number, done)
 
     def draw_records(
-        self, parts: Sequence[slice], records: JobRecords, key: synth.RunKey, done: Done = lambda: None
-    ) -> Homes:
-        """Draw the homes of slots from counts of records, of which there may be others than slots."""
+        self,
+        parts: Sequence[slice],
+        records: JobRecords,
+        key: synth.RunKey,
+        again: Again | None = None,
+        done: Done = lambda: None,
+    ) -> tuple[ReleasePlan, Homes]:
+        """Draw homes from counts of records, of which there may be others than slots.
+
+        Where slots are estimated `again`, parts are all pools. Returned is the plan with the slots that the
+        homes are of, too.
+        """
         plan, rows = self.plan, self._layout.rows(parts)
         pools = PoolFinder(plan.pools, plan.geography).find(records)
         groups: list[NDArray[np.integer]] = [pools, *(table.find(records) for table in plan.secondary)]
@@ -175,26 +188,42 @@ class Estimation(Procedure):
         for table, chosen, group in zip(rows.measured, rows.chosen, groups, strict=True):
             position, there = find_keys(chosen, group)
             counts.append(count_cells(table, position[there].astype(np.int32), records.home[there]))
-        return self._draw_from(rows, counts, key, 0, done)[0]
+        noisy = _measured(rows, counts, key, 0)
+        done()
+        if again is None:
+            return plan, self._draw_from(rows, noisy, key, 0, done)[0]
+        resized = Estimation(again(plan, noisy))
+        rows = resized._layout.rows(parts)
+        return resized.plan, resized._draw_from(rows, resized._layout.choose(rows, noisy), key, 0, done)[0]
 
     def draw_records_without_noise(
-        self, parts: Sequence[slice], records: JobRecords, key: synth.RunKey, done: Done = lambda: None
-    ) -> Homes:
+        self,
+        parts: Sequence[slice],
+        records: JobRecords,
+        key: synth.RunKey,
+        again: Again | None = None,
+        done: Done = lambda: None,
+    ) -> tuple[ReleasePlan, Homes]:
         """Draw from true counts as from noisy ones."""
-        return self._without_noise.draw_records(parts, records, key, done)
+        return self._without_noise.draw_records(parts, records, key, again, done)
 
     def _draw_from(
-        self, rows: JobRows, counts: Sequence[NDArray[np.int64]], key: synth.RunKey, number: int, done: Done
+        self, rows: JobRows, noisy: Sequence[NDArray[np.int64]], key: synth.RunKey, number: int, done: Done
     ) -> tuple[Homes, Estimate]:
-        """Measure counts of every table, estimate and draw."""
-        tables = enumerate(zip(rows.measured, counts, strict=True))
-        noisy = [measure(of_table, table, key, k, number) for k, (table, of_table) in tables]
-        done()
+        """Estimate homes from noisy counts of every table, and draw."""
         fit = estimate_homes(self.plan, rows, noisy)
         done()
         drawn = draw_homes(self.plan, rows, fit, key, number)
         done()
         return drawn, fit
+
+
+def _measured(
+    rows: JobRows, counts: Sequence[NDArray[np.int64]], key: synth.RunKey, number: int
+) -> list[NDArray[np.int64]]:
+    """Return counts of every table with noise."""
+    tables = enumerate(zip(rows.measured, counts, strict=True))
+    return [measure(of_table, table, key, k, number) for k, (table, of_table) in tables]
 
 
 def procedure_of(plan: ReleasePlan) -> Procedure:

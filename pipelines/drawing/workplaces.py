@@ -1,12 +1,17 @@
-"""From noisy counts of workplaces to slots: how many jobs a release has of each work block and category.
+"""From noisy counts to slots: how many jobs a release has of each work block and combination of categories.
 
 All of it is post-processing of noisy counts, which may be published, and of public numbers. It is the same
 whoever does it: where lots decide between whole numbers, they are always those of one public key.
 
 Coarse numbers come first: all jobs by combination of categories, then these in units of the public model,
-then the jobs of each block of a unit. Each is estimated from the noisy counts of its tables and what is
-expected, and adds up to the one before. Of the combinations of a block only sums are known; they are as
-public data let expect, brought to these sums.
+then the jobs of each block of a unit. Each is estimated from noisy counts and what is expected, and adds up
+to the one before. Of the combinations of a block only sums are known; they are as public data let expect,
+brought to these sums.
+
+That is done twice. From tables of workplaces come the slots that pools, and the groups of other tables of
+homes, are made of. When homes are measured, the noisy counts of each group add up to a noisy number of its
+jobs, and slots are estimated again from all. Then every slot is of a group of each table, and every group has
+one at least.
 """
 
 from __future__ import annotations
@@ -20,14 +25,21 @@ from numpy.typing import NDArray
 import synth
 from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
+from pipelines.drawing.job_counts import (
+    HomeGroups,
+    JobCounts,
+    counted_homes,
+    counted_workplaces,
+    largest_slots,
+)
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workplaces import codes_of, combination_of
+from pipelines.plans.workplaces import codes_of, combination_of, combined
 from synth.arrays import find_keys, offsets_of, segment_indices
 from synth.geometric.measured import JobGroups, MeasuredTable
 from synth.geometric.parameters import GeometricParameters
 from synth.geometric.projection import project
 from synth.posterior.counts import expect_anywhere, least_loss, likeliest_deviations, sampled_groups
-from synth.posterior.estimation import estimate
+from synth.posterior.estimation import Cells, estimate
 from synth.posterior.flows import round_flow
 
 Float64 = NDArray[np.float64]
@@ -56,43 +68,85 @@ def estimate_slots(plan: ReleasePlan, noisy: Sequence[Int64]) -> Slots:
         At least one. Those of a combination in a unit of the public model, of a block, and of a combination
         in a block are within one of what is expected of them.
     """
-    workplaces = _Workplaces(plan, noisy)
-    stream = synth.RunKey.from_seed(_PUBLIC_LOTS).stream("workplaces", 0)
-    in_units = round_flow(workplaces.in_units, workplaces.n, (), (), stream)
-    parts: list[tuple[Int64, Int32, Int64]] = []
-    for unit in workplaces.in_blocks(in_units):
-        counts = round_flow(unit.expected, unit.n, (), (), stream)
-        row, column = np.nonzero(counts)
-        parts.append((workplaces.kinds[unit.kinds[row]], unit.blocks[column], counts[row, column]))
-    kind, block, count = (np.concatenate(column) for column in zip(*parts, strict=True))
-    categories = plan.pools.slots.categories
-    alike = Slots.of_codes(block, codes_of(kind, categories), categories)
-    order = alike.order()
-    return alike.take(order).repeat(count[order])
+    return _Workplaces(plan, counted_workplaces(plan, noisy)).rounded("workplaces")
 
 
 def slots_fit(plan: ReleasePlan, noisy: Sequence[Int64], slots: Slots) -> bool:
     """Say whether `estimate_slots` could have returned these slots, if floats added up otherwise."""
-    workplaces = _Workplaces(plan, noisy)
-    alike, times = slots.counted()
-    combination, none = combination_of(alike, plan.pools.slots.categories)
-    kind, known = find_keys(workplaces.kinds, combination)
-    block, inside = find_keys(workplaces.blocks, alike.work)
-    if none.any() or not (known.all() and inside.all()):
-        return False
-    of_unit = np.searchsorted(workplaces.first, block, side="right") - 1
-    in_units = np.zeros(workplaces.in_units.shape, np.int64)
-    np.add.at(in_units, (kind, of_unit), times)
-    if not np.array_equal(in_units.sum(axis=1), workplaces.n) or not _is_near(in_units, workplaces.in_units):
-        return False
-    bounds = np.searchsorted(of_unit, np.arange(workplaces.first.size + 1))
-    for unit in workplaces.in_blocks(in_units):
-        some = slice(bounds[unit.number], bounds[unit.number + 1])
-        counts = np.zeros((workplaces.kinds.size, unit.blocks.size), np.int64)
-        np.add.at(counts, (kind[some], block[some] - workplaces.first[unit.number]), times[some])
-        if not _is_near(counts[unit.kinds], unit.expected):
-            return False
-    return True
+    return _Workplaces(plan, counted_workplaces(plan, noisy)).allow(slots)
+
+
+def estimate_again(
+    plan: ReleasePlan, noisy: Sequence[Int64], grouped: ReleasePlan, of_homes: Sequence[Cells]
+) -> Slots:
+    """Estimate slots from noisy counts of homes, too.
+
+    Parameters
+    ----------
+    plan, noisy
+        As for `estimate_slots`.
+    grouped : ReleasePlan
+        The plan with the slots of `estimate_slots`.
+    of_homes : sequence of Cells
+        The noisy counts of its tables of homes, that of the pools first.
+
+    Returns
+    -------
+    Slots
+        Of every pool and group of `grouped`, and of no other; else as of `estimate_slots`.
+    """
+    return _again(plan, noisy, grouped, of_homes).rounded("workplaces again")
+
+
+def slots_fit_again(
+    plan: ReleasePlan, noisy: Sequence[Int64], grouped: ReleasePlan, of_homes: Sequence[Cells], slots: Slots
+) -> bool:
+    """Say whether `estimate_again` could have returned these slots, if floats added up otherwise."""
+    return _again(plan, noisy, grouped, of_homes).allow(slots)
+
+
+def _again(
+    plan: ReleasePlan, noisy: Sequence[Int64], grouped: ReleasePlan, of_homes: Sequence[Cells]
+) -> _Workplaces:
+    groups, counted = counted_homes(grouped, of_homes)
+    kept = _Kept(groups, *largest_slots(grouped.pools.slots, groups))
+    return _Workplaces(plan, [*counted_workplaces(plan, noisy), *counted], kept)
+
+
+class _Kept(NamedTuple):
+    """What slots that are estimated again must agree with.
+
+    They are where there is a group of every table. Of each `combination` and `block` there is one at least.
+    """
+
+    groups: Sequence[HomeGroups]
+    combination: Int64
+    block: Int64
+
+
+_NO_GROUPS = _Kept((), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class _Target(NamedTuple):
+    """Likely jobs of groups of combinations, by row, in areas of blocks, by column.
+
+    `group` has the row of each combination, `area` the column of each block, -1 where it has none.
+    """
+
+    group: NDArray[np.intp]
+    area: Int64
+    likely: Float64
+
+    def brought_to(self, expected: Float64, n: Int64, kinds: NDArray[np.intp], blocks: slice) -> Float64:
+        """Bring jobs of some combinations in the blocks of a unit to these sums, and last to their own."""
+        areas, column = np.unique(self.area[blocks], return_inverse=True)
+        target, group = np.where(areas >= 0, self.likely[:, areas], 0.0), self.group[kinds]
+        for _ in range(_ROUNDS):
+            sums = np.zeros(target.shape)
+            np.add.at(sums, (group[:, np.newaxis], column), expected)
+            expected = expected * (target / np.maximum(sums, 1e-300))[group][:, column]
+            expected = _scaled(expected, n)
+        return expected
 
 
 class _Unit(NamedTuple):
@@ -101,12 +155,28 @@ class _Unit(NamedTuple):
     number: int
     kinds: NDArray[np.intp]
     n: Int64
-    blocks: Int32
+    blocks: slice
     expected: Float64
 
 
+class _Entries:
+    """Numbers of some rows, such as combinations, and blocks; by unit."""
+
+    def __init__(self, row: Int64, block: Int64, value: Int64, ends: Int64) -> None:
+        order = np.argsort(block, kind="stable")
+        self._row, self._block, self._value = row[order], block[order], value[order]
+        self._ends, self._bounds = ends, np.searchsorted(self._block, ends)
+
+    def dense(self, unit: int, rows: int) -> Int64:
+        """Return those of a unit, shape (rows, blocks of the unit)."""
+        some = slice(*self._bounds[unit : unit + 2].tolist())
+        result = np.zeros((rows, int(self._ends[unit + 1] - self._ends[unit])), np.int64)
+        np.add.at(result, (self._row[some], self._block[some] - self._ends[unit]), self._value[some])
+        return result
+
+
 class _Workplaces:
-    """What is expected of workplaces, from all noisy counts.
+    """What is expected of workplaces, from noisy counts.
 
     Attributes
     ----------
@@ -114,91 +184,123 @@ class _Workplaces:
         Combinations of categories of which there are jobs, rising, and how many.
     blocks : ndarray of int32, shape (n_blocks,)
         In which somebody may work, rising.
-    first : ndarray of int64, shape (n_units,)
-        Where those of each unit of the public model begin.
     in_units : ndarray of float64, shape (n_kinds, n_units)
-        Expected jobs of each combination in each unit.
+        Expected jobs of each combination in each unit of the public model that has such blocks.
     """
 
-    def __init__(self, plan: ReleasePlan, noisy: Sequence[Int64]) -> None:
+    def __init__(self, plan: ReleasePlan, counted: Sequence[JobCounts], kept: _Kept = _NO_GROUPS) -> None:
         geography, slots = plan.geography, plan.pools.slots
-        self._plan, self._noisy = plan, noisy
+        self._plan, self._categories, self._counted = plan, slots.categories, counted
+        self.blocks = np.flatnonzero(~geography.nobody_works).astype(np.int32)
+        _, first, self._unit = np.unique(
+            geography.unit_of(plan.level, self.blocks), return_index=True, return_inverse=True
+        )
+        self._n_units, self._ends = first.size, np.append(first, self.blocks.size)
         n = self._sizes()
+        if kept.groups:
+            fewest = np.bincount(kept.combination, minlength=n.size)
+            n = np.where(fewest > 0, np.maximum(n, fewest), 0)
         self.kinds = np.flatnonzero(n)
         self.n = n[self.kinds]
-        everywhere = np.arange(geography.n_blocks, dtype=np.int32)
-        self.blocks = everywhere[~geography.nobody_works]
-        unit = geography.unit_of(plan.level, self.blocks)
-        self._units, self.first = np.unique(unit, return_index=True)
-        alike, self._times = slots.counted()
+        alike, times = slots.counted()
         # Of attributes, and of the blocks of a unit, nothing is known where there is no table of workplaces.
         self._listed = plan.config.workplaces is not None
-        self._kind = combination_of(alike, slots.categories)[0] * self._listed
-        self._block = np.searchsorted(self.blocks, alike.work)
-        self._of_block = [
-            (k, np.unique(self._groups(workplaces.choice.by), return_inverse=True)[1])
-            for k, workplaces in enumerate(plan.workplaces)
-            if workplaces.choice.work == geography.block_level
+        row, some = find_keys(self.kinds, combination_of(alike, slots.categories)[0] * self._listed)
+        block = np.searchsorted(self.blocks, alike.work)
+        self._public = _Entries(row[some], block[some], times[some], self._ends)
+        self._of_units = np.bincount(self._unit[block], times, self._n_units)
+        row, block = np.searchsorted(self.kinds, kept.combination), np.searchsorted(self.blocks, kept.block)
+        self._kept = _Entries(row, block, np.ones(row.size, np.int64), self._ends)
+        # Of every table of groups: that of each combination, the area of each block, and where there are any.
+        self._groups = [
+            (self._group(table.by), table.area[self.blocks], table.known) for table in kept.groups
         ]
         self.in_units = self._fit()
 
+    def rounded(self, name: str) -> Slots:
+        """Return whole jobs, by lots of this name."""
+        stream = synth.RunKey.from_seed(_PUBLIC_LOTS).stream(name, 0)
+        in_units = round_flow(self.in_units, self.n, (), (), stream)
+        parts: list[tuple[Int64, Int32, Int64]] = []
+        for unit in self._in_blocks(in_units):
+            counts = round_flow(unit.expected, unit.n, (), (), stream)
+            row, column = np.nonzero(counts)
+            parts.append((self.kinds[unit.kinds[row]], self.blocks[unit.blocks][column], counts[row, column]))
+        kind, block, count = (np.concatenate(column) for column in zip(*parts, strict=True))
+        alike = Slots.of_codes(block, codes_of(kind, self._categories), self._categories)
+        order = alike.order()
+        return alike.take(order).repeat(count[order])
+
+    def allow(self, slots: Slots) -> bool:
+        """Say whether these could be the whole jobs, if floats added up otherwise."""
+        alike, times = slots.counted()
+        combination, none = combination_of(alike, self._categories)
+        kind, known = find_keys(self.kinds, combination)
+        block, inside = find_keys(self.blocks, alike.work)
+        if none.any() or not (known.all() and inside.all()):
+            return False
+        in_units = np.zeros(self.in_units.shape, np.int64)
+        np.add.at(in_units, (kind, self._unit[block]), times)
+        if not np.array_equal(in_units.sum(axis=1), self.n) or not _is_near(in_units, self.in_units):
+            return False
+        counts = _Entries(kind, block, times, self._ends)
+        return all(
+            _is_near(counts.dense(unit.number, self.kinds.size)[unit.kinds], unit.expected)
+            for unit in self._in_blocks(in_units)
+        )
+
     def _sizes(self) -> Int64:
-        """Return whole jobs of every combination, from the tables that tell them apart; the sum, from all."""
-        categories = self._plan.pools.slots.categories
-        self.kinds = np.arange(self._noisy[0].size)
+        """Return whole jobs of every combination, from the tables of workplaces that tell them apart.
+
+        Their sum follows from all of these tables. Tables of homes do not count those who are in no group.
+        """
+        self.kinds = np.arange(self._counted[0].counts.size)
         sums, counts, variances, of_counts = [], [], [], []
-        for noisy, workplaces, table in zip(
-            self._noisy, self._plan.workplaces, self._plan.numeric.workplaces, strict=True
-        ):
-            variance = 2 * table.ratio / (1 - table.ratio) ** 2
-            sums.append(noisy.sum(keepdims=True))
-            variances.append(variance * noisy.size)
-            if {*workplaces.choice.by} == {*categories}:
-                rows = noisy.reshape(-1, workplaces.areas).sum(axis=1)
-                counts.append(rows[self._groups(workplaces.choice.by)])
-                of_counts.append(variance * workplaces.areas)
+        for table in self._counted[: len(self._plan.workplaces)]:
+            sums.append(table.counts.sum(keepdims=True).ravel())
+            variances.append(table.variance * table.counts.size)
+            if {*table.by} == {*self._categories}:
+                counts.append(table.counts.sum(axis=1)[self._group(table.by)])
+                of_counts.append(table.variance * table.counts.shape[1])
         return _whole_sizes(_mean(counts, of_counts), int(_mean(sums, variances)[0]))
 
-    def _groups(self, by: Sequence[str]) -> Int64:
-        """Return the group of each combination by some attributes."""
-        categories = self._plan.pools.slots.categories
-        codes, group = codes_of(self.kinds, categories), np.zeros(self.kinds.size, np.int64)
-        for name in by:
-            group = group * len(categories[name]) + codes[name]
-        return group
+    def _group(self, by: Sequence[str]) -> Int64:
+        """Return the combination of some attributes that each combination of all has."""
+        codes = codes_of(self.kinds, self._categories)
+        return combined({name: codes[name] for name in by}, self._categories, self.kinds.size)
+
+    def _possible(self, unit: int) -> NDArray[np.bool_]:
+        """Say which combinations may be in which blocks of a unit, shape (n_kinds, n_blocks)."""
+        blocks = slice(*self._ends[unit : unit + 2].tolist())
+        possible = np.ones((self.kinds.size, blocks.stop - blocks.start), np.bool_)
+        for group, area, known in self._groups:
+            possible &= known[group][:, area[blocks]] & (area[blocks] >= 0)
+        return possible
 
     def _fit(self) -> Float64:
         """Fit jobs of combinations in units to noisy counts of units and larger areas."""
-        plan, geography = self._plan, self._plan.geography
-        size, n_units = np.diff(np.append(self.first, self.blocks.size)), geography.n_units(plan.level)
-        prior = np.zeros((self.kinds.size, n_units))
-        prior[:, self._units] = _ANYWHERE * size
-        unit = self._units[np.searchsorted(self.first, self._block, side="right") - 1]
-        if self._listed:
-            row, some = find_keys(self.kinds, self._kind)
-            np.add.at(prior, (row[some], unit[some]), self._times[some])
-        else:
-            prior += np.bincount(unit, self._times, n_units)
+        prior = np.empty((self.kinds.size, self._n_units))
+        for unit in range(self._n_units):
+            known = (
+                self._public.dense(unit, self.kinds.size).sum(axis=1)
+                if self._listed
+                else self._of_units[unit]
+            )
+            possible = self._possible(unit)
+            prior[:, unit] = np.where(possible.any(axis=1), _ANYWHERE * possible.shape[1] + known, 0.0)
         tables: list[MeasuredTable] = []
         counts: list[Int64] = []
         member: list[NDArray[np.intp]] = []
-        start = geography.starts(plan.level).astype(np.int32)
-        for k, (workplaces, table) in enumerate(zip(plan.workplaces, plan.numeric.workplaces, strict=True)):
-            present, group = np.unique(self._groups(workplaces.choice.by), return_inverse=True)
-            level = workplaces.choice.work
-            if level == geography.block_level:
-                cuts = np.arange(n_units, dtype=np.int32)
-                values, parameters = self._added_up(k, present, n_units)
-            elif level is not None and geography.lie_within(plan.level, level):
-                cuts = np.searchsorted(start, geography.starts(level)).astype(np.int32)
-                values = self._noisy[k].reshape(-1, workplaces.areas)[present].ravel()
-                parameters = table.parameters
-            else:
+        for table in self._counted:
+            areas = self._areas_of_units(table)
+            if areas is None or areas[0].size == 1:
                 continue
-            domains = synth.Domains.of_cells(n_units, [cuts], plan.policy)
+            cuts, values, parameters = areas
+            present, group = np.unique(self._group(table.by), return_inverse=True)
+            domains = synth.Domains.of_cells(self._n_units, [cuts], self._plan.policy)
             jobs = np.bincount(group, self.n).astype(np.int64)
             tables.append(MeasuredTable(jobs, np.zeros(jobs.size, np.int32), domains, parameters))
-            counts.append(values)
+            counts.append(values[present].ravel())
             member.append(group)
         if tables:
             order = sorted(range(len(tables)), key=lambda k: -int(tables[k].offsets[-1]))
@@ -215,77 +317,98 @@ class _Workplaces:
             fit = estimate([tables[k] for k in order], [counts[k] for k in order], groups, shares)
             for place in range(self.kinds.size):
                 cuts = fit.layouts[place].cuts
-                cell = np.searchsorted(cuts, np.arange(n_units), side="right") - 1
+                cell = np.searchsorted(cuts, np.arange(self._n_units), side="right") - 1
                 scale = fit.rows(place)[0] / np.maximum(np.add.reduceat(prior[place], cuts), 1e-300)
                 prior[place] *= scale[cell]
-        return _scaled(prior[:, self._units], self.n)
+        fewest = np.array([self._kept.dense(u, self.kinds.size).sum(axis=1) for u in range(self._n_units)])
+        return _keeping(fewest.T, _scaled(prior, self.n), self.n)
 
-    def _added_up(self, k: int, present: Int64, n_units: int) -> tuple[Int64, GeometricParameters]:
-        """Return noisy counts of blocks added up to units, and noise as large as theirs is in the mean."""
-        workplaces, p = self._plan.workplaces[k], self._plan.numeric.workplaces[k].ratio
-        values = self._noisy[k].reshape(-1, workplaces.areas)[present][:, self.blocks]
-        counts = np.zeros((present.size, n_units), np.int64)
-        counts[:, self._units] = np.add.reduceat(values, self.first, axis=1)
-        variance = 2 * p / (1 - p) ** 2 * self.blocks.size / self.first.size
-        larger = 1 + 1 / variance - ((1 + 1 / variance) ** 2 - 1) ** 0.5
-        numerator = max(1, int(larger / (1 + larger) * 2**40))
-        return counts.ravel(), GeometricParameters(numerator, 2**40 - numerator)
+    def _areas_of_units(self, table: JobCounts) -> tuple[Int32, Int64, GeometricParameters] | None:
+        """Return the first unit of each area of a table, or of each unit, its counts, and their noise.
 
-    def in_blocks(self, in_units: Int64) -> Iterator[_Unit]:
-        """Yield what is expected in the blocks of each unit that has jobs, given whole jobs in units."""
-        ends = np.append(self.first, self.blocks.size)
-        measured = [(group, self._likely(k, group, in_units)) for k, group in self._of_block]
-        order = np.argsort(self._block, kind="stable")
-        bounds = np.searchsorted(self._block[order], ends)
+        Smaller areas are added up to units, with noise as large as theirs is in the mean. None if neither
+        areas consist of units, nor units of areas.
+        """
+        area = table.area[self.blocks]
+        low, high = (of.reduceat(area, self._ends[:-1]) for of in (np.minimum, np.maximum))
+        if np.array_equal(low, high) and low.min() >= 0:
+            cuts = np.flatnonzero(np.diff(low, prepend=-1)).astype(np.int32)
+            return cuts, table.counts[:, low[cuts]], GeometricParameters.of_variance(table.variance)
+        if (unit := self._units_of_areas(table)) is None:
+            return None
+        inside = np.flatnonzero(unit >= 0)
+        values = np.zeros((self._n_units, table.counts.shape[0]), np.int64)
+        np.add.at(values, unit[inside], table.counts[:, inside].T)
+        variance = table.variance * inside.size / self._n_units
+        return np.arange(self._n_units, dtype=np.int32), values.T, GeometricParameters.of_variance(variance)
+
+    def _units_of_areas(self, table: JobCounts) -> Int64 | None:
+        """Return the unit of each area of a table, -1 of one without work; None if one is in several."""
+        area = table.area[self.blocks]
+        unit = np.full(table.counts.shape[1] + 1, -1)  # the last one of blocks that are in no area
+        unit[area] = self._unit
+        return unit[:-1] if np.array_equal(unit[area[area >= 0]], self._unit[area >= 0]) else None
+
+    def _in_blocks(self, in_units: Int64) -> Iterator[_Unit]:
+        """Yield what is expected in the blocks of each unit that has jobs, given whole jobs in units.
+
+        Tables of areas that are smaller than units have their say one after the other: what is likely in the
+        areas of one is what is to be expected of the next.
+        """
+        targets: list[_Target] = []
+        for table in self._counted:
+            area = table.area[self.blocks]
+            unit_of_area = self._units_of_areas(table)
+            if unit_of_area is None or np.bincount(unit_of_area[unit_of_area >= 0]).max() == 1:
+                continue
+            group = np.unique(self._group(table.by), return_inverse=True)[1]
+            expected = np.zeros((int(group.max()) + 1, table.counts.shape[1] + 1))
+            for unit in self._with_targets(in_units, targets):
+                np.add.at(expected, (group[unit.kinds, np.newaxis], area[unit.blocks]), unit.expected)
+            likely = self._likely(table, unit_of_area, in_units, expected[:, :-1])
+            targets.append(_Target(group, area, likely))
+        for unit in self._with_targets(in_units, targets):
+            fewest = self._kept.dense(unit.number, self.kinds.size)[unit.kinds]
+            yield unit._replace(expected=_keeping(fewest, unit.expected, unit.n))
+
+    def _with_targets(self, in_units: Int64, targets: Sequence[_Target]) -> Iterator[_Unit]:
+        """Yield what is expected of units without a thought of what must be there."""
         for unit in np.flatnonzero(in_units.sum(axis=0)).tolist():
-            inside = slice(int(ends[unit]), int(ends[unit + 1]))
-            kinds = np.flatnonzero(in_units[:, unit])
-            expected = np.full((kinds.size, inside.stop - inside.start), _ANYWHERE)
-            if self._listed:
-                rows = order[bounds[unit] : bounds[unit + 1]]
-                row, some = find_keys(self.kinds[kinds], self._kind[rows])
-                rows, row = rows[some], row[some]
-                np.add.at(expected, (row, self._block[rows] - inside.start), self._times[rows])
+            blocks, kinds = slice(*self._ends[unit : unit + 2].tolist()), np.flatnonzero(in_units[:, unit])
             n = in_units[kinds, unit]
-            targets = [(group[kinds], likely[:, inside]) for group, likely in measured]
-            yield _Unit(unit, kinds, n, self.blocks[inside], _brought_to(_scaled(expected, n), n, targets))
+            public = self._public.dense(unit, self.kinds.size) if self._listed else 0
+            expected = _scaled(np.where(self._possible(unit), _ANYWHERE + public, 0.0)[kinds], n)
+            for target in targets:
+                expected = target.brought_to(expected, n, kinds, blocks)
+            yield _Unit(unit, kinds, n, blocks, expected)
 
-    def _likely(self, k: int, group: NDArray[np.intp], in_units: Int64) -> Float64:
-        """Return the likely jobs of each group of combinations in each block, (n_groups, n_blocks)."""
-        workplaces, ratio = self._plan.workplaces[k], self._plan.numeric.workplaces[k].ratio
-        present = np.unique(self._groups(workplaces.choice.by))
-        noisy = self._noisy[k].reshape(-1, workplaces.areas)[present][:, self.blocks].ravel()
-        n = np.zeros((present.size, self.first.size), np.int64)
-        prior = np.full((present.size, self.blocks.size), _ANYWHERE)
+    def _likely(self, table: JobCounts, unit_of_area: Int64, in_units: Int64, expected: Float64) -> Float64:
+        """Return the likely jobs of each group of combinations in each area, shape (n_groups, n_areas)."""
+        present, group = np.unique(self._group(table.by), return_inverse=True)
+        order = np.argsort(unit_of_area, kind="stable")[np.count_nonzero(unit_of_area < 0) :]
+        n = np.zeros((present.size, self._n_units), np.int64)
         np.add.at(n, group, in_units)
-        if self._listed:
-            row, some = find_keys(self.kinds, self._kind)
-            np.add.at(prior, (group[row[some]], self._block[some]), self._times[some])
-        k_of = np.tile(np.diff(np.append(self.first, self.blocks.size)), present.size)
-        jobs, expected = n.ravel(), prior.ravel()
-        expected *= np.repeat(jobs / np.add.reduceat(expected, offsets_of(k_of)[:-1]), k_of)
-        there = jobs > 0  # a group of no jobs tells nothing
-        cells = np.repeat(there, k_of)
-        noisy, offsets, jobs = noisy[cells], offsets_of(k_of[there]), jobs[there]
-        likely = expect_anywhere(expected[cells], offsets, jobs)
+        k = np.tile(np.bincount(unit_of_area[order], minlength=self._n_units), present.size)
+        jobs, noisy, means = n.ravel(), table.counts[present][:, order].ravel(), expected[:, order].ravel()
+        there = (jobs > 0) & (k > 0)  # a group of no jobs tells nothing
+        cells = np.repeat(there, k)
+        noisy, offsets, jobs = noisy[cells], offsets_of(k[there]), jobs[there]
+        ratio = float(GeometricParameters.of_variance(table.variance).ratio)
+        likely = expect_anywhere(means[cells], offsets, jobs)
         sample = sampled_groups(jobs, noisy.size)
         sampled = segment_indices(offsets[sample], np.diff(offsets)[sample])
         ends = offsets_of(np.diff(offsets)[sample])
         deviations = likeliest_deviations(noisy[sampled], ends, likely[sampled], jobs[sample], ratio)
-        result = np.zeros(cells.size)
-        result[cells] = least_loss(noisy, offsets, likely, jobs, deviations, ratio)
-        return result.reshape(present.size, self.blocks.size)
+        counts = np.zeros(cells.size)
+        counts[cells] = least_loss(noisy, offsets, likely, jobs, deviations, ratio)
+        result = np.zeros(expected.shape)
+        result[:, order] = counts.reshape(present.size, order.size)
+        return result
 
 
-def _brought_to(expected: Float64, n: Int64, measured: Sequence[tuple[NDArray[np.intp], Float64]]) -> Float64:
-    """Bring rows to sums of groups of them, column by column, and last to their own sums."""
-    for _ in range(_ROUNDS if measured else 0):
-        for group, target in measured:
-            sums = np.zeros(target.shape)
-            np.add.at(sums, group, expected)
-            expected = expected * (target / np.maximum(sums, 1e-300))[group]
-        expected = _scaled(expected, n)
-    return expected
+def _keeping(fewest: Int64, expected: Float64, n: Int64) -> Float64:
+    """Return rows that add up to n, with entries of at least so many, in proportion above these."""
+    return fewest + _scaled(np.maximum(expected - fewest, 0.0), n - fewest.sum(axis=1))
 
 
 def _mean(counts: Sequence[Int64], variances: Sequence[float]) -> Int64:

@@ -24,7 +24,7 @@ from geo_data.geography import Geography
 from geo_data.proxy_truth import attribute_concentrations, proxy_origins, proxy_workplaces
 from pipelines.drawing.procedures import Estimation, Procedure, pools_of, procedure_of, split_homes
 from pipelines.drawing.sampling import draw_from_model, measure
-from pipelines.drawing.workplaces import estimate_slots
+from pipelines.drawing.workplaces import estimate_again, estimate_slots
 from pipelines.planning.trials import ParallelMap
 from pipelines.plans.accuracy import (
     ExpectedAccuracy,
@@ -497,15 +497,26 @@ class _RecordTrial(_Trial):
         self._records = geo_data.JobRecords(true.work, homes, true.attributes)
         self._estimation = Estimation(plan)
 
+        def again(grouped: ReleasePlan, of_homes: Sequence[NDArray[np.int64]]) -> ReleasePlan:
+            return grouped.with_jobs(estimate_again(planned, noisy, grouped, of_homes))
+
+        # A part of the homes says nothing of the others' workplaces: then the first slots stay.
+        self._again = again if sum(part.stop - part.start for part in parts) == plan.pools.n.size else None
+
     def count_parts(self, draws: Sequence[str]) -> int:
         """Return how often `draw` calls `done`, three times for each draw from records; and once more."""
         return sum(1 if name == "public" else 3 for name in draws) + 1
 
     def released(self, done: Callable[[], None]) -> CountedJobs:
-        key = synth.RunKey.from_seed(self._seed)
-        return self._at_slots(self._estimation.draw_records(self._parts, self._records, key, done))
+        return self._drawn(self._estimation.draw_records, done)
 
     def without_noise(self, done: Callable[[], None]) -> CountedJobs:
+        return self._drawn(self._estimation.draw_records_without_noise, done)
+
+    def _drawn(
+        self, draw: Callable[..., tuple[ReleasePlan, NDArray[np.int32]]], done: Callable[[], None]
+    ) -> CountedJobs:
         key = synth.RunKey.from_seed(self._seed)
-        homes = self._estimation.draw_records_without_noise(self._parts, self._records, key, done)
-        return self._at_slots(homes)
+        plan, homes = draw(self._parts, self._records, key, self._again, done)
+        slots = plan.pools.slots.take(slots_of(plan, self._parts), [*self._jobs.attributes])
+        return jobs_at(self._geography, plan.policy, slots.work, homes, slots.attributes)

@@ -5,8 +5,10 @@ They follow from public slots and the geography, so a stored plan holds the choi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -82,6 +84,7 @@ class MeasuredGroups:
 
     Attributes
     ----------
+    choice : TableChoice
     table : synth.Table
         Groups by work area, then by category and then by part; every group of a part has the same cells.
 
@@ -99,7 +102,7 @@ class MeasuredGroups:
             raise ValueError(
                 f"tables cannot be measured by {', '.join(unknown)}: jobs have no such attribute"
             )
-        self._choice, self._geography, self._policy = choice, geography, policy
+        self.choice, self._geography, self._policy = choice, geography, policy
         if choice.home is None:
             raise ValueError("a table of homes has a level of homes")
         self._widths = [len(slots.categories[name]) for name in choice.by]
@@ -109,6 +112,12 @@ class MeasuredGroups:
         domains = synth.Domains.of_parts(geography.n_blocks * policy.copies, starts, policy)
         domain = (self._keys % policy.n_parts).astype(np.int32)
         self.table = synth.Table(n.astype(np.int64), domain, domains)
+
+    def sized(self, slots: Slots) -> MeasuredGroups:
+        """Return the same groups of other slots, of which each has one at least."""
+        groups = copy(self)
+        groups.table = replace(self.table, n=np.bincount(self.find(slots)).astype(np.int64))
+        return groups
 
     def find(self, jobs: Slots | JobRecords) -> NDArray[np.int32]:
         """Return the group of each job, int32 of shape (n,); the number of groups where there is none."""
@@ -122,14 +131,19 @@ class MeasuredGroups:
         several parts, "home" is the first block of the part.
         """
         work, category, part = self._codes()
-        level = self._choice.work
+        level = self.choice.work
         codes = [""] if level is None else self._geography.codes(level)
         columns = {"work": [str(codes[i]) for i in work.tolist()]}
-        for name, values, of_group in zip(self._choice.by, self._categories, category, strict=True):
+        for name, values, of_group in zip(self.choice.by, self._categories, category, strict=True):
             columns[name] = [values[i] for i in of_group.tolist()]
         if self._policy.n_parts > 1:
             columns["home"] = self._geography.block_codes.take(pa.array(self._policy.parts[part])).to_pylist()
         return columns
+
+    def areas_and_combinations(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the number of the work area of every group, and of its combination of categories."""
+        area, combination = np.divmod(self._keys // self._policy.n_parts, math.prod(self._widths))
+        return area, combination
 
     def margins(self) -> NDArray[np.int64]:
         """Return, by attribute, a number for each group's work area and category: (kinds, n_groups)."""
@@ -147,12 +161,12 @@ class MeasuredGroups:
         return rest, category[::-1], part
 
     def _key(self, jobs: Slots | JobRecords) -> NDArray[np.int64]:
-        work = self._choice.work
+        work = self.choice.work
         key = np.zeros(len(jobs), np.int64)
         if work is not None:
             key += self._geography.unit_of(work, jobs.work)
         none = jobs.work < 0
-        for name, width in zip(self._choice.by, self._widths, strict=True):
+        for name, width in zip(self.choice.by, self._widths, strict=True):
             codes = jobs.attributes[name]
             key = key * width + codes
             none |= codes >= width

@@ -365,6 +365,23 @@ class ReleasePlan:
         vars(plan).update(destinations=self.destinations)
         return plan
 
+    def with_jobs(self, slots: Slots) -> ReleasePlan:
+        """Return the plan of other slots, with the same pools and groups, each of which has one at least."""
+        numeric, pools = self.numeric, self.pools.sized(slots, self.geography)
+        tables = tuple(groups.sized(slots) for groups in self.secondary)
+        plan = replace(
+            self,
+            pools=pools,
+            secondary=tables,
+            numeric=replace(
+                numeric,
+                pools=synth.Pools(pools.n, pools.n, numeric.pools.domain),
+                secondary=tuple(groups.table for groups in tables),
+            ),
+        )
+        vars(plan).update(destinations=self.destinations)
+        return plan
+
     def _domains_of(self, pools: PoolTable) -> NDArray[np.int32]:
         """Return the domain of each of other pools."""
         domain, (position, known) = self.numeric.pools.domain, find_keys(self.pools.keys, pools.keys)

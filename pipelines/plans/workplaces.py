@@ -106,12 +106,20 @@ def combination_of(
     jobs: Slots | JobRecords, categories: Mapping[str, tuple[str, ...]]
 ) -> tuple[Int64, NDArray[np.bool_]]:
     """Return each job's combination of categories, and whether it has another one of any attribute."""
-    number, none = np.zeros(len(jobs), np.int64), np.zeros(len(jobs), np.bool_)
+    codes, none = {name: jobs.attributes[name] for name in categories}, np.zeros(len(jobs), np.bool_)
     for name, values in categories.items():
-        codes = jobs.attributes[name]
-        number = number * len(values) + codes
-        none |= codes >= len(values)
-    return number, none
+        none |= codes[name] >= len(values)
+    return combined(codes, categories, len(jobs)), none
+
+
+def combined(
+    codes: Mapping[str, NDArray[np.integer]], categories: Mapping[str, tuple[str, ...]], size: int
+) -> Int64:
+    """Return the combination of codes of some attributes, of so many entries."""
+    number = np.zeros(size, np.int64)
+    for name, of_attribute in codes.items():
+        number = number * len(categories[name]) + of_attribute
+    return number
 
 
 def codes_of(combination: Int64, categories: Mapping[str, tuple[str, ...]]) -> dict[str, Int64]:

@@ -484,8 +484,16 @@ def _of_workplaces(
             *_coded(attributes),
             Column("count", "number of these jobs", "integer", JOBS),
         )
-        file = f"{MEASUREMENT_FOLDER}/slots.parquet"
-        yield Table("estimated-slots", "jobs that are alike, estimated from noisy counts", (file,), columns)
+        for file, name, meaning in (
+            (
+                "groups",
+                "grouped-slots",
+                "estimated from counts of workplaces, by which homes are grouped",
+            ),
+            ("slots", "estimated-slots", "estimated from noisy counts, and released"),
+        ):
+            files = (f"{MEASUREMENT_FOLDER}/{file}.parquet",)
+            yield Table(name, f"jobs that are alike, {meaning}", files, columns)
 
 
 def _of_blocks(geography: Geography, config: PublicConfig) -> tuple[Column, ...]:

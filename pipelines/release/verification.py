@@ -249,12 +249,12 @@ class _PublicFolder:
         """Check noisy counts, where there are some, against the noise of the plan."""
         if not self.plan.measures:
             return None
-        words = ""
+        words, layout = "", JobLayout(self.plan)
+        noisy, self.other_writers = check_measurements(self.folder, self.plan, layout)
         if self.planned.workplaces:
-            words, self.other_writers = check_workplaces(self.folder, self.planned, self.plan.pools.slots)
-        layout = JobLayout(self.plan)
-        noisy, others = check_measurements(self.folder, self.plan, layout)
-        self.other_writers += others
+            slots = self.plan.pools.slots
+            words, others = check_workplaces(self.folder, self.planned, slots, noisy[0])
+            self.other_writers += others
         factors = self.written.factors if self.written else None
         self.measured = Measurements(self.plan, layout, noisy, factors, self.scratch)
         return "; ".join(filter(None, (words, self.measured.words)))

@@ -1310,7 +1310,8 @@ def check_names(folder: Path, plan: Plan) -> str:
         due |= {f"{name}.parquet", *([f"{name}.csv.gz"] if with_csv else [])}
     if plan.record:
         numbers = range(1, len(plan.workplaces) + 1)
-        due |= {"measurements/slots.parquet", *(f"measurements/workplaces-{k}.parquet" for k in numbers)}
+        due |= {"measurements/groups.parquet", "measurements/slots.parquet"}
+        due |= {f"measurements/workplaces-{k}.parquet" for k in numbers}
     if not plan.dirichlet:
         tables = range(len(plan.document["choices"]["tables"]) + 1)
         below = [f"run-{i + 1}/" for i in range(plan.runs)] if plan.runs > 1 else [""]

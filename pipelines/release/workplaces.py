@@ -2,7 +2,9 @@
 
 A row of ``measurements/workplaces-1.parquet`` is a cell of the first table of workplaces: a work area and a
 category of each of its attributes, with its noisy count, which may be negative. A row of
-``measurements/slots.parquet`` are jobs of one work block and the same categories.
+``measurements/groups.parquet`` are jobs of one work block and the same categories, estimated from these
+counts: the groups in which homes are counted are made of them. A row of ``measurements/slots.parquet`` is the
+same, estimated again with the noisy counts of homes: these jobs are released.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from numpy.typing import NDArray
 
 from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
-from pipelines.drawing.workplaces import slots_fit
+from pipelines.drawing.workplaces import slots_fit, slots_fit_again
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workplaces import MeasuredWorkplaces
 from pipelines.release.description import MEASUREMENT_FOLDER
 from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
 from pipelines.storage.parquet_form import FormError, check_form, is_count, is_text, read_rows
+from synth.posterior.estimation import Cells
 
 Int64 = NDArray[np.int64]
+GROUP_FILE = f"{MEASUREMENT_FOLDER}/groups.parquet"
 SLOT_FILE = f"{MEASUREMENT_FOLDER}/slots.parquet"
 
 
@@ -35,38 +39,66 @@ def workplace_files(plan: ReleasePlan) -> list[str]:
     if not plan.workplaces:
         return []
     numbers = range(1, len(plan.workplaces) + 1)
-    return [*(f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet" for k in numbers), SLOT_FILE]
+    return [*(f"{MEASUREMENT_FOLDER}/workplaces-{k}.parquet" for k in numbers), GROUP_FILE, SLOT_FILE]
 
 
 def write_workplaces(plan: ReleasePlan, noisy: Sequence[Int64], slots: Slots, folder: Path) -> None:
-    """Write noisy counts of workplaces, and the slots, into the public folder."""
+    """Write noisy counts of workplaces, and the slots that follow from them, into the public folder."""
     tables = [_of_cells(measured, counts) for measured, counts in zip(plan.workplaces, noisy, strict=True)]
-    for name, table in zip(workplace_files(plan), [*tables, _of_slots(plan, slots)], strict=True):
+    for name, table in zip(workplace_files(plan)[:-1], [*tables, _of_slots(plan, slots)], strict=True):
         (folder / name).parent.mkdir(exist_ok=True)
         pq.write_table(table, folder / name, compression="zstd")
 
 
+def write_slots(plan: ReleasePlan, slots: Slots, folder: Path) -> None:
+    """Write the slots that were estimated again."""
+    (folder / SLOT_FILE).parent.mkdir(exist_ok=True)
+    pq.write_table(_of_slots(plan, slots), folder / SLOT_FILE, compression="zstd")
+
+
+def grouped_plan(folder: Path, plan: ReleasePlan) -> ReleasePlan:
+    """Return the plan by which homes were measured: with the first slots that were estimated."""
+    return plan.with_slots(_read_slots(folder / GROUP_FILE, plan))
+
+
 def drawn_plan(folder: Path, plan: ReleasePlan) -> ReleasePlan:
     """Return the plan by which a release was drawn: with the slots that were estimated, where any were."""
-    return plan.with_slots(_read_slots(folder / SLOT_FILE, plan)) if plan.workplaces else plan
+    return sized_plan(folder, grouped_plan(folder, plan)) if plan.workplaces else plan
 
 
-def check_workplaces(folder: Path, plan: ReleasePlan, slots: Slots) -> tuple[str, list[str]]:
-    """Check the files of workplaces, and that the slots follow from the noisy counts.
+def sized_plan(folder: Path, grouped: ReleasePlan) -> ReleasePlan:
+    """Return a plan that `grouped_plan` made with the slots that were estimated again."""
+    slots = _read_slots(folder / SLOT_FILE, grouped)
+    try:
+        return grouped.with_jobs(slots)
+    except ValueError as error:
+        raise FormError(f"{SLOT_FILE}: {error}") from None
+
+
+def read_workplaces(folder: Path, plan: ReleasePlan) -> list[Int64]:
+    """Return the noisy counts of every table of workplaces."""
+    return [_read_noisy(folder / name, plan, k) for k, name in enumerate(workplace_files(plan)[:-2])]
+
+
+def check_workplaces(
+    folder: Path, plan: ReleasePlan, slots: Slots, of_homes: Sequence[Cells]
+) -> tuple[str, list[str]]:
+    """Check the files of workplaces, and that the slots follow from the noisy counts, those of homes too.
 
     Returned are words, and the files that another version of pyarrow wrote, whose bytes are not compared.
     """
-    *names, slot_file = workplace_files(plan)
-    noisy = [_read_noisy(folder / name, plan, k) for k, name in enumerate(names)]
-    if not slots_fit(plan, noisy, slots):
-        raise FormError(f"{SLOT_FILE}: these jobs cannot have been estimated from the noisy counts")
+    names, noisy, grouped = workplace_files(plan), read_workplaces(folder, plan), grouped_plan(folder, plan)
+    for name, fits in (
+        (GROUP_FILE, slots_fit(plan, noisy, grouped.pools.slots)),
+        (SLOT_FILE, slots_fit_again(plan, noisy, grouped, of_homes, slots)),
+    ):
+        if not fits:
+            raise FormError(f"{name}: these jobs cannot have been estimated from the noisy counts")
     others = [
-        name
-        for name in (*names, slot_file)
-        if not check_parquet_bytes(folder / name, partial(rewrite, folder / name))
+        name for name in names if not check_parquet_bytes(folder / name, partial(rewrite, folder / name))
     ]
     cells = sum(counts.size for counts in noisy)
-    words = f"{len(slots):,} jobs follow from noisy counts of {cells:,} cells of {len(names)} tables"
+    words = f"{len(slots):,} jobs follow from noisy counts of {cells:,} cells of {len(noisy)} tables"
     return words, others
 
 

@@ -7,7 +7,7 @@ was measured, and every batch is drawn from the estimate.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ from pipelines.drawing.estimating import JobLayout, draw_homes, estimate_factors
 from pipelines.drawing.procedures import Estimation, Procedure, Resampling, procedure_of
 from pipelines.drawing.risk import estimate_risks
 from pipelines.drawing.sampling import measure, sample_batch
+from pipelines.drawing.workplaces import estimate_again
 from pipelines.plans.accuracy import after_draw, reported_tables
 from pipelines.plans.plan import ReleasePlan, batches
 from pipelines.plans.workload import workload_of
@@ -35,6 +36,7 @@ from pipelines.release.accuracy import read_accuracy, write_accuracy
 from pipelines.release.description import file_names
 from pipelines.release.layout import Part
 from pipelines.release.measurements import write_measurements
+from pipelines.release.workplaces import read_workplaces, sized_plan, write_slots
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.cell_file import CellFile, CellSpan, JoinedFiles, keep_numbers, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
@@ -86,12 +88,14 @@ def keep_homes(
         pool = finder.find(records)
         if exact_totals:
             of_block += np.bincount(records.work, minlength=of_block.size)
-        else:  # nor may a block without slots join the pool of its neighbours
+        elif not plan.workplaces:  # a block without public slots may not join the pool of its neighbours
             pool[(records.work < 0) | (slots[records.work] == 0)] = pools.n.size
         of_pool += np.bincount(pool, minlength=of_pool.size)
         for groups, count in zip(plan.secondary, counts, strict=True):
             group = groups.find(records)
-            counted = (pool < pools.n.size) & (group < groups.table.n.size)
+            counted = group < groups.table.n.size
+            if not plan.workplaces:
+                counted &= pool < pools.n.size
             count += count_cells(groups.table, group[counted], records.home[counted])
         batch = batch_of_pool[pool]
         order = np.argsort(batch, kind="stable")
@@ -153,10 +157,9 @@ def _checksums(folder: Path) -> str:
 class BatchWork:
     """What all tasks of a run share, but its homes and its key; it is sent to workers of a cluster."""
 
-    def __init__(self, plan: ReleasePlan, state: RunState) -> None:
-        self.plan = plan
-        self.createdate = state.certificate.created[:10].replace("-", "")
-        self.slices = batches(plan, state.config.run.batch_jobs)
+    def __init__(self, plan: ReleasePlan, createdate: str, batch_jobs: int | None) -> None:
+        self.plan, self.createdate, self.batch_jobs = plan, createdate, batch_jobs
+        self.slices = batches(plan, batch_jobs)
         names = file_names(plan.config)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
@@ -243,8 +246,8 @@ class BatchWork:
 class MeasuredWork(BatchWork):
     """That of a run whose mechanism measures tables."""
 
-    def __init__(self, plan: ReleasePlan, state: RunState) -> None:
-        super().__init__(plan, state)
+    def __init__(self, plan: ReleasePlan, createdate: str, batch_jobs: int | None) -> None:
+        super().__init__(plan, createdate, batch_jobs)
         self.layout = JobLayout(plan)
 
     def do(self, task: Task, batch: int, inputs: TaskInputs, key: synth.RunKey, folder: Path) -> None:
@@ -292,10 +295,14 @@ class RunBatches:
         self.staging, self.plan, self.key, self.work = staging, work.plan, key, work
 
     @staticmethod
-    def of(staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> RunBatches:
-        """Return those of a plan, by how it draws."""
-        kind, work = _KINDS[type(procedure_of(plan))]
-        return kind(staging, key, work(plan, state))
+    def of(
+        staging: RunFolder, planned: ReleasePlan, plan: ReleasePlan, state: RunState, key: synth.RunKey
+    ) -> RunBatches:
+        """Return those of a plan, by how it draws: that which was planned, or the same of other slots."""
+        kind, kind_of_work = _KINDS[type(procedure_of(plan))]
+        createdate = state.certificate.created[:10].replace("-", "")
+        work = kind_of_work(plan, createdate, state.config.run.batch_jobs)
+        return RecordBatches(staging, key, work, planned) if plan.workplaces else kind(staging, key, work)
 
     def __len__(self) -> int:
         return len(self.work.slices)
@@ -310,7 +317,7 @@ class RunBatches:
         return self.staging.parts / _ESTIMATED
 
     def estimate(self) -> None:
-        """Estimate homes from what was measured, where anything is."""
+        """Estimate homes from what was measured, where anything is, unless that is done."""
 
     def correct_accuracy(self, plan_sha256: str) -> None:
         """Correct the accuracy sheet of the public folder by noisy counts, where there are any."""
@@ -365,6 +372,10 @@ class MeasuredBatches(RunBatches):
     tasks = ("measure", "estimate", "draw")
     work: MeasuredWork
 
+    def __init__(self, staging: RunFolder, key: synth.RunKey, work: MeasuredWork) -> None:
+        super().__init__(staging, key, work)
+        self._measured = len(self)
+
     def inputs(self, task: Task, batch: int) -> TaskInputs:
         """Return homes, to be measured; to be drawn from, the files of factors."""
         return super().inputs(task, batch) if task == "measure" else self._factor_files()
@@ -387,18 +398,24 @@ class MeasuredBatches(RunBatches):
         ]
 
     def estimate(self) -> None:
-        """Measure secondary tables, and fit homes to all noisy counts."""
+        """Measure secondary tables, and fit homes to all noisy counts, unless that is done."""
+        if self.finished(self.estimated):
+            return
         with whole_folder(self.estimated) as folder:
             for run in range(self.plan.implicates.runs):
                 noisy = self._noisy_counts(run, folder)
                 for k, table in enumerate(self.work.layout.tables[1:], start=1):
                     noisy[k][:] = measure(self.staging.read_counts(k), table, self.key, k, 0, run)
+                self._size(noisy)
                 (fitting := folder / "fitting").mkdir()
                 fitted = estimate_factors(self.plan, self.work.layout, noisy, partial(new_numbers, fitting))
                 for k, factors in enumerate(fitted):
                     keep_numbers(factors, folder / _factors(run, k))
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def _size(self, noisy: Sequence[Cells]) -> None:
+        """Find out how many jobs there are, where that is protected, before homes are fitted."""
 
     def correct_accuracy(self, plan_sha256: str) -> None:
         """Correct the sheet by the noisy counts of the first run; one that was corrected stays."""
@@ -419,13 +436,40 @@ class MeasuredBatches(RunBatches):
 
     def _noisy_counts(self, run: int, folder: Path) -> list[Cells]:
         """Return those of the first table as its batches keep them, and the others of a folder."""
-        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(len(self))]
+        batches = [self.made("measure", batch) / _noisy(run, 0) for batch in range(self._measured)]
         secondary = [folder / _noisy(run, k) for k in range(1, len(self.work.layout.tables))]
         first = JoinedFiles([CellFile(path, np.int64) for path in batches])
         return [first, *(CellFile(path, np.int64) for path in secondary)]
 
 
-_KINDS: dict[type[Procedure], tuple[type[RunBatches], Callable[[ReleasePlan, RunState], Any]]] = {
+class RecordBatches(MeasuredBatches):
+    """Those of a run that protects whole records: slots are estimated again when homes are measured."""
+
+    def __init__(
+        self, staging: RunFolder, key: synth.RunKey, work: MeasuredWork, planned: ReleasePlan
+    ) -> None:
+        super().__init__(staging, key, work)
+        self._planned = planned
+
+    def estimate(self) -> None:
+        """Do as `MeasuredBatches`, and draw by the slots that were estimated."""
+        super().estimate()
+        if self.plan.pools.sharing is None:  # of an earlier attempt
+            self._take_slots()
+
+    def _size(self, noisy: Sequence[Cells]) -> None:
+        """Estimate slots from noisy counts of workplaces and homes."""
+        folder, planned = self.staging.workplaces, self._planned
+        slots = estimate_again(planned, read_workplaces(folder, planned), self.plan, noisy)
+        write_slots(self.plan, slots, folder)
+        self._take_slots()
+
+    def _take_slots(self) -> None:
+        self.plan = sized_plan(self.staging.workplaces, self.plan)
+        self.work = MeasuredWork(self.plan, self.work.createdate, self.work.batch_jobs)
+
+
+_KINDS: dict[type[Procedure], tuple[type[RunBatches], Callable[[ReleasePlan, str, int | None], Any]]] = {
     Resampling: (RunBatches, BatchWork),
     Estimation: (MeasuredBatches, MeasuredWork),
 }

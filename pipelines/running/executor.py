@@ -81,13 +81,13 @@ def sample_release(run: RunBatches, *, steps: StepLog, scheduler: str | None = N
             with suppress(KeyError):  # a scheduler without a dashboard
                 _log.info("Dask dashboard: %s", client.dashboard_link)
         step_of = {"measure": Step.MEASURE, "estimate": Step.ESTIMATE, "draw": Step.DRAW}
-        drawing = f"Drawing {run.plan.numeric.pools.n_records:,} synthetic workers"
         for task in run.tasks:
+            drawing = f"Drawing {run.plan.numeric.pools.n_records:,} synthetic workers"
             with steps.step(step_of[task], drawing if task == "draw" else None):
-                if task != "estimate":
-                    _do_batches(client, run, task, steps.progress)
-                elif not run.finished(run.estimated):
+                if task == "estimate":
                     run.estimate()
+                else:
+                    _do_batches(client, run, task, steps.progress)
     by_batch = (run.work.parts_of(run.made("draw", batch)) for batch in range(len(run)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
 

@@ -101,6 +101,7 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder, self.public, self.confidential = folder, folder / "public", folder / "confidential"
         self.homes, self.parts = folder / "homes", folder / "parts"
+        self.workplaces = self.parts / "workplaces"  # of a run that measures them, as they are published
         self.scratch = folder / "scratch"  # what a cluster of the run's own keeps on disk
         self.events, self.summary = self.confidential / "log.jsonl", self.confidential / "run.json"
         self._state, self._key = self.confidential / "state.json", self.confidential / "run.key"

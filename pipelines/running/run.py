@@ -334,11 +334,13 @@ def _draw_and_write(
     scheduler: str | None,
 ) -> ReleasePlan:
     """Draw what is not drawn yet, and write the public folder; return the plan by which it was drawn."""
-    if plan.workplaces:
+    planned = plan
+    if planned.workplaces:
         with steps.step(Step.WORKPLACES):
-            plan = measure_workplaces(staging, plan, key, state.config.run.batch_jobs)
-    batches = RunBatches.of(staging, plan, state, key)
+            plan = measure_workplaces(staging, planned, key, state.config.run.batch_jobs)
+    batches = RunBatches.of(staging, planned, plan, state, key)
     parts = sample_release(batches, steps=steps, scheduler=scheduler)
+    plan = batches.plan
     if plan.measures:
         with steps.step(Step.CORRECT):
             batches.correct_accuracy(state.certificate.plan_sha256)

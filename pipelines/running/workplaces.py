@@ -13,7 +13,7 @@ from pipelines.drawing.sampling import measure
 from pipelines.drawing.workplaces import estimate_slots
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workplaces import combination_of
-from pipelines.release.workplaces import drawn_plan, workplace_files, write_workplaces
+from pipelines.release.workplaces import grouped_plan, workplace_files, write_workplaces
 from pipelines.running.batches import differences, keep_homes
 from pipelines.running.folder import RunFolder
 from pipelines.storage.durable import whole_folder, write_whole
@@ -47,7 +47,7 @@ def measure_workplaces(
 
     What is done already is not done again. Noisy counts and slots are kept as they will be published.
     """
-    folder = staging.parts / "workplaces"
+    folder = staging.workplaces
     if not folder.exists():
         noisy = [
             measure(staging.read_counts(number), table, key, number)
@@ -55,22 +55,22 @@ def measure_workplaces(
         ]
         with whole_folder(folder) as unfinished:
             write_workplaces(plan, noisy, estimate_slots(plan, noisy), unfinished)
-    drawn = drawn_plan(folder, plan)
+    grouped = grouped_plan(folder, plan)
     if not (staging.parts / "sorted").exists():
         for path in staging.homes.glob("[0-9]*.npy"):  # of a run that was interrupted while it sorted
             path.unlink()
         records = staging.read_records([*plan.pools.slots.categories])
-        sizes = keep_homes(staging, drawn, records, batch_jobs)
-        staging.note_differences(differences(drawn, sizes))
+        sizes = keep_homes(staging, grouped, records, batch_jobs)
+        staging.note_differences(differences(grouped, sizes))
         write_whole(staging.parts / "sorted", "")
-    return drawn
+    return grouped
 
 
 def publish_workplaces(staging: RunFolder, plan: ReleasePlan) -> None:
-    """Copy what was measured of workplaces into the public folder, where anything was."""
+    """Copy what was measured and estimated of workplaces into the public folder, where anything was."""
     for name in workplace_files(plan):
         (staging.public / name).parent.mkdir(exist_ok=True)
-        (staging.public / name).write_bytes((staging.parts / "workplaces" / name).read_bytes())
+        (staging.public / name).write_bytes((staging.workplaces / name).read_bytes())
 
 
 def _numbers(plan: ReleasePlan) -> Iterator[int]:

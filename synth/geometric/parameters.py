@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import index
@@ -40,6 +41,18 @@ class GeometricParameters:
     def ratios(self) -> tuple[Fraction, ...]:
         """The ratio p of every table."""
         return (self.ratio, *(table.ratio for table in self.secondary))
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise of the first table, 2 p / (1 - p)^2."""
+        return float(2 * self.ratio / (1 - self.ratio) ** 2)
+
+    @classmethod
+    def of_variance(cls, variance: float) -> GeometricParameters:
+        """Return numbers of noise of about a variance, above 0: for estimates."""
+        ratio = 1 + 1 / variance - math.sqrt((1 + 1 / variance) ** 2 - 1)
+        numerator = min(max(1, int(ratio * 2**40)), 2**40 - 1)
+        return cls(numerator, 2**40)
 
     def to_json(self) -> dict[str, Any]:
         """Return integers only; of one table as before there could be several."""
