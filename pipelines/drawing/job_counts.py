@@ -5,7 +5,7 @@ All of it follows from noisy counts and public numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from geo_data.jobs import Slots
 from pipelines.plans.plan import ReleasePlan
-from pipelines.plans.workplaces import combination_of, combined
+from pipelines.plans.workplaces import codes_of, combination_of, combined
 from synth.arrays import find_keys
 from synth.geometric.measured import MeasuredTable
 from synth.posterior.estimation import Cells
@@ -23,10 +23,11 @@ from synth.posterior.estimation import Cells
 Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 2**24  # noisy counts that are added up
+_PARTS = 2**20  # of a job, in which corrections are counted
 
 
 class JobCounts(NamedTuple):
-    """Noisy numbers of jobs of every combination of some attributes in every area.
+    """Noisy numbers of jobs of combinations of some attributes in areas.
 
     Attributes
     ----------
@@ -34,6 +35,8 @@ class JobCounts(NamedTuple):
     area : ndarray of int64, shape (n_blocks,)
         That of each block of the geography, -1 where it is in none.
     counts : ndarray of int64, shape (n_combinations, n_areas)
+        Of every combination in every area; 0 where it is not `known`.
+    known : ndarray of bool, shape (n_combinations, n_areas)
     variance : float
         Of one of them, about.
     """
@@ -41,23 +44,8 @@ class JobCounts(NamedTuple):
     by: tuple[str, ...]
     area: Int64
     counts: Int64
-    variance: float
-
-
-class HomeGroups(NamedTuple):
-    """The groups of jobs whose homes a table counts: of combinations of some attributes in areas.
-
-    Attributes
-    ----------
-    by, area
-        As of `JobCounts`.
-    known : ndarray of bool, shape (n_combinations, n_areas)
-        Where there is a group.
-    """
-
-    by: tuple[str, ...]
-    area: Int64
     known: NDArray[np.bool_]
+    variance: float
 
 
 def counted_workplaces(plan: ReleasePlan, noisy: Sequence[Int64]) -> list[JobCounts]:
@@ -66,14 +54,13 @@ def counted_workplaces(plan: ReleasePlan, noisy: Sequence[Int64]) -> list[JobCou
     for counts, measured, table in zip(noisy, plan.workplaces, plan.numeric.workplaces, strict=True):
         rows = counts.reshape(-1, measured.areas)
         area = _units(plan, measured.choice.work)
-        counted.append(JobCounts(measured.choice.by, area, rows, table.parameters.variance))
+        known = np.ones(rows.shape, np.bool_)
+        counted.append(JobCounts(measured.choice.by, area, rows, known, table.parameters.variance))
     return counted
 
 
-def counted_homes(
-    grouped: ReleasePlan, of_homes: Sequence[Cells]
-) -> tuple[list[HomeGroups], list[JobCounts]]:
-    """Return the groups of every table of homes, and what the noisy counts of each add up to."""
+def counted_homes(grouped: ReleasePlan, of_homes: Sequence[Cells]) -> list[JobCounts]:
+    """Return what the noisy counts of every group of every table of homes add up to."""
     pools, categories = grouped.pools, grouped.pools.slots.categories
     places, place = np.unique(pools.place, return_inverse=True)
     position, some = find_keys(places, pools.place_of_blocks(grouped.geography))
@@ -89,19 +76,57 @@ def counted_homes(
             for groups in grouped.secondary
         ),
     ]
-    all_groups, counted = [], []
+    counted = []
     tables = grouped.mechanism.tables(grouped.numeric)
     for (by, area, of_group, combination), table, counts in zip(keyed, tables, of_homes, strict=True):
         shape = prod(len(categories[name]) for name in by), int(max(area.max(), of_group.max())) + 1
         known, sums = np.zeros(shape, np.bool_), np.zeros(shape, np.int64)
         known[combination, of_group] = True
         sums[combination, of_group] = _sums(table, counts)
-        all_groups.append(HomeGroups(by, area, known))
-        counted.append(JobCounts(by, area, sums, table.parameters.variance * float(table.k.mean())))
-    return all_groups, counted
+        variance = table.parameters.variance * float(table.k.mean())
+        counted.append(JobCounts(by, area, sums, known, variance))
+    return counted
 
 
-def largest_slots(slots: Slots, groups: Sequence[HomeGroups]) -> tuple[Int64, Int64]:
+def reconciled(counted: Sequence[JobCounts], categories: Mapping[str, tuple[str, ...]]) -> list[JobCounts]:
+    """Return counts that agree better: those of small cells corrected by counts of what they add up to.
+
+    Where a table counts what some independent counts of another add up to, the sum is best the mean of both
+    by precision, and each count takes its part of the difference (least squares). Tables with few cells are
+    corrected first, and correct others then.
+    """
+    tables = [*counted]
+    order = sorted(range(len(tables)), key=lambda k: tables[k].counts.size)
+    for position, k in enumerate(order):
+        for i in order[:position]:
+            tables[k] = _corrected(tables[k], tables[i], categories)
+    return tables
+
+
+def _corrected(fine: JobCounts, coarse: JobCounts, categories: Mapping[str, tuple[str, ...]]) -> JobCounts:
+    """Return the counts of a table corrected by another's, if cells of that consist of its cells."""
+    inside = (fine.area >= 0) & (coarse.area >= 0)
+    area = np.full(fine.counts.shape[1], -1)
+    area[fine.area[inside]] = coarse.area[inside]
+    if not {*coarse.by} <= {*fine.by} or not np.array_equal(area[fine.area[inside]], coarse.area[inside]):
+        return fine
+    codes = codes_of(np.arange(fine.counts.shape[0]), {name: categories[name] for name in fine.by})
+    group = combined({name: codes[name] for name in coarse.by}, categories, fine.counts.shape[0])
+    known = fine.known & (area >= 0) & coarse.known[group][:, area]
+    row, column = np.nonzero(known)
+    cell = group[row], area[column]
+    sums, size = np.zeros(coarse.counts.shape, np.int64), np.zeros(coarse.counts.shape, np.int64)
+    np.add.at(sums, cell, fine.counts[known])
+    np.add.at(size, cell, 1)
+    part = np.rint(_PARTS * fine.variance / (size * fine.variance + coarse.variance)).astype(np.int64)
+    counts = fine.counts.copy()
+    counts[known] += ((part * (coarse.counts - sums))[cell] + _PARTS // 2) // _PARTS  # floats decide nothing
+    usual = float(size[size > 0].mean()) if known.any() else 1.0
+    variance = fine.variance - fine.variance**2 / (usual * fine.variance + coarse.variance)
+    return fine._replace(counts=counts, variance=variance)
+
+
+def largest_slots(slots: Slots, groups: Sequence[JobCounts]) -> tuple[Int64, Int64]:
     """Return combination and block, each pair once, of the slots that are most in each group."""
     alike, times = slots.counted()
     kind, _ = combination_of(alike, slots.categories)

@@ -26,11 +26,11 @@ import synth
 from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
 from pipelines.drawing.job_counts import (
-    HomeGroups,
     JobCounts,
     counted_homes,
     counted_workplaces,
     largest_slots,
+    reconciled,
 )
 from pipelines.plans.plan import ReleasePlan
 from pipelines.plans.workplaces import codes_of, combination_of, combined
@@ -108,9 +108,9 @@ def slots_fit_again(
 def _again(
     plan: ReleasePlan, noisy: Sequence[Int64], grouped: ReleasePlan, of_homes: Sequence[Cells]
 ) -> _Workplaces:
-    groups, counted = counted_homes(grouped, of_homes)
+    groups = counted_homes(grouped, of_homes)
     kept = _Kept(groups, *largest_slots(grouped.pools.slots, groups))
-    return _Workplaces(plan, [*counted_workplaces(plan, noisy), *counted], kept)
+    return _Workplaces(plan, [*counted_workplaces(plan, noisy), *groups], kept)
 
 
 class _Kept(NamedTuple):
@@ -119,7 +119,7 @@ class _Kept(NamedTuple):
     They are where there is a group of every table. Of each `combination` and `block` there is one at least.
     """
 
-    groups: Sequence[HomeGroups]
+    groups: Sequence[JobCounts]
     combination: Int64
     block: Int64
 
@@ -197,6 +197,7 @@ class _Workplaces:
         )
         self._n_units, self._ends = first.size, np.append(first, self.blocks.size)
         n = self._sizes()
+        self._counted = reconciled(counted, self._categories)
         if kept.groups:
             fewest = np.bincount(kept.combination, minlength=n.size)
             n = np.where(fewest > 0, np.maximum(n, fewest), 0)

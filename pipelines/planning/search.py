@@ -247,7 +247,7 @@ class _Search:
         if self._workplaces is None:
             return loss
         tables = self._workload.tables
-        lost = [self._workplaces.loss(choices.workplaces, self._epsilon, table) for table in tables]
+        lost = [self._workplaces.loss(choices, self._epsilon, table) for table in tables]
         return loss + self._workload.objective(lost)
 
     def _other_cells(self, choices: Choices) -> Iterator[Choices]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, prod
+from math import prod
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from pipelines.config.fields import MOST
 from pipelines.plans.measured import TableChoice
+from pipelines.plans.plan import Choices
 from pipelines.plans.workload import Table
 from pipelines.plans.workplaces import codes_of
 
@@ -29,7 +30,9 @@ _LEAST = 0.5  # jobs that a table is taken to have where it has none: it need no
 _BLOCKS_WITH_JOBS = 20.0
 _STRIDE, _STRIDES = 2_654_435_761, 2**32  # multiples of the first, less multiples of the second, look random
 _TOGETHER = 64  # combinations of categories, of more attributes are measured one by one
-SHARES = tuple(map(Fraction, ("0.02", "0.03", "0.05", "0.08", "0.12", "0.18", "0.25")))  # that are tried
+SHARES = tuple(
+    map(Fraction, ("0.01", "0.02", "0.03", "0.05", "0.08", "0.12", "0.18", "0.25"))
+)  # that are tried
 _OF_ALL = Fraction("0.01")  # share of epsilon of the table of all jobs by all attributes
 
 
@@ -131,24 +134,42 @@ class WorkplaceShares:
         for share in _neighbours(of_units) if self._by else ():
             yield self._tables(of_blocks, share)
 
-    def loss(self, tables: Sequence[TableChoice], epsilon: Fraction, of: Table) -> float:
+    def loss(self, choices: Choices, epsilon: Fraction, of: Table) -> float:
         """Return what noise loses of a table of the workload; nothing of one of homes.
 
         That is the mean total variation distance if every cell in which jobs are expected is as far off as
-        the noise of the measured table that tells it best: a prior, and areas without jobs, are left aside,
-        which about even out in Rhode Island. What no measured table tells is lost.
+        the noise of all measured tables that tell it, of workplaces and of homes: a prior, and areas without
+        jobs, are left aside, which about even out in Rhode Island. What no measured table tells is lost.
         """
         if of.home is not None:
             return 0.0
-        areas = {name: self._areas(name) for name in {of.work, *(table.work for table in tables)}}
-        sizes = {name: len(values) for name, values in self.slots.categories.items()}
-        cells = areas[of.work] * prod(sizes[name] for name in of.attributes)
-        noise = [
-            _mean_noise(epsilon * t.share, areas[t.work] * prod(sizes[name] for name in t.by) / cells)
-            for t in tables
-            if {*of.attributes} <= {*t.by} and self._divides(t.work, of.work)
-        ]
-        return min(1.0, cells * min(noise, default=inf) / 2 / len(self.slots))
+        cells = self._cells(of.work, of.attributes)
+        precision = sum(
+            cells / (_variance(epsilon * share) * self._cells(work, by) * homes)
+            for work, by, homes, share in self._counted(choices)
+            if {*of.attributes} <= {*by} and self._divides(work, of.work)
+        )
+        if not precision:
+            return 1.0
+        return min(1.0, cells * math.sqrt(2 / math.pi / precision) / 2 / len(self.slots))
+
+    def _counted(self, choices: Choices) -> Iterator[tuple[str | None, tuple[str, ...], float, Fraction]]:
+        """Yield the work areas and attributes of every measured table, its cells of homes, and its share."""
+        for table in (*choices.workplaces, *choices.tables):
+            homes = 1.0 if table.home is None else self.geography.n_units(table.home)
+            yield table.work, table.by, homes, table.share
+        share = 1 - sum((table.share for table in (*choices.workplaces, *choices.tables)), Fraction(0))
+        work = self.geography.block_level if choices.pool_below <= 1 else choices.pool_level
+        if choices.cell_level is not None:
+            homes = self.geography.n_units(choices.cell_level)
+        else:  # about as many as there are jobs in a pool for the jobs that a cell is for
+            jobs = len(self.slots) / self._cells(work, choices.pool_by)
+            homes = min(max(1.0, jobs / choices.threshold(max(1.0, jobs))), self.geography.n_blocks)
+        yield work, choices.pool_by, homes, share
+
+    def _cells(self, level: str | None, attributes: Sequence[str]) -> int:
+        """Return in how many areas jobs are expected, times combinations of categories."""
+        return self._areas(level) * prod(len(self.slots.categories[name]) for name in attributes)
 
     def _areas(self, level: str | None) -> int:
         """Return in how many areas jobs are expected."""
@@ -187,10 +208,10 @@ def _neighbours(share: Fraction) -> tuple[Fraction, ...]:
     return (*SHARES[max(0, number - 1) : number], *SHARES[number + 1 : number + 2])
 
 
-def _mean_noise(epsilon: Fraction, cells: float) -> float:
-    """Return how far the sum of the noise of so many cells is from 0 in the mean, about."""
+def _variance(epsilon: Fraction) -> float:
+    """Return the variance of the noise of a count, about."""
     p = math.exp(-float(epsilon) / 2)
-    return 2 * p / (1 - p * p) if cells <= 1 else math.sqrt(cells * 2 * p / (1 - p) ** 2 * 2 / math.pi)
+    return 2 * p / (1 - p) ** 2
 
 
 def _rank(unit: NDArray[np.integer], inside: NDArray[np.bool_]) -> Int64:
